@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.planning.planner import plan
-from tests.unit.builders import RUNNING_STATUS, make_head, make_observed, make_worker
+from tests.unit.builders import RUNNING_STATUS, make_head, make_worker
+from tests.unit.planning.state import decide
 
 
 def test_pods_of_a_later_attempt_than_the_status_are_adopted_by_compare_and_set_only() -> None:
     status = {**RUNNING_STATUS, "failure": {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:30:00Z"}}
-    wanted = plan(make_observed(make_head(2), make_worker(0, 2), status=status))
+    wanted = decide(make_head(2), make_worker(0, 2), status=status)
     assert wanted.status is not None
     assert wanted.status.fields["attempt"] == 2
     assert wanted.status.tests["/status/attempt"] == 1
@@ -19,18 +19,16 @@ def test_pods_of_a_later_attempt_than_the_status_are_adopted_by_compare_and_set_
 
 def test_the_older_of_two_pods_in_one_slot_is_deleted() -> None:
     pods = (make_head(), make_worker(0), make_worker(0, round_=1), make_worker(1))
-    wanted = plan(make_observed(*pods, status={**RUNNING_STATUS, "round": 1}))
+    wanted = decide(*pods, status={**RUNNING_STATUS, "round": 1})
     assert [delete.name for delete in wanted.deletes] == [pods[1].name]
 
 
 def test_a_counter_is_raised_only_while_the_job_is_unchanged() -> None:
     """Otherwise an operator that does not know of a restart in place would set the counters to what they were."""
     progress = {**RUNNING_STATUS["progress"], "restart": {"number": 1, "charged": 1, "class": "Application"}}
-    in_place = plan(
-        make_observed(make_head(), make_worker(0), make_worker(1), status={**RUNNING_STATUS, "progress": progress})
-    )
+    in_place = decide(make_head(), make_worker(0), make_worker(1), status={**RUNNING_STATUS, "progress": progress})
     lost = make_worker(1, phase="Failed", is_running=False, exit_code=66)
-    replaced = plan(make_observed(make_head(), make_worker(0), lost, status=RUNNING_STATUS))
+    replaced = decide(make_head(), make_worker(0), lost, status=RUNNING_STATUS)
     for wanted in (in_place, replaced):
         assert wanted.status is not None and "restarts" in wanted.status.fields
         assert wanted.status.tests.get("/metadata/resourceVersion") == "0"
@@ -38,7 +36,7 @@ def test_a_counter_is_raised_only_while_the_job_is_unchanged() -> None:
 
 def test_uncreated_pods_are_created_only_while_the_status_is_unchanged() -> None:
     status = {**RUNNING_STATUS, "head": {}, "workers": {}, "progress": {}, "phase": "Pending"}
-    wanted = plan(make_observed(make_worker(0), status=status))
+    wanted = decide(make_worker(0), status=status)
     assert wanted.creates and wanted.status is not None
     assert not wanted.status.fields
     assert wanted.status.tests["/status/round"] == 0 and wanted.status.tests["/status/attempt"] == 1
@@ -46,7 +44,7 @@ def test_uncreated_pods_are_created_only_while_the_status_is_unchanged() -> None
 
 def test_a_head_gone_without_a_trace_requires_a_fresh_list_of_pods() -> None:
     workers = (make_worker(0), make_worker(1))
-    wanted = plan(make_observed(*workers, status=RUNNING_STATUS))
+    wanted = decide(*workers, status=RUNNING_STATUS)
     assert wanted.status is not None
     assert wanted.status.pods == frozenset(pod.uid for pod in workers)
     assert wanted.status.tests["/metadata/resourceVersion"] == "0", "another cause may already be in the status"
@@ -55,7 +53,7 @@ def test_a_head_gone_without_a_trace_requires_a_fresh_list_of_pods() -> None:
 def test_an_ended_head_may_have_a_successor_with_the_same_name() -> None:
     """It was created again in the same attempt, and may have ended differently."""
     head = make_head(phase="Failed", is_running=False, exit_code=1)
-    wanted = plan(make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS))
+    wanted = decide(head, make_worker(0), make_worker(1), status=RUNNING_STATUS)
     assert wanted.status is not None
     assert wanted.status.pods == frozenset({head.uid, make_worker(0).uid, make_worker(1).uid})
 
@@ -66,13 +64,13 @@ def test_the_next_attempt_requires_a_fresh_list_of_pods(started_by: str) -> None
     failure = {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:30:00Z"}
     before = {"failure": failure} if started_by == "a loss" else {"phase": "Suspended"}
     gone = make_worker(0, phase="Failed", is_running=False, exit_code=1)
-    wanted = plan(make_observed(gone, status={**RUNNING_STATUS, **before}))
+    wanted = decide(gone, status={**RUNNING_STATUS, **before})
     assert wanted.status is not None and wanted.status.fields["attempt"] == 2
     assert wanted.status.pods == frozenset({gone.uid})
 
 
 def test_a_worker_gone_without_a_trace_requires_a_fresh_list_of_pods() -> None:
-    wanted = plan(make_observed(make_head(), make_worker(0), status=RUNNING_STATUS))
+    wanted = decide(make_head(), make_worker(0), status=RUNNING_STATUS)
     assert wanted.status is not None and wanted.status.fields["round"] == 1
     assert wanted.status.pods == frozenset({make_head().uid, make_worker(0).uid})
 
@@ -80,7 +78,7 @@ def test_a_worker_gone_without_a_trace_requires_a_fresh_list_of_pods() -> None:
 def test_a_driver_that_has_reported_was_up_even_if_the_status_lacks_its_pod() -> None:
     """A second head for an attempt whose head may still run would be a second driver."""
     status = {**RUNNING_STATUS, "head": {}, "phase": "Pending"}
-    wanted = plan(make_observed(make_worker(0), make_worker(1), status=status))
+    wanted = decide(make_worker(0), make_worker(1), status=status)
     assert wanted.status is not None
     assert wanted.status.fields["failure"]["reason"] == "PodGone"
     assert not wanted.creates
@@ -91,9 +89,9 @@ def test_a_missing_worker_that_had_joined_is_lost_rather_than_uncreated() -> Non
     status = {**RUNNING_STATUS, "head": {}, "workers": {"desired": 2}, "phase": "Pending"}
     status["progress"] = {**RUNNING_STATUS["progress"], "joined": 2}
     pods = (make_head(), make_worker(0))
-    lost = plan(make_observed(*pods, status=status))
+    lost = decide(*pods, status=status)
     assert lost.status is not None and lost.status.fields["round"] == 1
     assert [create.name for create in lost.creates if create.kind == "Pod"] == [make_worker(1, round_=1).name]
-    unmade = plan(make_observed(*pods, status={**status, "round": 1}))
+    unmade = decide(*pods, status={**status, "round": 1})
     assert unmade.status is not None and "round" not in unmade.status.fields, "the report may be older than round 1"
     assert [create.name for create in unmade.creates if create.kind == "Pod"] == [make_worker(1, round_=1).name]

@@ -23,6 +23,7 @@ from tests.unit.builders import (
     make_spec,
     make_worker,
 )
+from tests.unit.planning.state import decide
 
 OLD = "railhead-driver-old"
 LOST = make_worker(1, is_deleting=True)
@@ -138,7 +139,7 @@ def find_copy(wanted: Plan) -> object:
 
 
 def test_all_attempts_use_the_copy_of_the_first_one_whose_name_nobody_can_guess() -> None:
-    assert find_copy(plan(make_observed())) is None
+    assert find_copy(decide()) is None
     first = make_observed(spec=make_spec(source={"configMap": {"name": "code"}}))
     other_key = replace(first, settings=replace(SETTINGS, token_key=b"other"))
     name, other = (str(find_copy(plan(each))) for each in (first, other_key))
@@ -191,7 +192,7 @@ def test_an_attempt_that_lost_another_operators_secret_spends_no_budget() -> Non
     failure = wanted.status.fields["failure"]
     assert (failure["class"], failure["reason"]) == ("Infrastructure", "SecretGone")
     again = {**RUNNING_STATUS, "phase": "Restarting", "failure": {**failure, "time": "2026-01-01T11:00:00Z"}}
-    assert "Secret" in [create.kind for create in plan(make_observed(status=again)).creates]
+    assert "Secret" in [create.kind for create in decide(status=again).creates]
 
 
 def find_removed_drivers(wanted: Plan) -> list[str]:

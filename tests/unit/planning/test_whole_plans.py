@@ -9,7 +9,6 @@ from typing import Any
 from railhead.api.conditions import ORDER
 from railhead.api.names import HEADS_SERVICE, head_name, worker_name
 from railhead.planning.plan import Delete, Event, Plan, StatusWrite
-from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
 from tests.unit.builders import (
     NOW,
@@ -20,10 +19,10 @@ from tests.unit.builders import (
     make_attempt,
     make_head,
     make_job,
-    make_observed,
     make_spec,
     make_worker,
 )
+from tests.unit.planning.state import decide
 
 HEAD, FIRST, SECOND = make_head(), make_worker(0), make_worker(1)
 TIME = "2026-01-01T12:00:00Z"
@@ -55,9 +54,11 @@ def all_of(*stated: dict[str, Any], since: str = RUNNING_STATUS["startTime"]) ->
     return sorted(conditions.values(), key=lambda each: ORDER.index(each["type"]))
 
 
-def decide(*pods: PodView, status: dict[str, Any] | None = None, **spec: Any) -> tuple[Plan, list[tuple[str, str]]]:
+def decide_and_list(
+    *pods: PodView, status: dict[str, Any] | None = None, **spec: Any
+) -> tuple[Plan, list[tuple[str, str]]]:
     """The plan without its creates, and kind and name of these."""
-    wanted = plan(make_observed(*pods, status=status, spec=make_spec(**spec)))
+    wanted = decide(*pods, status=status, spec=make_spec(**spec))
     return replace(wanted, creates=()), [(create.kind, create.name) for create in wanted.creates]
 
 
@@ -95,7 +96,7 @@ def end_of(kind: str) -> dict[str, Any]:
 
 
 def test_the_first_attempt() -> None:
-    wanted, creates = decide()
+    wanted, creates = decide_and_list()
     message = "Attempt 1: starting 1 head pod and 2 worker pods"
     assert wanted == Plan(
         status=StatusWrite(
@@ -126,7 +127,7 @@ def test_the_first_attempt() -> None:
 def test_a_lost_head() -> None:
     head = ended(HEAD, "Infrastructure")
     message = "Attempt 1 was lost (Infrastructure: because); attempt 2 follows"
-    assert decide(head, FIRST, SECOND, status=RUNNING_STATUS) == (
+    assert decide_and_list(head, FIRST, SECOND, status=RUNNING_STATUS) == (
         Plan(
             status=StatusWrite(
                 fields={
@@ -152,7 +153,7 @@ def test_a_lost_head() -> None:
 def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
     head = ended(HEAD, "Configuration")
     message = "Configuration: because (retrying would not help)"
-    wanted, creates = decide(head, FIRST, SECOND, status=RUNNING_STATUS)
+    wanted, creates = decide_and_list(head, FIRST, SECOND, status=RUNNING_STATUS)
     assert wanted == Plan(
         status=StatusWrite(
             fields={
@@ -174,7 +175,7 @@ def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
     )
     assert wanted.status is not None and not creates
     after = {**RUNNING_STATUS, **wanted.status.fields}
-    assert decide(head, FIRST, SECOND, status=after) == (
+    assert decide_and_list(head, FIRST, SECOND, status=after) == (
         Plan(deletes=delete(FIRST, SECOND), wake_at=NOW + timedelta(days=1)),
         [],
     )
@@ -183,7 +184,7 @@ def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
 def test_success_leaves_the_workers_to_the_next_pass() -> None:
     head = ended(HEAD, "Succeeded", message="")
     message = "Training finished in attempt 1"
-    wanted, creates = decide(head, FIRST, SECOND, status=RUNNING_STATUS)
+    wanted, creates = decide_and_list(head, FIRST, SECOND, status=RUNNING_STATUS)
     assert wanted == Plan(
         status=StatusWrite(
             fields={
@@ -211,7 +212,7 @@ def test_success_leaves_the_workers_to_the_next_pass() -> None:
     )
     assert wanted.status is not None and not creates
     after = {**RUNNING_STATUS, **wanted.status.fields}
-    assert decide(head, FIRST, SECOND, status=after) == (
+    assert decide_and_list(head, FIRST, SECOND, status=after) == (
         Plan(deletes=delete(FIRST, SECOND), wake_at=NOW + timedelta(days=1)),
         [],
     )
@@ -221,7 +222,7 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_on
     lost = ended(SECOND, "Infrastructure")
     [name] = [worker_name("digits", UID, attempt=1, slot=1, round_=1)]
     message = f"1 of 2 worker pods were lost: {lost.name} (exit code 66: because); replacing them (round 1)"
-    assert decide(HEAD, FIRST, lost, status=RUNNING_STATUS) == (
+    assert decide_and_list(HEAD, FIRST, lost, status=RUNNING_STATUS) == (
         Plan(
             status=StatusWrite(
                 fields={
@@ -259,7 +260,7 @@ def test_the_next_attempt() -> None:
     status["workerLosses"] = {"rounds": 1}
     status["attempts"] = [make_attempt(completionTime=known["time"], **end_of("Application"))]
     message = "Attempt 2: starting 1 head pod and 2 worker pods"
-    wanted, creates = decide(lost, status=status)
+    wanted, creates = decide_and_list(lost, status=status)
     assert wanted == Plan(
         status=StatusWrite(
             fields={
@@ -290,7 +291,7 @@ def test_the_next_attempt() -> None:
 
 def test_a_suspension_deletes_only_the_head() -> None:
     message = "The driver ends after one more committed checkpoint, within 60 s; then the pods are deleted"
-    assert decide(HEAD, FIRST, SECOND, status=RUNNING_STATUS, suspend=True, suspendGraceSeconds=60) == (
+    assert decide_and_list(HEAD, FIRST, SECOND, status=RUNNING_STATUS, suspend=True, suspendGraceSeconds=60) == (
         Plan(
             status=StatusWrite(
                 fields={
@@ -311,20 +312,20 @@ def test_a_suspension_deletes_only_the_head() -> None:
 def test_surplus_workers_are_deleted_idle_ones_first() -> None:
     scaling = {"minWorkers": 1, "maxWorkers": 3, "desiredWorkers": 2}
     idle = make_worker(0, is_running=False, phase="Pending")
-    assert decide(HEAD, idle, SECOND, make_worker(2), status=RUNNING_STATUS, scaling=scaling) == (
+    assert decide_and_list(HEAD, idle, SECOND, make_worker(2), status=RUNNING_STATUS, scaling=scaling) == (
         Plan(status=StatusWrite(fields={}, tests={**GUARDED, "/status/workers/desired": 2}), deletes=delete(idle)),
         [],
     )
 
 
 def test_a_job_that_matches_its_status_has_an_empty_plan() -> None:
-    assert decide(HEAD, FIRST, SECOND, status=RUNNING_STATUS) == (Plan(), [])
+    assert decide_and_list(HEAD, FIRST, SECOND, status=RUNNING_STATUS) == (Plan(), [])
 
 
 def test_conditions_of_other_controllers_are_kept_after_ours() -> None:
     theirs = condition("example.com/Billed", "True", "Paid", "in full")
     status = {**RUNNING_STATUS, "conditions": [theirs, *RUNNING_STATUS["conditions"]]}
-    wanted, _ = decide(ended(HEAD, "Succeeded"), FIRST, SECOND, status=status)
+    wanted, _ = decide_and_list(ended(HEAD, "Succeeded"), FIRST, SECOND, status=status)
     assert wanted.status is not None
     assert [each["type"] for each in wanted.status.fields["conditions"]] == [
         "Running",

@@ -26,6 +26,7 @@ from tests.model.api_server import Object
 from tests.model.operator import PODS
 from tests.unit.builders import NOW, RUNNING_STATUS, make_attempt, make_head, make_observed, make_spec, make_worker
 from tests.unit.planning.simulation import JOB, KEY, Simulation
+from tests.unit.planning.state import decide
 
 DENIAL = 'admission webhook "guard.example" denied the request: pods are protected'
 RAY_LIMIT = {"spec": {"containers": [{"name": names.CONTAINER, "resources": {"limits": {"cpu": "8"}}}]}}
@@ -291,11 +292,11 @@ def describe(pod: PodView) -> dict[str, Any]:
     return {"name": pod.name, "node": pod.node, "since": format_time(pod.deletion_timestamp)}
 
 
-def decide(*stuck: PodView, listed: list[dict[str, Any]] | None = None) -> Plan:
+def decide_beside(*stuck: PodView, listed: list[dict[str, Any]] | None = None) -> Plan:
     """For a job that trains despite them."""
     live = (make_head(), make_worker(0, round_=1), make_worker(1, round_=1))
     status = {**RUNNING_STATUS, "round": 1, "attempts": [make_attempt(rounds=1)], "stuckPods": listed}
-    return plan(make_observed(*live, *stuck, status=status))
+    return decide(*live, *stuck, status=status)
 
 
 def events_of(wanted: Plan) -> list[str]:
@@ -331,7 +332,7 @@ def test_a_pod_is_listed_five_minutes_after_its_grace_period_until_it_is_gone() 
 
 def test_the_event_names_pod_node_and_time_and_what_to_do() -> None:
     pod = make_stuck(0)
-    [message] = events_of(decide(pod))
+    [message] = events_of(decide_beside(pod))
     assert f"{pod.name} on node node-1 since 2026-01-01T11:55:00Z" in message
     assert "delete its Node object" in message
     assert "node.kubernetes.io/out-of-service" in message
@@ -365,13 +366,13 @@ def test_pods_of_suspended_and_finished_jobs_are_listed_too() -> None:
 
 def test_pods_due_at_the_same_time_cost_one_write_and_one_event() -> None:
     pods = [make_stuck(slot) for slot in range(512)]
-    wanted = decide(*pods)
+    wanted = decide_beside(*pods)
     assert wanted.status is not None
     first = sorted(pods, key=lambda pod: pod.name)[:LIMIT]
     assert wanted.status.fields == {"stuckPods": [describe(pod) for pod in first]}
     [message] = events_of(wanted)
     assert message.startswith("512 pods ") and len(message) < 1024
-    assert decide(*pods, listed=wanted.status.fields["stuckPods"]).status is None
+    assert decide_beside(*pods, listed=wanted.status.fields["stuckPods"]).status is None
 
 
 @pytest.mark.parametrize("order", ["as listed", "random"])
@@ -381,7 +382,7 @@ def test_many_pods_disappearing_one_by_one_cost_few_writes_and_no_event(order: s
         random.Random(1).shuffle(pods)
     writes, listed = -1, None
     while True:
-        wanted = decide(*pods, listed=listed)
+        wanted = decide_beside(*pods, listed=listed)
         if wanted.status is not None:
             writes, listed = writes + 1, wanted.status.fields["stuckPods"]
             assert writes == 0 or not events_of(wanted)
@@ -395,8 +396,8 @@ def test_many_pods_disappearing_one_by_one_cost_few_writes_and_no_event(order: s
 
 def test_a_pod_due_later_gets_its_own_event() -> None:
     first, second = make_stuck(0, SINCE - timedelta(seconds=1)), make_stuck(1)
-    assert decide(first, make_stuck(1, SINCE + timedelta(seconds=1))).wake_at == NOW + timedelta(seconds=1)
-    wanted = decide(second, first, listed=[describe(first)])
+    assert decide_beside(first, make_stuck(1, SINCE + timedelta(seconds=1))).wake_at == NOW + timedelta(seconds=1)
+    wanted = decide_beside(second, first, listed=[describe(first)])
     assert wanted.status is not None
     assert wanted.status.fields == {"stuckPods": [describe(first), describe(second)]}
     [message] = events_of(wanted)
@@ -404,7 +405,7 @@ def test_a_pod_due_later_gets_its_own_event() -> None:
 
 
 def test_it_joins_the_write_of_a_decision() -> None:
-    wanted = plan(make_observed(make_worker(0), make_stuck(1, round_=1), status=RUNNING_STATUS))
+    wanted = decide(make_worker(0), make_stuck(1, round_=1), status=RUNNING_STATUS)
     assert wanted.status is not None
     assert {"failure", "stuckPods"} <= wanted.status.fields.keys()
     assert {event.reason for event in wanted.events} == {"Restarting", REASON}
@@ -413,7 +414,7 @@ def test_it_joins_the_write_of_a_decision() -> None:
 def test_a_guard_that_becomes_the_write_still_guards() -> None:
     status = {**RUNNING_STATUS, "phase": "Pending", "attempt": 2, "head": {}, "workers": {}, "progress": {}}
     status["attempts"] = [make_attempt(number=2, runningTime=None)]
-    wanted = plan(make_observed(make_head(2), make_stuck(0), status=status))
+    wanted = decide(make_head(2), make_stuck(0), status=status)
     assert len([create for create in wanted.creates if create.kind == "Pod"]) == 2
     assert wanted.status is not None and wanted.status.fields.keys() == {"stuckPods"}
     assert wanted.status.tests["/status/attempt"] == 2
@@ -423,7 +424,7 @@ def test_the_status_is_not_written_before_the_job_is_deleted() -> None:
     complete = {**RUNNING_STATUS["conditions"][0], "type": "Complete"}
     status = {**RUNNING_STATUS, "phase": "Succeeded", "conditions": [complete]}
     spec = make_spec(ttlSecondsAfterFinished=0)
-    wanted = plan(make_observed(make_stuck(0), status=status, spec=spec))
+    wanted = decide(make_stuck(0), status=status, spec=spec)
     assert wanted.delete_job is not None and wanted.status is None
 
 

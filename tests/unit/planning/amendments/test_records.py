@@ -17,11 +17,11 @@ from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.contract.report import ReportedOutcome
 from railhead.planning import planner
 from railhead.planning.amendments.records import list_attempts
-from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
 from tests.model.oracles import check_attempts
-from tests.unit.builders import RUNNING_STATUS, make_attempt, make_head, make_observed, make_worker
+from tests.unit.builders import RUNNING_STATUS, make_attempt, make_head, make_worker
 from tests.unit.planning.simulation import JOB, Simulation
+from tests.unit.planning.state import decide
 
 WIDEST: dict[str, Any] = {
     "number": 2**31 - 1,
@@ -273,7 +273,7 @@ def test_the_list_costs_no_status_write(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_pass_that_writes_nothing_else_does_not_write_the_list() -> None:
     status = {**RUNNING_STATUS, "attempts": None}
-    assert plan(make_observed(make_head(), make_worker(0), make_worker(1), status=status)).status is None
+    assert decide(make_head(), make_worker(0), make_worker(1), status=status).status is None
 
 
 def test_the_bounds_of_the_list_keep_it_below_4_kb() -> None:
@@ -294,7 +294,7 @@ def lose(head: PodView, *, node: str, reason: str) -> list[dict[str, Any]]:
     status = {**RUNNING_STATUS, "attempt": 10, "head": {"pod": head.name}, "attempts": before}
     status["progress"] = {"attempt": 10, "state": "RUNNING"}
     lost = replace(head, node=node, phase="Failed", is_running=False, exit_code=1, reason=reason)
-    wanted = plan(make_observed(lost, status=status))
+    wanted = decide(lost, status=status)
     assert wanted.status is not None and wanted.status.fields["failure"]["reason"] == reason[:128]
     attempts: list[dict[str, Any]] = wanted.status.fields["attempts"]
     return attempts

@@ -10,9 +10,9 @@ import pytest
 
 from railhead.controller.events import find_problem
 from railhead.planning.plan import Plan
-from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodEvents, PodView, Problem
-from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_spec, make_worker
+from tests.unit.planning.state import decide
 
 PENDING = {"observedGeneration": 1, "phase": "Pending", "attempt": 1, "round": 0}
 MOUNT = Problem("FailedMount", 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
@@ -25,8 +25,8 @@ def creating(pod: PodView, *, age: float, looked_up: float | None = None, proble
     return pod if looked_up is None else pod.explain(PodEvents(problem, began + timedelta(seconds=looked_up)))
 
 
-def decide(*pods: PodView, status: dict[str, Any] = PENDING, **spec: Any) -> Plan:
-    return plan(make_observed(*pods, status=status, spec=make_spec(**spec)))
+def decide_pending(*pods: PodView, status: dict[str, Any] = PENDING, **spec: Any) -> Plan:
+    return decide(*pods, status=status, spec=make_spec(**spec))
 
 
 def wait_of(decided: Plan) -> float | None:
@@ -48,22 +48,22 @@ def wait_of(decided: Plan) -> float | None:
 )
 def test_events_are_looked_up_after_a_while_with_backoff(age: float, looked_up: float | None, wait: float) -> None:
     head = creating(make_head(), age=age, looked_up=looked_up)
-    decided = decide(head, make_worker(0), make_worker(1))
+    decided = decide_pending(head, make_worker(0), make_worker(1))
     assert wait_of(decided) == wait
     assert decided.look_up_events_of == (head if wait is None else None)
 
 
 def test_events_of_one_pod_are_looked_up_at_a_time_the_heads_first() -> None:
     head, workers = creating(make_head(), age=60), [creating(make_worker(n), age=60) for n in (1, 0)]
-    assert decide(head, *workers).look_up_events_of == head
-    assert decide(make_head(), *workers).look_up_events_of == workers[1]
+    assert decide_pending(head, *workers).look_up_events_of == head
+    assert decide_pending(make_head(), *workers).look_up_events_of == workers[1]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"node": ""},
-        {"is_running": True},
+        {"is_running": True, "phase": "Running"},
         {"is_deleting": True},
         {"problem": Problem("ImagePullBackOff", "no such image")},
         {"exit_code": 1},
@@ -72,12 +72,12 @@ def test_events_of_one_pod_are_looked_up_at_a_time_the_heads_first() -> None:
 )
 def test_events_are_not_looked_up_for_pods_that_run_or_give_a_reason(changes: dict[str, Any]) -> None:
     worker = replace(creating(make_worker(0), age=60), **changes)
-    assert decide(make_head(), worker, make_worker(1)).look_up_events_of is None
+    assert decide_pending(make_head(), worker, make_worker(1)).look_up_events_of is None
 
 
 def test_the_events_problem_is_reported_until_the_pod_runs() -> None:
     stuck = creating(make_head(), age=20, looked_up=15, problem=MOUNT)
-    decided = decide(stuck, make_worker(0), make_worker(1))
+    decided = decide_pending(stuck, make_worker(0), make_worker(1))
     assert decided.status is not None
     [reconciling] = [c for c in decided.status.fields["conditions"] if c["type"] == "Reconciling"]
     assert (reconciling["reason"], reconciling["message"]) == (
@@ -90,7 +90,7 @@ def test_the_events_problem_is_reported_until_the_pod_runs() -> None:
     status = {**PENDING, "conditions": decided.status.fields["conditions"]}
     runs = replace(stuck, phase="Running", is_running=True, problem=None).explain(PodEvents(MOUNT, NOW))
     young = creating(make_worker(0), age=0)
-    after = decide(runs, young, make_worker(1), status=status)
+    after = decide_pending(runs, young, make_worker(1), status=status)
     assert after.status is not None
     [reconciling] = [c for c in after.status.fields["conditions"] if c["type"] == "Reconciling"]
     assert reconciling["reason"] == "Pending" and after.events == ()
@@ -99,7 +99,7 @@ def test_the_events_problem_is_reported_until_the_pod_runs() -> None:
 def test_a_smaller_group_that_trains_reports_what_the_others_wait_for() -> None:
     elastic = {"scaling": {"minWorkers": 1, "maxWorkers": 2}}
     stuck = creating(make_worker(1), age=20, looked_up=15, problem=MOUNT)
-    decided = decide(make_head(), make_worker(0), stuck, status=RUNNING_STATUS, **elastic)
+    decided = decide_pending(make_head(), make_worker(0), stuck, status=RUNNING_STATUS, **elastic)
     assert decided.status is not None
     messages = [c["message"] for c in decided.status.fields["conditions"] if c["type"] == "Reconciling"]
     assert messages == [

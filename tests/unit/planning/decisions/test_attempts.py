@@ -11,15 +11,16 @@ from railhead.api.status import parse_status
 from railhead.planning.planner import plan
 from tests.unit.builders import SETTINGS, make_observed, make_spec
 from tests.unit.planning.simulation import Simulation
+from tests.unit.planning.state import decide
 
 CHECKPOINT = {"uri": "/runs/other/c7", "index": 7, "attempt": 1}
 BEST = {"uri": "/runs/other/c3", "index": 3, "attempt": 1}
 ENDED = {"conditions": [{"type": "Complete", "status": "True", "reason": "Succeeded"}]}
 
 
-def decide(source: dict[str, Any] | None, **resume_from: Any) -> Any:
+def decide_with_source(source: dict[str, Any] | None, **resume_from: Any) -> Any:
     spec = make_spec(resumeFrom={"trainJob": "other", **resume_from})
-    return plan(make_observed(spec=spec, source=parse_status(source) if source is not None else None))
+    return decide(spec=spec, source=parse_status(source) if source is not None else None)
 
 
 def env_of(wanted: Any) -> dict[str, str]:
@@ -29,7 +30,7 @@ def env_of(wanted: Any) -> dict[str, str]:
 
 def test_a_source_of_another_operator_is_reported_with_the_selector() -> None:
     settings = replace(SETTINGS, job_selector="team=a")
-    wanted = plan(make_observed(spec=make_spec(resumeFrom={"trainJob": "other"}), settings=settings))
+    wanted = decide(spec=make_spec(resumeFrom={"trainJob": "other"}), settings=settings)
     [event] = wanted.events
     assert event.message == (
         "spec.resumeFrom.trainJob other does not exist, or its labels do not match team=a of this operator; "
@@ -55,7 +56,7 @@ def test_a_source_of_another_operator_is_reported_with_the_selector() -> None:
 def test_a_job_without_a_source_creates_no_pods_and_reports_why(
     source: dict[str, Any] | None, options: dict[str, Any], reason: str, message: str
 ) -> None:
-    wanted = decide(source, **options)
+    wanted = decide_with_source(source, **options)
     assert not wanted.creates and wanted.wake_at is not None and wanted.status is not None
     [condition] = [c for c in wanted.status.fields["conditions"] if c["status"] == "True"]
     assert (condition["type"], condition["reason"]) == ("Stalled", reason)
@@ -70,7 +71,7 @@ def test_a_job_without_a_source_creates_no_pods_and_reports_why(
 
 @pytest.mark.parametrize(("options", "uri"), [({}, CHECKPOINT["uri"]), ({"best": True}, BEST["uri"])])
 def test_an_ended_source_provides_its_checkpoint(options: dict[str, Any], uri: str) -> None:
-    wanted = decide({**ENDED, "checkpoint": CHECKPOINT, "bestCheckpoint": BEST}, **options)
+    wanted = decide_with_source({**ENDED, "checkpoint": CHECKPOINT, "bestCheckpoint": BEST}, **options)
     assert wanted.status.fields["initialCheckpoint"] == {"uri": uri, "trainJob": "other"}
     assert env_of(wanted)["RAILHEAD_RESUME_FROM"] == uri
     assert not [c for c in wanted.status.fields["conditions"] if c["type"] == "Stalled"]
@@ -78,7 +79,7 @@ def test_an_ended_source_provides_its_checkpoint(options: dict[str, Any], uri: s
 
 def test_a_failed_source_provides_its_checkpoint_too() -> None:
     failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "X"}], "checkpoint": CHECKPOINT}
-    assert decide(failed).creates
+    assert decide_with_source(failed).creates
 
 
 def test_later_attempts_keep_the_first_source() -> None:
@@ -95,13 +96,13 @@ def test_later_attempts_keep_the_first_source() -> None:
 
 
 def test_a_job_without_resume_from_has_neither_field_nor_variable() -> None:
-    wanted = plan(make_observed())
+    wanted = decide()
     assert wanted.status is not None
     assert "initialCheckpoint" not in wanted.status.fields and "RAILHEAD_RESUME_FROM" not in env_of(wanted)
 
 
 def test_a_stalled_job_starts_once_the_source_has_ended() -> None:
-    first = decide({"checkpoint": CHECKPOINT})
+    first = decide_with_source({"checkpoint": CHECKPOINT})
     observed = make_observed(
         status=first.status.fields, spec=make_spec(resumeFrom={"trainJob": "other"}),
         source=parse_status({**ENDED, "checkpoint": CHECKPOINT}),
@@ -114,10 +115,10 @@ def test_a_stalled_job_starts_once_the_source_has_ended() -> None:
 def test_a_job_created_suspended_starts_from_the_source_too() -> None:
     status = {"phase": "Suspended", "attempt": 0, "round": 0}
     spec = make_spec(resumeFrom={"trainJob": "other"})
-    stalled = plan(make_observed(spec=spec, status=status, source=parse_status({"checkpoint": CHECKPOINT})))
+    stalled = decide(spec=spec, status=status, source=parse_status({"checkpoint": CHECKPOINT}))
     assert not stalled.creates and stalled.status is not None
     reasons = [c["reason"] for c in stalled.status.fields["conditions"] if c["status"] == "True"]
     assert reasons == ["SourceStillRuns"]
-    started = plan(make_observed(spec=spec, status=status, source=parse_status({**ENDED, "checkpoint": CHECKPOINT})))
+    started = decide(spec=spec, status=status, source=parse_status({**ENDED, "checkpoint": CHECKPOINT}))
     assert started.status is not None and env_of(started)["RAILHEAD_RESUME_FROM"] == CHECKPOINT["uri"]
     assert started.status.fields["initialCheckpoint"] == {"uri": CHECKPOINT["uri"], "trainJob": "other"}

@@ -16,6 +16,7 @@ from railhead.planning.planner import plan
 from tests.unit.builders import NOW, RUNNING_STATUS, is_empty, make_head, make_observed, make_spec, make_worker
 from tests.unit.planning.amendments.test_creates import QUOTA, reject_slot
 from tests.unit.planning.simulation import Simulation
+from tests.unit.planning.state import decide
 
 ALL = (make_head(), make_worker(0), make_worker(1))
 NOT_A_QUOTA = ["denied the request: no label team", "violates PodSecurity", "User cannot create pods"]
@@ -30,7 +31,7 @@ def test_a_job_past_its_active_deadline_fails_and_its_head_is_deleted_first() ->
     assert "spec.activeDeadlineSeconds" in failure["message"]
     assert wanted.deletes == ()
     known = {**RUNNING_STATUS, **wanted.status.fields}
-    wanted = plan(make_observed(*ALL, status=known, spec=make_spec(activeDeadlineSeconds=3600)))
+    wanted = decide(*ALL, status=known, spec=make_spec(activeDeadlineSeconds=3600))
     assert [delete.name for delete in wanted.deletes] == [ALL[0].name]
 
 
@@ -225,7 +226,7 @@ def test_the_start_deadline_does_not_end_a_run_that_has_reported_running() -> No
 
 def test_a_report_of_running_does_not_count_while_a_worker_is_missing() -> None:
     spec = make_spec(startDeadlineSeconds=120)
-    wanted = plan(make_observed(*ALL[:2], status=STARTING, spec=spec))
+    wanted = decide(*ALL[:2], status=STARTING, spec=spec)
     assert wanted.status is not None
     assert wanted.status.fields["failure"]["reason"] == "StartDeadlineExceeded"
 

@@ -19,8 +19,9 @@ from railhead.planning.plan import DeleteJob, Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
 from railhead.resources.settings import JobNetworkPolicy
-from tests.unit.builders import NOW, RUNNING_STATUS, ended, is_empty, make_head, make_observed, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, ended, is_empty, make_head, make_worker
 from tests.unit.planning.simulation import JOB, Simulation
+from tests.unit.planning.state import decide
 
 WORKERS = (make_worker(0), make_worker(1))
 KILLED = make_head(phase="Failed", is_running=False, exit_code=137, reason="Error")
@@ -36,7 +37,7 @@ def after_report(outcome: str, *, attempt: int = 1, message: str = "") -> dict[s
 
 
 def find_phase(*pods: PodView, status: dict[str, Any]) -> str | None:
-    wanted = plan(make_observed(*pods, *WORKERS, status=status))
+    wanted = decide(*pods, *WORKERS, status=status)
     return wanted.status.fields.get("phase") if wanted.status else None
 
 
@@ -54,7 +55,7 @@ def test_a_job_whose_driver_reported_success_is_complete(heads: tuple[PodView, .
 
 
 def test_the_last_report_stays_in_the_status() -> None:
-    wanted = plan(make_observed(*WORKERS, status=after_report("Succeeded")))
+    wanted = decide(*WORKERS, status=after_report("Succeeded"))
     assert wanted.status is not None
     assert "progress" not in wanted.status.fields
     assert wanted.status.fields["completionTime"] == "2026-01-01T12:00:00Z"
@@ -74,7 +75,7 @@ def test_a_head_that_can_still_write_its_termination_message_is_not_ended(head: 
 
 def test_the_report_of_an_earlier_attempt_does_not_count() -> None:
     status = {**after_report("Succeeded", attempt=1), "attempt": 2}
-    wanted = plan(make_observed(make_worker(0, 2), make_worker(1, 2), status=status))
+    wanted = decide(make_worker(0, 2), make_worker(1, 2), status=status)
     assert wanted.status is not None
     assert wanted.status.fields["failure"]["reason"] == "PodGone"
 
@@ -87,7 +88,7 @@ def test_exit_code_and_message_must_agree_without_a_report() -> None:
 
 @pytest.mark.parametrize("heads", [(), (KILLED,)], ids=["gone", "killed before it exited"])
 def test_a_reported_failure_keeps_its_class_when_the_head_vanishes(heads: tuple[PodView, ...]) -> None:
-    wanted = plan(make_observed(*heads, *WORKERS, status=after_report("Application", message="ValueError: no rails")))
+    wanted = decide(*heads, *WORKERS, status=after_report("Application", message="ValueError: no rails"))
     assert wanted.status is not None
     failure = wanted.status.fields["failure"]
     assert (failure["class"], failure["message"]) == ("Application", "ValueError: no rails")
@@ -96,7 +97,7 @@ def test_a_reported_failure_keeps_its_class_when_the_head_vanishes(heads: tuple[
 def test_a_report_without_an_outcome_is_no_success() -> None:
     status = after_report("Succeeded")
     del status["progress"]["outcome"]
-    wanted = plan(make_observed(*WORKERS, status=status))
+    wanted = decide(*WORKERS, status=status)
     assert wanted.status is not None and wanted.status.fields["failure"]["reason"] == "PodGone"
 
 

@@ -16,11 +16,11 @@ from railhead.api import names
 from railhead.contract.report import ACCELERATOR_NOT_THERE, MAX_LOST_PODS, RunWarning
 from railhead.planning.facts.failure import classify_pod
 from railhead.planning.plan import Plan
-from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
 from tests.model.operator import PODS
-from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_spec, make_worker
 from tests.unit.planning.simulation import KEY, Simulation
+from tests.unit.planning.state import decide
 
 CAN_CHANGE = ", which can change while the job is suspended"
 CHECKPOINT = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T00:00:00Z", "attempt": 1}
@@ -40,7 +40,7 @@ def run(lost: PodView, losses: dict[str, int] | None, **changes: Any) -> Plan:
     status = {**RUNNING_STATUS, "round": lost.round, **changes}
     if losses is not None:
         status["workerLosses"] = losses
-    return plan(make_observed(make_head(), make_worker(0), lost, status=status))
+    return decide(make_head(), make_worker(0), lost, status=status)
 
 
 def fields_of(wanted: Plan) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def test_a_pod_of_an_earlier_round_that_is_still_terminating_does_not_count() ->
     earlier = replace(make_killed(1, seconds_ago=1), is_deleting=True)
     successor = make_worker(1, round_=2, is_deleting=True)
     status = {**RUNNING_STATUS, "round": 2, "workerLosses": {"rounds": 2, "ownFault": 2, "checkpoint": -1}}
-    fields = fields_of(plan(make_observed(make_head(), make_worker(0), earlier, successor, status=status)))
+    fields = fields_of(decide(make_head(), make_worker(0), earlier, successor, status=status))
     assert (fields["round"], fields["workerLosses"]["ownFault"]) == (3, 0)
 
 
@@ -187,7 +187,7 @@ def test_a_full_report_counts_as_most_of_a_large_group(lost: int, is_cut_off: bo
     workers = [make_worker(slot, node=f"node-{slot}") for slot in range(size)]
     progress = {"attempt": 1, "state": "RESTARTING", "joined": size, "lostPods": [pod.name for pod in workers[:lost]]}
     status = {**RUNNING_STATUS, "progress": progress, "workers": {"desired": size, "ready": size, "joined": size}}
-    wanted = plan(make_observed(make_head(), *workers, status=status, spec=make_spec(scaling={"numWorkers": size})))
+    wanted = decide(make_head(), *workers, status=status, spec=make_spec(scaling={"numWorkers": size}))
     assert wanted.status is not None and ("failure" in wanted.status.fields) == is_cut_off
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from railhead.contract.times import format_time
 from railhead.planning.plan import Plan
-from railhead.planning.planner import plan
-from tests.unit.builders import NOW, make_attempt, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import NOW, make_attempt, make_head, make_spec, make_worker
+from tests.unit.planning.state import decide
 
 
 def pending(since: float, ready: int = 0, *, workers: int) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def run(status: dict[str, Any], *, up: int, workers: int) -> Plan:
         for slot in range(workers)
     ]
     spec = make_spec(scaling={"numWorkers": workers})
-    return plan(make_observed(make_head(), *pods, status=status, spec=spec))
+    return decide(make_head(), *pods, status=status, spec=spec)
 
 
 def test_a_quick_start_does_not_write_the_number() -> None:

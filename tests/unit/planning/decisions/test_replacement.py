@@ -7,6 +7,7 @@ from typing import Any
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from tests.unit.builders import RUNNING_STATUS, is_empty, make_head, make_observed, make_spec, make_worker
+from tests.unit.planning.state import decide
 
 SILENT = make_worker(1)
 
@@ -45,7 +46,7 @@ def test_its_failure_names_the_node() -> None:
     progress = {**RUNNING_STATUS["progress"], "lostPods": [SILENT.name]}
     losses = {"rounds": 20, "ownFault": 0, "checkpoint": -1}
     status = {**RUNNING_STATUS, "progress": progress, "workerLosses": losses}
-    wanted = plan(make_observed(make_head(), make_worker(0), SILENT, status=status))
+    wanted = decide(make_head(), make_worker(0), SILENT, status=status)
     assert wanted.status is not None
     failure = wanted.status.fields["failure"]
     assert (failure["class"], failure["reason"], failure["node"]) == ("Infrastructure", "NodeLost", "node-1")

@@ -16,6 +16,7 @@ from railhead.planning.planner import plan
 from railhead.planning.pod_view import ENDED_WITHIN
 from tests.unit.builders import NOW, RUNNING_STATUS, ended, is_empty, make_head, make_observed, make_spec, make_worker
 from tests.unit.planning.simulation import JOB, Simulation
+from tests.unit.planning.state import decide
 
 SUSPEND = make_spec(suspend=True)
 NO_RESTARTS = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
@@ -24,7 +25,7 @@ DAY = 86_400
 
 
 def test_the_status_is_written_first_and_only_the_head_is_deleted() -> None:
-    wanted = plan(make_observed(make_head(), make_worker(0), make_worker(1), status=RUNNING_STATUS, spec=SUSPEND))
+    wanted = decide(make_head(), make_worker(0), make_worker(1), status=RUNNING_STATUS, spec=SUSPEND)
     assert wanted.status is not None and wanted.status.fields["phase"] == "Suspending"
     assert [delete.name for delete in wanted.deletes] == [make_head().name]
     assert wanted.status.tests.get("/metadata/generation") == 1, "a stale spec suspends nothing"
@@ -35,11 +36,11 @@ def test_the_workers_stay_until_the_head_has_ended() -> None:
     by = NOW + timedelta(seconds=70)
     head = make_head(is_deleting=True, deletion_timestamp=by - ENDED_WITHIN)
     workers = (make_worker(0), make_worker(1))
-    wanted = plan(make_observed(head, *workers, status=status, spec=SUSPEND))
+    wanted = decide(head, *workers, status=status, spec=SUSPEND)
     assert not wanted.deletes and wanted.wake_at == by
     newest = {"uri": "/runs/c9", "index": 9, "time": "2026-01-01T00:00:00Z", "metrics": {}}
     last = ended(head, "Preemption", checkpoint=newest)
-    wanted = plan(make_observed(last, *workers, status=status, spec=SUSPEND))
+    wanted = decide(last, *workers, status=status, spec=SUSPEND)
     assert {delete.name for delete in wanted.deletes} == {pod.name for pod in workers}
     assert wanted.status is not None and wanted.status.fields["checkpoint"]["index"] == 9
 
@@ -48,7 +49,7 @@ def test_a_head_that_ended_just_before_the_suspension_keeps_its_last_checkpoint(
     """The passes that follow may find the head gone."""
     newest = {"uri": "/runs/c9", "index": 9, "time": "2026-01-01T00:00:00Z", "metrics": {}}
     head = ended(make_head(), "Preemption", checkpoint=newest, phase="Running")
-    wanted = plan(make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS, spec=SUSPEND))
+    wanted = decide(head, make_worker(0), make_worker(1), status=RUNNING_STATUS, spec=SUSPEND)
     assert wanted.status is not None and wanted.status.fields["phase"] == "Suspending"
     assert wanted.status.fields["checkpoint"]["index"] == 9
     assert len(wanted.deletes) == 3
@@ -57,7 +58,7 @@ def test_a_head_that_ended_just_before_the_suspension_keeps_its_last_checkpoint(
 def test_workers_do_not_wait_for_a_head_beyond_its_grace_period() -> None:
     status = {**RUNNING_STATUS, "phase": "Suspending"}
     head = make_head(is_deleting=True, deletion_timestamp=NOW - timedelta(seconds=6))
-    wanted = plan(make_observed(head, make_worker(0), status=status, spec=SUSPEND))
+    wanted = decide(head, make_worker(0), status=status, spec=SUSPEND)
     assert [delete.name for delete in wanted.deletes] == [make_worker(0).name]
 
 

@@ -15,7 +15,6 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import RestartInPlace
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.avoided_nodes import find_avoidance
-from railhead.planning.planner import plan
 from railhead.resources.placement import REQUIRED
 from tests.model.api_server import Object
 from tests.unit.builders import (
@@ -24,11 +23,11 @@ from tests.unit.builders import (
     is_empty,
     make_head,
     make_job,
-    make_observed,
     make_spec,
     make_worker,
 )
 from tests.unit.planning.simulation import JOB, Simulation
+from tests.unit.planning.state import decide
 from tests.unit.planning.test_refused_pods import HOUR, refuse
 
 FULL = "0/9 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 8 Insufficient nvidia.com/gpu."
@@ -295,7 +294,7 @@ def test_a_suspicion_costs_no_status_write_of_its_own() -> None:
     status = restarted("Hang", "CollectiveTimedOut")
     job = make_job(make_head(), make_worker(0), make_worker(1, node="node-1"), status=status)
     assert [(node.name, node.times) for node in find_avoidance(job).former] == [("node-1", 0)]
-    assert plan(make_observed(make_head(), make_worker(0), make_worker(1, node="node-1"), status=status)).status is None
+    assert decide(make_head(), make_worker(0), make_worker(1, node="node-1"), status=status).status is None
 
 
 def test_the_list_costs_no_status_write_of_its_own_until_it_ends() -> None:
@@ -406,7 +405,7 @@ def test_evidence_waits_for_the_write_of_the_replacement() -> None:
     status = {**RUNNING_STATUS, "round": 1, "workers": {"desired": 2, "ready": 1}, "workerLosses": {"refused": 2}}
     for seconds, is_written in ((1, False), (2, True)):
         refused = replace(make_worker(1, round_=1, **REFUSED, node="sick"), created_at=NOW - timedelta(seconds=seconds))
-        wanted = plan(make_observed(make_head(), make_worker(0), refused, status=status))
+        wanted = decide(make_head(), make_worker(0), refused, status=status)
         assert (wanted.status is not None) == is_written
         assert wanted.status is None or [n["name"] for n in wanted.status.fields["avoidedNodes"]] == ["sick"]
 

@@ -17,10 +17,10 @@ from railhead.controller.observe import observe_pod
 from railhead.controller.report.writer import status_fields
 from railhead.kube.event import build_event
 from railhead.local.jobs import decide_ending, describe_job_change
-from railhead.planning.planner import plan
-from tests.unit.builders import RUNNING_STATUS, find_code, make_head, make_observed, make_worker
+from tests.unit.builders import RUNNING_STATUS, find_code, make_head, make_worker
 from tests.unit.controller.raws import make_container, make_pod
 from tests.unit.controller.report.facts import make_facts, make_report
+from tests.unit.planning.state import decide
 
 TEXTS = {
     "clears the screen": "\x1b[2J\x1b[H",
@@ -100,7 +100,7 @@ def end_with(message: str, *, code: int) -> dict[str, Any]:
     head = replace(
         HEAD, phase=seen.phase, is_running=False, exit_code=code, message=seen.message, finished_at=seen.finished_at
     )
-    planned = plan(make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS))
+    planned = decide(head, make_worker(0), make_worker(1), status=RUNNING_STATUS)
     assert planned.status is not None
     about = {"uid": "u", "name": "digits", "namespace": "default"}
     events = [

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from railhead.planning.plan import Plan
-from railhead.planning.planner import plan
 from railhead.planning.pod_view import Disruption, PodView
-from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
+from tests.unit.planning.state import decide
 
 BY_KUBELET = Disruption("TerminationByKubelet", "The node was low on resource: memory.")
 PREEMPTED = Disruption("PreemptionByScheduler", "preempting to accommodate a higher priority pod")
@@ -134,7 +134,7 @@ def test_a_job_without_failures_has_no_budget_in_its_status() -> None:
 
 def lose_head(head: PodView, **status: Any) -> dict[str, Any]:
     """The failure that ends the attempt of this head; nothing was committed, and no budget is left."""
-    wanted = plan(make_observed(head, status={**RUNNING_STATUS, **status}, spec=make_spec(**NO_BUDGET)))
+    wanted = decide(head, status={**RUNNING_STATUS, **status}, spec=make_spec(**NO_BUDGET))
     assert wanted.status is not None
     failure: dict[str, Any] = wanted.status.fields["failure"]
     return {**failure, "phase": wanted.status.fields["phase"]}
@@ -220,7 +220,7 @@ def test_a_checkpoint_resets_the_count_of_terminations() -> None:
 
 def lose_worker(worker: PodView, *, limit: int | None = None, **status: Any) -> Plan:
     spec = make_spec(**NO_BUDGET, **({} if limit is None else {"disruptionLimit": limit}))
-    return plan(make_observed(make_head(), make_worker(0), worker, status={**RUNNING_STATUS, **status}, spec=spec))
+    return decide(make_head(), make_worker(0), worker, status={**RUNNING_STATUS, **status}, spec=spec)
 
 
 def fields_of(wanted: Plan) -> dict[str, Any]:
