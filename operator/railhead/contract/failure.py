@@ -178,6 +178,6 @@ def find_rule(rules: Sequence[FailureRule], class_: str, reason: str, exit_code:
 
 
 def read_rules(values: Iterable[Mapping[str, Any]]) -> Tuple[FailureRule, ...]:
-    """From JSON; ignores what a newer operator adds."""
+    """Reads the rules from JSON; ignores what a newer operator adds."""
     names = {each.name for each in fields(FailureRule)}
     return tuple(FailureRule(**{name: value[name] for name in names & value.keys()}) for value in values)

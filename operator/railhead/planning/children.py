@@ -123,7 +123,7 @@ def _create_secret(job: Job, own: Mounts) -> Create:
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
-    """All children except the pods. The Secret goes with the input, which owns it."""
+    """Removes all children except the pods. The Secret goes with the input, which owns it."""
     children = (Remove(child.kind, child.name(job, job.attempt)) for child in CHILDREN if child.may_exist(job))
     return (Remove("ConfigMap", job.mounts_of(job.attempt).input), *children)
 
@@ -168,7 +168,7 @@ def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) ->
 
 
 def find_source_checkpoint(job: Job) -> str | None:
-    """Its URI, from the spec and the other job's status; None while there is none, or without resumeFrom."""
+    """Returns the URI of spec.resumeFrom, from the spec or the other job's status; None while there is none."""
     wanted = job.spec.resume_from
     if wanted is None or wanted.train_job is None:
         return wanted.checkpoint if wanted else None
@@ -177,7 +177,7 @@ def find_source_checkpoint(job: Job) -> str | None:
 
 
 def find_initial_checkpoint(job: Job) -> InitialCheckpoint | None:
-    """From the status, or before the first attempt from the spec; None without resumeFrom."""
+    """Returns it from the status, or before the first attempt from the spec; None without resumeFrom."""
     wanted = job.spec.resume_from
     if wanted is None or job.attempt > 0:
         return job.status.initial_checkpoint

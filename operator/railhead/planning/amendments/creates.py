@@ -84,7 +84,7 @@ def _find_wanted(job: Job, change: StatusChange) -> StartLine | None:
 
 
 def _is_complete(job: Job) -> bool:
-    """All its pods exist and have a node: it needs nothing more from the quota, nor from the scheduler."""
+    """Whether all its pods exist and have a node, so that it needs nothing more from quota or scheduler."""
     pods = [*([job.head] if job.head else []), *job.workers.live]
     return not job.is_attempt_lost and len(pods) > job.desired_workers and all(pod.is_live and pod.node for pod in pods)
 

@@ -57,7 +57,7 @@ def _update(job: Job, status: JobStatus) -> list[Attempt]:
 
 
 def _append(attempt: Attempt, known: Sequence[Attempt]) -> list[Attempt]:
-    """After the attempt before it, if that is the last one and has ended; else first of a new list."""
+    """Appends to the attempt before it, if that is the last one and has ended; else begins a new list."""
     is_next = bool(known) and known[-1].number == attempt.number - 1 and known[-1].completion_time is not None
     return [*(known if is_next else ()), attempt][-MAX_ATTEMPTS:]
 
@@ -104,7 +104,7 @@ def _keep_plain(text: str) -> str:
 
 
 def count_running_time(job: Job, decision: Decision) -> Decision:
-    """For a job whose budget is not full."""
+    """Adds the stretch of training that the decision ends, for a job whose budget is not full."""
     status, budget = decision.status, job.status.budget
     if status is None or budget is None or status.budget is not UNSET or not _ends_training(status):
         return decision

@@ -118,7 +118,7 @@ def decide_deletion(job: Job) -> Decision | None:
 
 
 def decide_clean_up(job: Job) -> Decision | None:
-    """Once. The status records it: the operator does not watch all children, such as Secrets."""
+    """Deletes the children once. The status records it: the operator does not watch all of them, such as Secrets."""
     if _is_early(job, clean_up_due(job)):
         return None
     deletes = delete_all(job.pods)

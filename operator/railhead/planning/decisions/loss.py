@@ -143,7 +143,7 @@ def find_cut_off(job: Job) -> Failure | None:
 
 
 def _find_missed(job: Job) -> list[PodView]:
-    """Worker pods that do not answer the driver, although their nodes respond."""
+    """Returns worker pods that do not answer the driver, although their nodes respond."""
     warning = job.status.progress.warning
     if warning is not None and warning.reason == ACCELERATOR_NOT_THERE:
         return []  # the driver reaches them, and does not want them

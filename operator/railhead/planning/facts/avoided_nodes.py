@@ -51,12 +51,12 @@ class Avoidance:
 
     @staticmethod
     def listed(job: Job) -> Avoidance:
-        """By the status."""
+        """Returns the nodes that the status lists."""
         return Avoidance(tuple(job.status.avoided_nodes or ()), tuple(job.status.formerly_avoided_nodes or ()))
 
 
 def find_evidence(job: Job) -> list[Evidence]:
-    """All that is seen now against nodes."""
+    """Returns all that speaks against nodes now."""
     refused = [*([job.head] if job.head and job.head.is_refused else []), *find_refused(job)]
     found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
     failure, progress = job.status.failure if job.is_attempt_lost else None, job.status.progress
@@ -85,7 +85,7 @@ def _is_sure(failure: FailureStatus | RestartStatus) -> bool:
 
 
 def find_avoidance(job: Job) -> Avoidance:
-    """As it is from this pass on."""
+    """Returns the nodes that the job avoids from this pass on."""
     if not job.spec.avoids_nodes:
         return Avoidance()
     listed = Avoidance.listed(job)

@@ -28,7 +28,7 @@ OUTAGE_SECONDS = 600  # a webhook, a policy or the API server's rights: other jo
 
 
 def active_due(job: Job) -> datetime | None:
-    """spec.activeDeadlineSeconds; suspended time does not count."""
+    """Returns when spec.activeDeadlineSeconds ends the job; suspended time does not count."""
     limit = job.spec.active_deadline_seconds
     start = parse_time(job.status.start_time)
     if limit is None or start is None or job.attempt == 0 or job.status.phase == "Suspended":
@@ -37,7 +37,7 @@ def active_due(job: Job) -> datetime | None:
 
 
 def startup_due(job: Job) -> datetime | None:
-    """spec.startDeadlineSeconds or spec.restartDeadlineSeconds, while the job waits for training."""
+    """Returns when spec.startDeadlineSeconds or spec.restartDeadlineSeconds ends the wait for training."""
     waiting = job.status.waiting
     if waiting is None or job.is_attempt_lost or job.status.phase not in AWAITED:
         return None
@@ -55,17 +55,17 @@ def startup_due(job: Job) -> datetime | None:
 
 
 def clean_up_due(job: Job) -> datetime | None:
-    """spec.keepPodsSeconds."""
+    """Returns when spec.keepPodsSeconds ends."""
     return _after_end(job, job.spec.keep_pods_seconds)
 
 
 def deletion_due(job: Job) -> datetime | None:
-    """spec.ttlSecondsAfterFinished."""
+    """Returns when spec.ttlSecondsAfterFinished ends."""
     return _after_end(job, job.spec.ttl_seconds_after_finished)
 
 
 def _after_end(job: Job, limit: int | None) -> datetime | None:
-    """Not since status.completionTime, which is by the clock of the head's node."""
+    """Counts from the condition, not from status.completionTime, which is by the clock of the head's node."""
     ended = job.status.true_since(types.COMPLETE, types.FAILED)
     return ended + timedelta(seconds=limit) if ended is not None and limit is not None else None
 
@@ -133,7 +133,7 @@ def give_up_due(job: Job) -> datetime | None:
 
 
 def _refused_since(job: Job) -> datetime | None:
-    """By what this operator saw, or another one that wrote it into the status."""
+    """Returns what this operator saw, or what another one wrote into the status."""
     if job.rejection is not None:
         return job.rejection.since
     place = find_place(job.name, job.uid, job.status)

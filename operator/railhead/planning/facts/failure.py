@@ -158,12 +158,12 @@ def explain_loss(observed: Observed, pod: PodView, *, because: str = "") -> Fail
 
 
 def explain_head_loss(observed: Observed, head: PodView) -> FailureStatus:
-    """The same for a head; without a termination message, its driver's last report counts."""
+    """Explains the loss of a head; without a termination message, its driver's last report counts."""
     return _build_status_of_pod(observed, classify_pod(head, reported=_find_reported(observed)), head)
 
 
 def explain_gone(observed: Observed, name: str) -> FailureStatus:
-    """The same for a head that is gone."""
+    """Explains the loss of a head that is gone."""
     failure = _find_reported(observed) or Failure(
         FailureClass.INFRASTRUCTURE, LossReason.POD_GONE, f"Pod {name} is gone"
     )
@@ -177,7 +177,7 @@ def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | Non
 
 
 def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
-    """The same failure as one of the job itself: it has happened several times in a row."""
+    """Turns the failure into one of the job itself, since it has happened several times in a row."""
     message = _add_reason(failure.message, f"{times} times in a row without a new checkpoint")
     is_memory = failure.class_ is FailureClass.OUT_OF_MEMORY
     class_ = failure.class_ if is_memory else FailureClass.APPLICATION

@@ -105,7 +105,7 @@ def with_checkpoints(
 
 
 def cut_metrics(values: Mapping[str, str]) -> dict[str, str]:
-    """As many as fit, each on one line of bounded length."""
+    """Keeps as many as fit, each on one line of bounded length."""
     items = list(values.items())[:MAX_METRICS]
     return {clean_line(name[:MAX_METRIC_NAME]): clean_line(value[:MAX_METRIC_VALUE]) for name, value in items}
 

@@ -176,7 +176,7 @@ def is_disruption_limit_reached(job: Job) -> bool:
 
 
 def count_failures(job: Job, *, committed: int) -> int:
-    """Those that spec.backoffLimit counts now: none after enough training with a newer checkpoint."""
+    """Counts the failures that spec.backoffLimit counts now: none after enough training with a newer checkpoint."""
     return _count_failures(job.spec, job.status, job.now, committed)
 
 
@@ -195,7 +195,7 @@ def _count_failures(spec: TrainJobSpec, status: JobStatus, now: datetime, commit
 
 
 def running_stretch(status: JobStatus, now: datetime) -> int:
-    """For how many seconds training has run without a break; 0 while it does not run."""
+    """Returns for how many seconds training has run without a break; 0 while it does not run."""
     since = status.true_since(types.RUNNING)
     return max(int((now - since).total_seconds()), 0) if since else 0
 
@@ -215,7 +215,7 @@ def count_losses(job: Job) -> WorkerLosses:
 
 
 def add_loss(job: Job) -> WorkerLosses:
-    """The same including the round that replaces the pods lost now."""
+    """Counts the rounds with the one that replaces the pods lost now."""
     known = count_losses(job)
     refused = count_refusals(job) + 1 if find_refused(job) else 0
     if is_refusal(job):
@@ -253,7 +253,7 @@ def find_own_fault(job: Job) -> PodView | None:
 
 
 def is_disrupted(job: Job) -> bool:
-    """All pods lost now that ran were taken by a disruption, or are gone without a trace."""
+    """Whether disruptions took all pods lost now that ran, or these are gone without a trace."""
     failures = [classify_pod(pod) for pod in _find_latest(job) if not pod.is_refused]
     return not is_refusal(job) and all(is_disruption(failure.class_, failure.reason) for failure in failures)
 
@@ -271,13 +271,13 @@ def _is_own_fault(failure: Failure) -> bool:
 
 
 def grow(first: int, times: int, *, limit: int) -> int:
-    """Seconds: doubled each time, up to the limit."""
+    """Returns seconds that double each time, up to the limit."""
     return min(limit, first << min(max(times, 0), 10))
 
 
 def released_delay_seconds(job: Job, times: int) -> float:
-    """After an attempt that released its pods: up to 5, 10, 20, ... 600 s, of which half depends on the job's uid and
-    the attempt, so that jobs that released together do not return together."""
+    """Returns the delay after pods were released: up to 5, 10, 20, ... 600 s, of which half depends on the job's uid
+    and the attempt, so that jobs that released together do not return together."""
     part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
     return grow(5, times - 1, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
 
@@ -310,7 +310,7 @@ def _refused_until(job: Job) -> datetime:
 
 
 def _was_stopped(pod: PodView) -> bool:
-    """By the cluster or a person, so that another pod may be fine at once."""
+    """Whether the cluster or a person stopped it, so that another pod may be fine at once."""
     failure = classify_pod(pod)
     return pod.exit_code in KILLED_CODES or is_disruption(failure.class_, failure.reason)
 

@@ -77,7 +77,7 @@ def find_line(job: Job) -> tuple[Place, ...]:
 
 
 def find_creators(line: Sequence[Place], now: datetime) -> tuple[Place, ...]:
-    """Those that may create pods: the one whose turn it is, then smaller ones for which its quota has room beside it. A
+    """Returns the jobs that may create pods: first by turn, then smaller ones for which its quota has room beside it. A
     larger one beside a small one would only take what that one needs."""
     come = [each for each in line if each.since <= now and turn_end(each, now) > now]
     order = sorted(come, key=lambda each: (each.turn_since is None, each.since, each.uid))
@@ -119,7 +119,7 @@ def find_turn(job: Job) -> Place | None:
 
 
 def explain_rejection(job: Job, problem: Problem) -> Problem:
-    """In the API server's words, and what to do about a quota that is too small for the job alone."""
+    """Returns the API server's words, with advice about a quota that is too small for the job alone."""
     share = find_share(job, problem)
     if share is None or share.percent <= WHOLE:
         return problem
@@ -152,7 +152,7 @@ def release(job: Job) -> StartLine | None:
 
 
 def release_nodes(job: Job) -> StartLine:
-    """The same for pods that found no nodes: in the line without a quota."""
+    """Returns the place after pods found no nodes: in the line without a quota."""
     entry = job.status.start_line or StartLine()
     return _release(job, entry.model_copy(update={"quota": "", "percent": 0}))
 
