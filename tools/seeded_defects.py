@@ -699,10 +699,10 @@ DEFECTS = (
     ),
     Defect(
         "a GPU that is lost counts as one that answers",
-        "driver/node/gpus.py",
+        "driver/node/hardware.py",
         "return answers.count(0)",
         "return len(answers)",
-        ("tests/unit/driver/node/test_gpus.py",),
+        ("tests/unit/driver/node/test_hardware.py",),
     ),
     Defect(
         "a second fit() of a script resumes the run of the first one",
@@ -1352,7 +1352,7 @@ DEFECTS = (
         "driver/cluster.py",
         "self._has_run = self._has_run or len(wrong) < len(nodes)",
         "self._has_run = len(wrong) < len(nodes)",
-        ("tests/unit/driver/node/test_accelerators.py",),
+        ("tests/unit/driver/test_cluster.py",),
         raises=("JobRefused",),
     ),
     Defect(
@@ -1568,14 +1568,14 @@ DEFECTS = (
         "driver/logs/log_tail.py",
         "                self._ended.add(path.name)\n",
         "",
-        ("tests/unit/driver/logs/test_output.py",),
+        ("tests/unit/driver/logs/test_log_tail.py",),
     ),
     Defect(
         "the log of a worker pod forgets an idle process, which may become a rank's",
         "driver/logs/log_tail.py",
         "not state.is_rank and not _is_alive(path)",
         "not state.is_rank",
-        ("tests/unit/driver/logs/test_output.py",),
+        ("tests/unit/driver/logs/test_log_tail.py",),
     ),
     Defect(
         "a training function that exits with code 0 has failed",
@@ -1594,17 +1594,17 @@ DEFECTS = (
     ),
     Defect(
         "the log files of Ray Train itself fill the disk",
-        "driver/logs/free_space.py",
+        "driver/logs/log_tail.py",
         'f"{SESSION_LOGS}/train/*"',
         'f"{SESSION_LOGS}/train"',
-        ("tests/unit/driver/logs/test_free_space.py",),
+        ("tests/unit/driver/logs/test_log_tail.py",),
     ),
     Defect(
         "the beginning of a log is freed long after its end was shown",
-        "driver/logs/free_space.py",
+        "driver/logs/log_tail.py",
         "disk_bytes >= 2 * KEPT_BYTES",
         "disk_bytes >= 20 * KEPT_BYTES",
-        ("tests/unit/driver/logs/test_free_space.py",),
+        ("tests/unit/driver/logs/test_log_tail.py",),
     ),
     Defect(
         "a commit that the repository lacks is fetched again and again",

@@ -22,8 +22,9 @@ import pytest
 from ray.train import CheckpointConfig
 
 import ray
+from railhead.driver.cluster import ACCELERATOR
 from railhead.driver.errors import COPYING
-from railhead.driver.node import accelerators, ray_features
+from railhead.driver.node import ray_features
 from railhead.driver.node.ray_command import OPTIONS
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.rank.notice import METHOD
@@ -385,7 +386,7 @@ def test_ray_uses_the_names_of_resources_and_overrides() -> None:
     constants = find("ray._private.ray_constants", "__dict__", used_by="driver/node/ray_node.py")
     names = {constants["RESOURCES_ENVIRONMENT_VARIABLE"], constants["LABELS_ENVIRONMENT_VARIABLE"]}
     assert names == {"RAY_OVERRIDE_RESOURCES", "RAY_OVERRIDE_LABELS"}
-    for text in (f'"{accelerators.PREFIX}"', '"node:__internal_head__"'):
+    for text in (f'"{ACCELERATOR}"', '"node:__internal_head__"'):
         assert any(text in read_sources(folder) for folder in ("_common", "_private", "train", "util")), text
 
 

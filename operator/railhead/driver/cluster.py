@@ -1,16 +1,20 @@
-"""The driver as a member of the Ray cluster: joins once the head is up, then watches the worker nodes."""
+"""The driver as a member of the Ray cluster: joins once the head is up, then watches the worker nodes.
+
+It also finds the nodes that lack the GPU type that `scaling.acceleratorType` requests. Ray detects the type of a real
+GPU by itself when a node starts, as a resource of the node, and would wait forever for a node with the right type; but
+Kubernetes decides which nodes there are.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from railhead.contract.failure import Failure
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import ACCELERATOR_NOT_THERE, RunWarning
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.accelerators import find_wrong_nodes, refuse, warn
 from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.publisher import Publisher
@@ -18,7 +22,9 @@ from railhead.driver.reporting.spool import Spool
 
 Log = Callable[[str], None]
 OnFatal = Callable[[Failure], None]
-NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
+Node = Mapping[str, Any]  # an entry of `ray.nodes()`
+JOINING_SECONDS, WATCHING_SECONDS = 0.5, 5.0  # between two looks at the nodes
+ACCELERATOR = "accelerator_type:"  # of the resource; RESOURCE_CONSTRAINT_PREFIX in ray.util.accelerators
 
 
 def wait_for_head(pod: Pod) -> None:
@@ -58,7 +64,7 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, log
         except Exception:
             if not ray.is_initialized():
                 return
-            time.sleep(NODES_INTERVAL)  # Ray's control store has a pause; if it is gone, the main thread knows
+            time.sleep(WATCHING_SECONDS)  # Ray's control store has a pause; if it is gone, the main thread knows
             continue
         try:
             check.look(nodes, spool, log)
@@ -72,7 +78,7 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, log
             joined = count
             log(f"{count} of {wanted} worker pods have joined")
             publisher.update(joined=count)
-        time.sleep(NODES_INTERVAL if count >= wanted else NODES_INTERVAL_JOINING)
+        time.sleep(WATCHING_SECONDS if count >= wanted else JOINING_SECONDS)
 
 
 class AcceleratorCheck:
@@ -90,18 +96,43 @@ class AcceleratorCheck:
         self._has_run = self._has_run or len(wrong) < len(nodes)
         if not self._has_run:
             if len(nodes) >= max(self._wanted, 1):
-                raise JobRefused(ACCELERATOR_NOT_THERE, refuse(self._job, wrong[0]))
+                raise JobRefused(ACCELERATOR_NOT_THERE, explain_wrong_type(self._job, wrong[0]))
             return
         new = [node for node in wrong if node["NodeID"] not in self._known]
         if new:
             self._known.update(node["NodeID"] for node in new)
             # First the warning: it tells the operator that these pods are not out of the driver's reach.
-            spool.write_warning(RunWarning(ACCELERATOR_NOT_THERE, warn(self._job, new[0])))
+            spool.write_warning(RunWarning(ACCELERATOR_NOT_THERE, warn_of_wrong_type(self._job, new[0])))
             spool.write_lost_pods((*(str(node["NodeManagerHostname"]) for node in new), *spool.read_lost_pods()))
             for node in new:
-                log(warn(self._job, node))
+                log(warn_of_wrong_type(self._job, node))
 
 
 def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Ray's live nodes, without the head."""
+    """Returns Ray's live nodes, without the head."""
     return [n for n in nodes if n["Alive"] and HEAD_RESOURCE not in n["Resources"]]
+
+
+def find_wrong_nodes(job: JobInput, nodes: Sequence[Node]) -> list[Node]:
+    wanted = job.scaling.get("acceleratorType")
+    return [node for node in nodes if ACCELERATOR + wanted not in node["Resources"]] if wanted else []
+
+
+def explain_wrong_type(job: JobInput, node: Node) -> str:
+    """Returns the message for a job none of whose nodes has the type: the field is wrong, or the choice of nodes."""
+    return (
+        f"{_describe(job, node)}; choose nodes with worker.podTemplate.spec.nodeSelector or scaling.rayLabelSelector, "
+        "or fix acceleratorType (Ray's names: ray.util.accelerators)"
+    )
+
+
+def warn_of_wrong_type(job: JobInput, node: Node) -> str:
+    """Returns the message for one node among others: its GPU does not answer, or it is of another pool."""
+    return f"{_describe(job, node)}; the pod is replaced. If the same node is chosen again, check its GPU and cordon it"
+
+
+def _describe(job: JobInput, node: Node) -> str:
+    found = sorted(name[len(ACCELERATOR) :] for name in node["Resources"] if name.startswith(ACCELERATOR))
+    what = f"has {' and '.join(found)}" if found else "has no GPU of a type that Ray knows"
+    where = f"worker pod {node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
+    return f"scaling.acceleratorType {job.scaling['acceleratorType']}: {where} {what}"

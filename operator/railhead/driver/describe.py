@@ -1,18 +1,23 @@
-"""Describes exit codes, and exceptions in such a way that nothing in them can make the description fail.
+"""Describes exit codes and exceptions in texts that others may read: nothing in them fails, none has a credential.
 
-The exceptions are the user's: the text may contain characters that cannot be encoded, and `__str__` may raise.
+The exceptions are the user's: the text may contain characters that cannot be encoded, and `__str__` may raise. The
+texts of libraries contain URLs, headers and values of variables. Every exception's text has its credentials hidden, and
+so has each message of an outcome, a report or a log line that is built from what other programs print.
+
+Ray passes an error on from another process, such as a Ray Data task, as a text with the tracebacks of all processes
+involved, one below the other. The user's own exception may appear only in that text: its class is not sent along.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import traceback
 from pathlib import PurePath
+from typing import Mapping
 
 from railhead.contract.outcome import shorten_middle
-from railhead.driver.redaction import redact
-from railhead.driver.task_error import describe_task_error, is_task_error
 
 TEXT_LIMIT = 4000  # characters per exception; a message with a tensor in it has millions
 TRACEBACK_LIMIT = 64_000
@@ -80,3 +85,94 @@ def describe_exit(code: int) -> str:
         name = f"signal {-code}"
     memory = ", as happens when the head pod runs out of memory (spec.head.resources)" if name == "SIGKILL" else ""
     return f"was killed by {name}{memory}"
+
+
+HIDDEN = "(hidden)"
+SHORTEST_SECRET = 8  # characters; anything shorter is more likely an ordinary word in the message
+_SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSW|CREDENTIAL|SAS|CONNECTION_STRING", re.IGNORECASE)
+# Before a host: a user with a password, which may contain slashes, but not a port; of http and s3 also a user alone,
+# which may be a token.
+_USER = re.compile(
+    r"\b((?:https?|s3)://(?=[^\s/?#@'\"]{1,500}@)"
+    r"|[a-z][a-z0-9+.-]{0,20}://(?=[^\s/?#@:'\"]{0,200}:(?!\d+[/?#])[^\s'\"]{0,500}@))"
+    r"[^\s'\"]{0,700}?@(?![^\s/?#'\"]{0,500}@)",
+    re.IGNORECASE,
+)
+_QUERY = re.compile(
+    r"([?&](?:access_key(?:_id)?|secret_key|secret_access_key|session_token|account_key|sas_token|sig|client_secret"
+    r"|password|token|x-amz-(?:credential|signature|security-token))=)[^&\s'\"]+",
+    re.IGNORECASE,
+)
+_HEADER = re.compile(r"(\bAuthorization\W{1,4}\w+ |\bBearer )[-\w.~+/=]{8,}", re.IGNORECASE)
+_JWT = re.compile(r"eyJ[-\w]{8,1000}\.[-\w]{1,4000}\.[-\w]+")  # a service account's token
+
+
+def redact(text: str, environment: Mapping[str, str]) -> str:
+    """The text without the credentials in its URLs and headers, tokens of service accounts, and the values of variables
+    whose names suggest credentials."""
+    text = _USER.sub(rf"\1{HIDDEN}@", text)
+    text = _QUERY.sub(rf"\1{HIDDEN}", text)
+    text = _JWT.sub(HIDDEN, _HEADER.sub(rf"\1{HIDDEN}", text))
+    secrets = {
+        value.strip()
+        for name, value in environment.items()
+        if len(value.strip()) >= SHORTEST_SECRET and _SECRET_NAME.search(name) and not value.startswith("/")
+    }
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def strip_credentials(uri: str) -> str:
+    """The URI without them: whoever opens it has them from the environment."""
+    base, mark, query = _USER.sub(r"\1", uri).partition("?")
+    kept = [part for part in query.split("&") if part and not _QUERY.match(f"&{part}")]
+    return f"{base}?{'&'.join(kept)}" if mark and kept else base
+
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LINKS = re.compile(
+    r"^(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):$",
+    re.MULTILINE,
+)
+_TASK = re.compile(r"ray::(.+?)\(\) \(pid=")
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
+# What Ray Data adds about its own retries, below the user's message.
+_ADVICE = re.compile(r"^(?:Failed to .* attempts \(|To change retry attempts)")
+_WRAPPER = "UserCodeException"  # Ray Data's; the exception above it is the user's
+
+
+def is_task_error(error: BaseException) -> bool:
+    return "RayTaskError" in {kind.__name__ for kind in type(error).__mro__}
+
+
+def describe_task_error(text: str) -> str:
+    """`Type: message (file, line n, in function; task NAME)` of the first error."""
+    parts = _LINKS.split(_COLOUR.sub("", text))
+    index = len(parts) - 1
+    if index and _WRAPPER in "\n".join(_find_message(parts[index])).partition(":")[0]:
+        index -= 1
+    message = " ".join(" ".join(_find_message(parts[index])).split())
+    place = _find_place(parts[index].splitlines())
+    tasks = _TASK.findall("\n".join(parts[: index + 1]))
+    where = "; ".join([*place, *([f"task {tasks[-1]}"] if tasks else [])])
+    return f"{message} ({where})" if where else message
+
+
+def _find_message(part: str) -> list[str]:
+    """The lines below the last frame or the last task's name: the exception itself."""
+    lines = part.strip("\n").splitlines()
+    begin = 0
+    for number, line in enumerate(lines):
+        if line.startswith("  ") or _TASK.search(line):
+            begin = number + 1
+    return [line for line in lines[begin:] if not _ADVICE.match(line)]
+
+
+def _find_place(lines: list[str]) -> list[str]:
+    frames = [found for line in lines for found in [_FRAME.match(line)] if found]
+    if not frames:
+        return []
+    file, line, function = frames[-1].groups()
+    return [f"{file.rpartition('/')[2]}, line {line}, in {function}"]

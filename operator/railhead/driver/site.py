@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import PurePath
 
-from railhead.driver.user_code.path import add_user_folders
+from railhead.driver.user_code import add_user_folders
 
 
 def customize(own_file: str) -> None:

@@ -24,6 +24,7 @@ from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
+from railhead.driver.runtime_env import prepare_runtime_env, upload_local_folders
 from railhead.driver.script.run import ScriptHost, check_script, run_script
 from railhead.driver.storage.acquire_run import acquire_run, prepare_storage
 from railhead.driver.storage.call import call_storage
@@ -35,8 +36,7 @@ from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.frameworks import require_package
 from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.trainers.trainer import Trainer
-from railhead.driver.user_code.path import find_user_folders, find_working_folder
-from railhead.driver.user_code.runtime_env import prepare_runtime_env, upload_local_folders
+from railhead.driver.user_code import find_user_folders, find_working_folder
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from railhead.driver.logs.marks import find_mark
+from railhead.driver.logs.output import find_mark
 
 ONLY_RANK_0 = "RAILHEAD_ONLY_RANK_0"  # in the environment of a worker pod's Ray
 

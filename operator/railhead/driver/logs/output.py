@@ -1,17 +1,74 @@
-"""The head's standard output and error: Ray prints the ranks' lines there, and this reads the marks.
+"""The ranks' lines in the head's output, and the marks with which a rank shows where its own output begins and ends.
 
-Filters out marks and noise, prefixes lines with the rank instead of a process id, and knows
-when the last line of every rank has arrived.
+Ray prints the ranks' lines to the head's standard output and error. What reads them there filters out marks and noise,
+prefixes lines with the rank instead of a process id, and knows when the last line of every rank has arrived.
+
+A rank's output passes through files and Ray's log monitor, so the end of training is
+known before its last lines arrive. The mark is the last line of each stream: once it has
+arrived, so has everything. It names the process, since a rank may run in several, one after the
+other. It also tells which rank a file belongs to. No reader shows a mark.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, TextIO
+from dataclasses import dataclass
+from typing import Any, Optional, TextIO
 
-from railhead.driver.logs import marks
+BEGIN, END = "begin", "end"
+_MARK = re.compile(r":railhead-mark:(begin|end):(\d+):([0-9a-z-]+):(out|err):")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """`kind` is BEGIN or END; `stream` is out or err; `rest` is the line without the mark."""
+
+    kind: str
+    rank: int
+    process: str
+    stream: str
+    rest: str
+
+
+def name_process(node_id: str, pid: int) -> str:
+    """Identifies a process in the Ray cluster: process ids alone repeat across pods."""
+    return f"{node_id[:16]}-{pid}"
+
+
+def find_self() -> tuple[int, str]:
+    """Rank and process of this worker of Ray Train."""
+    import ray.train
+
+    import ray
+
+    process = name_process(ray.get_runtime_context().get_node_id(), os.getpid())
+    return int(ray.train.get_context().get_world_rank()), process
+
+
+def write_marks(kind: str, *, rank: int, process: str) -> None:
+    """Bypasses `print`, which Ray Train redirects to its logger."""
+    for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
+        try:
+            stream.flush()
+            stream.write(f":railhead-mark:{kind}:{rank}:{process}:{name}:\n")
+            stream.flush()
+        except Exception:  # the user's code closed or replaced it: nothing more will come
+            pass
+
+
+def find_mark(line: str) -> Optional[Mark]:
+    """A mark may follow other text: what the user's code last printed without a newline."""
+    if ":railhead-mark:" not in line:
+        return None
+    match = _MARK.search(line)
+    if match is None:
+        return None
+    return Mark(match[1], int(match[2]), match[3], match[4], line[: match.start()] + line[match.end() :])
+
 
 # Harmless: without the State API, which a minimal Ray lacks, the cleaner complains every second;
 # and the driver's main thread handles SIGTERM itself.
@@ -28,10 +85,10 @@ class Ranks:
         self._ended: set[tuple[str, str]] = set()
         self._rank_of_prefix: dict[str, int] = {}
 
-    def note(self, mark: marks.Mark, prefix: str) -> None:
+    def note(self, mark: Mark, prefix: str) -> None:
         with self._changed:
             self._rank_of_prefix[prefix] = mark.rank
-            if mark.kind == marks.END:
+            if mark.kind == END:
                 self._ended.add((mark.process, mark.stream))
                 self._changed.notify_all()
 
@@ -80,7 +137,7 @@ class RankStream:
             self._stream.write(line + "\n")
             return
         prefix, text = match[1], line[match.end() :]
-        mark = marks.find_mark(text)
+        mark = find_mark(text)
         if mark is not None:
             self._ranks.note(mark, prefix)
             text = mark.rest

@@ -12,7 +12,7 @@ from typing import Any, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.pod import Pod
-from railhead.driver.user_code.path import WORKING_FOLDER
+from railhead.driver.user_code import WORKING_FOLDER
 
 # Ray's own health checks keep their patient defaults: a starved raylet must not look dead.
 DEFAULTS = {

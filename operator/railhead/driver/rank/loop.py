@@ -10,7 +10,7 @@ import functools
 from typing import Any, Callable
 
 from railhead.driver.rank.run import call_function, run_rank
-from railhead.driver.user_code.load import has_parameter
+from railhead.driver.user_code import has_parameter
 
 
 def mark_loop(function: Callable[..., Any], *, initial: str = "") -> Callable[..., Any]:

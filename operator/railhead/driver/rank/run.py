@@ -29,7 +29,7 @@ from railhead.driver.errors import (
     is_portable,
     note_exception,
 )
-from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.logs.output import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.initial import offer_checkpoint
 from railhead.driver.rank.notice import NOTICES, watch_notices

@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
 from railhead.driver.rank.run import call_function, run_rank
-from railhead.driver.user_code.load import has_parameter, load_function
+from railhead.driver.user_code import has_parameter, load_function
 
 ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"
 

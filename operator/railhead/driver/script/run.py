@@ -27,7 +27,7 @@ from railhead.driver.reporting.spool import FINISHED, RUNNING, Spool
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.trainers.run_settings import RunSettings
-from railhead.driver.user_code.path import find_working_folder
+from railhead.driver.user_code import find_working_folder
 
 SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, for sitecustomize to recognise it
 NOT_USABLE = "EntrypointNotUsable"

@@ -20,7 +20,7 @@ from railhead.contract import environment as e
 from railhead.contract.report import CHECKPOINT_NAME_REPEATED, RunWarning
 from railhead.contract.times import now_text
 from railhead.driver.describe import describe_exception
-from railhead.driver.logs.marks import name_process
+from railhead.driver.logs.output import name_process
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
 from railhead.driver.reporting.spool import Spool

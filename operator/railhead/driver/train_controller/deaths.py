@@ -18,8 +18,7 @@ from pathlib import Path
 
 from railhead.contract import environment as e
 from railhead.driver.node import flight_dump
-from railhead.driver.node.gpus import begin_count
-from railhead.driver.node.memory import read_memory
+from railhead.driver.node.hardware import begin_count, read_memory
 from railhead.driver.rank.flight_recorder import find_prefix
 from railhead.driver.train_controller import evidence, group
 from railhead.driver.train_controller.evidence import Death

@@ -17,7 +17,7 @@ from railhead.driver.trainers.configs import build_configs, plan_configs, refuse
 from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.trainers.trainer import Trainer
 from railhead.driver.trainers.users import make_ready
-from railhead.driver.user_code.load import load_function
+from railhead.driver.user_code import load_function
 
 NOT_USABLE = "EntrypointNotUsable"
 

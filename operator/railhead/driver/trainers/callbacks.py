@@ -11,7 +11,7 @@ from ray.train import UserCallback
 
 from railhead.driver.describe import describe_exception
 from railhead.driver.errors import CallbackRaised, JobRefused
-from railhead.driver.user_code.load import load_object
+from railhead.driver.user_code import load_object
 
 REFUSED = "CallbackRefused"
 

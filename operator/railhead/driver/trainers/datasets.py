@@ -12,7 +12,7 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.describe import describe_exception
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.storage.call import is_passing
-from railhead.driver.user_code.load import has_parameter, load_function
+from railhead.driver.user_code import has_parameter, load_function
 
 READERS = {
     "parquet": "read_parquet",

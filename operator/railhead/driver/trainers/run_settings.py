@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
-from railhead.driver.redaction import strip_credentials
+from railhead.driver.describe import strip_credentials
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RunContext
 

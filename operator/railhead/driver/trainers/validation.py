@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 from railhead.driver.describe import describe_exception
-from railhead.driver.user_code.load import load_function
+from railhead.driver.user_code import load_function
 
 
 def build_validation_config(reference: str) -> Any:

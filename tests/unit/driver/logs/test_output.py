@@ -1,20 +1,14 @@
-"""The two readers of the ranks' output: the head's standard streams and a worker pod's tail."""
+"""The ranks' lines in the head's standard streams, and what of them leaves a worker pod."""
 
 from __future__ import annotations
 
 import io
-import os
-import subprocess
 import threading
-import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from railhead.driver.logs import log_tail
 from railhead.driver.logs.forwarding import RankFilter
-from railhead.driver.logs.log_tail import LINE_LIMIT, LogTail
 from railhead.driver.logs.output import Ranks, RankStream
 
 PREFIX = "(RayTrainWorker pid=7, ip=10.0.0.3)"
@@ -81,125 +75,3 @@ def test_lines_of_two_threads_stay_apart() -> None:
     ray.join()
     stream.write("\n")
     assert shown.getvalue().splitlines() == [f"{PREFIX} epoch 1", "railhead: state"]
-
-
-def test_tail_shows_the_ranks_of_this_node_only(tmp_path: Path) -> None:
-    logs = tmp_path / "session_2026-01-01" / "logs"
-    logs.mkdir(parents=True)
-    out, err = io.StringIO(), io.StringIO()
-    tail = LogTail(tmp_path, out=out, err=err)
-    rank = logs / "worker-a-01-7.out"
-    rank.write_text(":job_id:01\n:actor_name:RayTrainWorker\nfirst\n:railhead-mark:begin:2:ab-7:out:\nepoch 0\nepo")
-    (logs / "worker-b-01-8.out").write_text(":job_id:01\n:actor_name:SynchronizationActor\nnot shown\n")
-    (logs / "worker-a-01-7.err").write_text(":actor_name:RayTrainWorker\nwarning\n")
-    (logs / "raylet.out").write_text("not shown\n")
-    tail.poll()
-    tail.poll()
-    assert out.getvalue() == "first\n(rank 2) epoch 0\n"
-    with open(rank, "a") as file:
-        file.write("ch 1\n:railhead-mark:end:2:ab-7:out:\n")
-    tail.poll()
-    assert out.getvalue() == "first\n(rank 2) epoch 0\n(rank 2) epoch 1\n"
-    assert err.getvalue() == "warning\n"
-
-
-@pytest.fixture
-def rank_file(tmp_path: Path) -> Path:
-    logs = tmp_path / "session_2026-01-01" / "logs"
-    logs.mkdir(parents=True)
-    file = logs / "worker-a-01-7.err"
-    file.write_text(":actor_name:RayTrainWorker\n")
-    return file
-
-
-def append(path: Path, text: str) -> None:
-    with open(path, "a", newline="") as file:
-        file.write(text)
-
-
-def test_a_day_of_progress_bars_uses_bounded_memory_and_shows_some_states(tmp_path: Path, rank_file: Path) -> None:
-    now, err = 0.0, io.StringIO()
-    tail = LogTail(tmp_path, err=err, clock=lambda: now)
-    tail.poll()
-    tracemalloc.start()
-    for step in range(24 * 60):  # one turn per minute, ten states per turn
-        append(rank_file, "".join(f"\r{step}.{tenth}/1440 [{'=' * 50}]" for tenth in range(10)))
-        now += 60.0
-        tail.poll()
-        rank_file.write_text("")  # no need to keep a day of it
-        tail.poll()
-    used, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    shown = err.getvalue().splitlines()
-    assert len(shown) == 24 * 60 and shown[-1].startswith("1439.8/1440")
-    assert used - len(err.getvalue()) * 4 < 2_000_000
-    append(rank_file, "\r1440/1440\nnext\n")
-    tail.poll()
-    assert err.getvalue().splitlines()[-2:] == ["1440/1440", "next"], "the last state, as a terminal shows it"
-
-
-def test_forgets_the_files_of_processes_that_have_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray Data starts thousands in a run, and their files stay. An idle process may become a rank's later."""
-    logs, now, out = tmp_path / "session_2026-01-01" / "logs", 0.0, io.StringIO()
-    logs.mkdir(parents=True)
-    child = subprocess.Popen(["true"])
-    child.wait()
-    ended, idle = logs / f"worker-a-01-{child.pid}.out", logs / f"worker-b-01-{os.getpid()}.out"
-    rank = logs / f"worker-c-01-{child.pid}.out"
-    for path in (ended, idle, rank):
-        path.write_text(":job_id:01\n" + (":actor_name:RayTrainWorker\n" if path == rank else ""))
-    read: list[Path] = []
-    read_new = log_tail._read_new
-
-    def count(path: Path, state: Any) -> bytes:
-        read.append(path)
-        return read_new(path, state)
-
-    monkeypatch.setattr(log_tail, "_read_new", count)
-    tail = LogTail(tmp_path, out=out, clock=lambda: now)
-    for now in (0.0, 50.0, 100.0, 170.0, 180.0):
-        if now == 50.0:
-            append(ended, "not shown\n")
-        tail.poll()
-    assert (read.count(ended), read.count(idle), read.count(rank)) == (4, 5, 5)
-    append(idle, ":actor_name:RayTrainWorker\nof a rank\n")
-    append(rank, "of a child that outlives its rank\n")
-    tail.poll()
-    assert out.getvalue().splitlines() == ["of a rank", "of a child that outlives its rank"]
-
-
-def test_skips_intermediate_states_but_no_lines(tmp_path: Path, rank_file: Path) -> None:
-    now, err = 0.0, io.StringIO()
-    tail = LogTail(tmp_path, err=err, clock=lambda: now)
-    for text in ("first\r\n", "\r1%", "\r2%", "\r3%", "\nsecond\n"):
-        append(rank_file, text)
-        tail.poll()
-    assert err.getvalue().splitlines() == ["first", "1%", "3%", "second"]
-
-
-def test_shows_an_unterminated_line_in_pieces(tmp_path: Path, rank_file: Path) -> None:
-    err = io.StringIO()
-    tail = LogTail(tmp_path, err=err)
-    append(rank_file, "x" * 1_000_000)
-    tail.poll()
-    append(rank_file, "y\n")
-    tail.poll()
-    assert err.getvalue().replace("\n", "") == "x" * 1_000_000 + "y"
-    assert max(map(len, err.getvalue().splitlines())) <= LINE_LIMIT
-
-
-@pytest.mark.parametrize("way", ["renamed", "truncated", "gone"])
-def test_reads_a_rotated_file_to_its_end_and_then_the_new_one(tmp_path: Path, rank_file: Path, way: str) -> None:
-    err = io.StringIO()
-    tail = LogTail(tmp_path, err=err)
-    append(rank_file, "one\n")
-    tail.poll()
-    if way == "renamed":
-        append(rank_file, "two\n" * 600_000)  # more than one poll reads
-        rank_file.rename(f"{rank_file}.1")
-    elif way == "gone":
-        rank_file.rename(f"{rank_file}.2")
-    rank_file.write_text("3\n")
-    while tail.poll():
-        pass
-    assert err.getvalue() == "one\n" + ("two\n" * 600_000 if way == "renamed" else "") + "3\n"

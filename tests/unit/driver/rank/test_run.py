@@ -15,7 +15,7 @@ from ray.train.v2._internal.execution.worker_group import thread_runner
 
 from railhead.driver.describe import TEXT_LIMIT, describe_exception, make_printable
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, TrainingError, Unfenced
-from railhead.driver.logs import marks
+from railhead.driver.logs.output import find_mark
 from railhead.driver.rank import run as rank
 
 
@@ -162,7 +162,7 @@ def test_records_a_return(capfd: pytest.CaptureFixture[str]) -> None:
     with own_streams():
         assert rank.run_rank(lambda number: number, initial="", keeps_exception=False) == 1
     assert rank.read_end().stage == rank.RETURNED
-    found = [marks.find_mark(line) for line in capfd.readouterr().out.splitlines()]
+    found = [find_mark(line) for line in capfd.readouterr().out.splitlines()]
     assert [mark and mark.kind for mark in found] == ["begin", "end"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.node.memory import read_memory
+from railhead.driver.node.hardware import read_memory
 from railhead.driver.train_controller import deaths, failure
 from railhead.driver.train_controller.deaths import TAIL_BYTES, explain_deaths, find_deaths, read_deaths
 from railhead.driver.train_controller.evidence import Death

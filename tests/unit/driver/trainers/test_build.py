@@ -15,7 +15,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused, TrainFunctionRaised, read_note
-from railhead.driver.logs import marks
+from railhead.driver.logs.output import find_mark
 from railhead.driver.rank import loop
 from railhead.driver.rank import run as rank
 from railhead.driver.run_context import RunContext
@@ -139,5 +139,5 @@ def test_a_marked_loop_keeps_its_result(monkeypatch: pytest.MonkeyPatch, capsys:
         loop.mark_loop(lambda c: [c]), {"a": 1}, ray.train.BackendConfig().train_func_context
     )()
     assert result == [{"a": 1}]
-    found = [marks.find_mark(line) for line in capsys.readouterr().out.splitlines()]
+    found = [find_mark(line) for line in capsys.readouterr().out.splitlines()]
     assert [mark and (mark.kind, mark.rank) for mark in found] == [("begin", 1), ("end", 1)]

@@ -1,14 +1,40 @@
-"""Loads `module:name` of the user's code, and detects when another module shadows it."""
+"""The user's own modules: where they are, and how to load them.
+
+The bundle's `sitecustomize` calls `add_user_folders` when a Ray process starts, because Ray
+pickles functions of the user's modules by name (tasks of Ray Data, functions of a trainer
+that the user built). The folders come last on sys.path, so that a user's `queue.py` cannot shadow the standard
+library's; never through PYTHONPATH, which would put them first. `load_object` detects when another module shadows the
+user's.
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional
 
-from railhead.driver.user_code.path import add_user_folders, find_user_folders
-from railhead.driver.user_code.runtime_env import is_uploaded
+from railhead.contract import environment as e
+
+WORKING_FOLDER = "RAILHEAD_WORKING_FOLDER"  # of the container: Ray starts its workers elsewhere
+
+
+def find_user_folders() -> list[str]:
+    """The mounted source, then the container's working directory (code in the image)."""
+    return [os.environ[name] for name in (e.SOURCE, WORKING_FOLDER) if os.environ.get(name)]
+
+
+def find_working_folder(environment: Mapping[str, str]) -> str:
+    """Where the user's code runs in the head pod: in the source, else in the image's working directory."""
+    return environment.get(e.SOURCE) or environment.get(WORKING_FOLDER) or "/"
+
+
+def add_user_folders() -> None:
+    for folder in find_user_folders():
+        if folder not in sys.path:
+            sys.path.append(folder)
 
 
 def load_object(reference: str) -> Any:
@@ -43,6 +69,11 @@ def find_hidden(module_name: str, file: Optional[str], folders: list[str]) -> st
             where = f"the installed {file}" if file else "a module of Python itself"
             return f"{mine[0].name} of spec.source is shadowed by {where}; give it another name"
     return ""
+
+
+def is_uploaded(file: Optional[str]) -> bool:
+    """Whether a module comes from working_dir or py_modules, as unpacked by Ray."""
+    return bool(file) and "runtime_resources" in Path(file or "").parts
 
 
 _NOT_RUN_BY_A_CALL = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.node.gpus import begin_count
+from railhead.driver.node.hardware import begin_count
 
 LOST = 15  # NVML_ERROR_GPU_IS_LOST
 

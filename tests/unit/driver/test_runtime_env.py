@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
+from railhead.driver import runtime_env
 from railhead.driver.errors import JobRefused
-from railhead.driver.user_code import runtime_env
-from railhead.driver.user_code.runtime_env import (
+from railhead.driver.runtime_env import (
     KEYS,
-    is_uploaded,
     prepare_runtime_env,
     upload_local_folders,
 )
@@ -79,12 +78,6 @@ def test_packages_need_virtualenv_in_the_image(monkeypatch: pytest.MonkeyPatch, 
         prepare({installer: ["a"]})
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
     assert prepare({installer: ["a"]}) == {installer: ["a"]}
-
-
-def test_distinguishes_mounted_modules_from_those_that_ray_unpacked() -> None:
-    assert is_uploaded("/tmp/r/session_1/runtime_resources/working_dir_files/_ray_pkg_1/user.py")
-    assert not is_uploaded("/etc/railhead/source/user.py")
-    assert not is_uploaded(None)
 
 
 def test_contract_ray_uploads_by_these_functions_and_knows_these_keys() -> None:

@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import os
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from railhead.driver.describe import read_text
 from railhead.driver.errors import JobRefused
@@ -107,8 +107,3 @@ def _call(function: Callable[..., Any], values: dict[str, Any], **options: Any) 
     known = inspect.signature(function).parameters
     result: dict[str, Any] = function(dict(values), **{k: v for k, v in options.items() if k in known})
     return result
-
-
-def is_uploaded(file: Optional[str]) -> bool:
-    """Whether a module comes from working_dir or py_modules, as unpacked by Ray."""
-    return bool(file) and "runtime_resources" in Path(file or "").parts

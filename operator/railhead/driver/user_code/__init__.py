@@ -1,1 +1,0 @@
-"""The user's own modules: where they are, whether they are usable, and how to load them."""
