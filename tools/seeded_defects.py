@@ -1619,6 +1619,7 @@ DEFECTS = (
         "        folder.replace(COPY, data)\n",
         "",
         (SNAPSHOT,),
+        raises=("FileNotFoundError",),
     ),
     Defect(
         "a run resumes from a checkpoint without files",
