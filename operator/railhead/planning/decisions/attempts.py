@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api.names import HEAD
-from railhead.api.resume import ResumeFrom
+from railhead.api.run import ResumeFrom
 from railhead.contract.times import parse_time
 from railhead.planning.attempt import begin_attempt, begin_next_attempt
 from railhead.planning.children import find_source_checkpoint

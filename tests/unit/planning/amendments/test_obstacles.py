@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
-from railhead.api.errors import InvalidSpec
+from railhead.api.job import InvalidSpec
 from railhead.contract.times import format_time
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
