@@ -26,11 +26,11 @@ OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 CPU_LIMITS = "tests/unit/planning/amendments/test_obstacles.py"
 CUT_OFF = "tests/unit/planning/decisions/test_loss.py"
 NODE_SHUTDOWNS = "tests/unit/planning/facts/test_failure.py"
-BARRIERS = "tests/unit/driver/train_controller/test_barriers.py"
-END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
+BARRIERS = "tests/unit/driver/ray/test_barriers.py"
+END_NOTICE = "tests/unit/driver/train_controller/test_polls.py"
 SNAPSHOT = "tests/unit/driver/storage/test_snapshot.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
-LOST_NODES = "tests/unit/driver/train_controller/test_lost_nodes.py"
+LOST_NODES = "tests/unit/driver/ray/test_nodes.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
 POLICY = "tests/unit/driver/train_controller/test_failure_policy.py"
 RUN_CONFIG = "tests/unit/driver/script/test_run_config.py"
@@ -601,16 +601,16 @@ DEFECTS = (
     Defect(
         "what breaks while the process group forms has no rank",
         "driver/train_controller/failure_policy.py",
-        'rank = -1 if "clients joined" in text else group.CURRENT.find_rank(read_text(error))',
+        'rank = -1 if "clients joined" in text else group.find_rank(read_text(error))',
         "rank = -1",
         (EVIDENCE,),
     ),
     Defect(
         "a pod whose process cannot be ended is not named",
-        "driver/train_controller/old_processes.py",
+        "driver/train_controller/group_checks.py",
         "answer.value, suspect_pod=pod)",
         "answer.value)",
-        ("tests/unit/driver/train_controller/test_old_processes.py",),
+        ("tests/unit/driver/train_controller/test_group_checks.py",),
     ),
     Defect(
         "any rank that is alone at its place is the one for which the others wait",
@@ -685,10 +685,10 @@ DEFECTS = (
     ),
     Defect(
         "a group whose start a check ends keeps its resources",
-        "driver/train_controller/group.py",
-        "        worker_group._worker_group_state = None\n",
+        "driver/ray/callback.py",
+        "            worker_group._worker_group_state = None\n",
         "",
-        ("tests/unit/driver/train_controller/test_old_processes.py",),
+        ("tests/unit/driver/train_controller/test_group_checks.py",),
     ),
     Defect(
         "a GPU that no longer answers is an error of the application",
@@ -721,35 +721,35 @@ DEFECTS = (
     ),
     Defect(
         "an older run of a script becomes the newest again",
-        "driver/train_controller/callback.py",
+        "driver/train_controller/progress.py",
         "if self._first_index and self._first_index - 1 not in",
         "if False and self._first_index - 1 not in",
         (BEST_CHECKPOINT,),
     ),
     Defect(
         "the status names a folder that only one pod may have",
-        "driver/train_controller/callback.py",
+        "driver/train_controller/progress.py",
         "if progress.has_run:  #",
         "if True:  #",
         (BEST_CHECKPOINT,),
     ),
     Defect(
         "a head that reaches none of its nodes takes them for lost",
-        "driver/train_controller/lost_nodes.py",
+        "driver/ray/nodes.py",
         "silent > max(FEW, len(alive) // 10) or ",
         "",
         (LOST_NODES,),
     ),
     Defect(
         "a head that does not reach its own node takes others for lost",
-        "driver/train_controller/lost_nodes.py",
+        "driver/ray/nodes.py",
         " or (silent > 0 and not all(map(_answers, heads)))",
         "",
         (LOST_NODES,),
     ),
     Defect(
         "the driver does not wait until Ray knows of many lost nodes",
-        "driver/train_controller/lost_nodes.py",
+        "driver/ray/nodes.py",
         "(RAY_PATIENCE if is_in_doubt else NODE_PATIENCE)",
         "NODE_PATIENCE",
         (LOST_NODES,),
@@ -1056,10 +1056,10 @@ DEFECTS = (
     ),
     Defect(
         "a training function that stops because the run ends has succeeded",
-        "driver/train_controller/returns.py",
+        "driver/train_controller/polls.py",
         "if self._has_stopped and self._spool.read_end() is not None:",
         "if False:",
-        ("tests/unit/driver/train_controller/test_returns.py",),
+        ("tests/unit/driver/train_controller/test_polls.py",),
     ),
     Defect(
         "a worker group is restarted while the run ends",
@@ -1385,14 +1385,14 @@ DEFECTS = (
     ),
     Defect(
         "the last rank of a large group finds no room in a report",
-        "driver/train_controller/barriers.py",
+        "driver/ray/barriers.py",
         "partial(SynchronizationActor.options, max_concurrency=calls)",
         "SynchronizationActor.options",
         (BARRIERS,),
     ),
     Defect(
         "the last rank of a large group finds no room where it waits for its shard",
-        "driver/train_controller/barriers.py",
+        "driver/ray/barriers.py",
         "ray.remote(max_concurrency=calls)",
         "ray.remote",
         (BARRIERS,),
@@ -1400,23 +1400,23 @@ DEFECTS = (
     ),
     Defect(
         "the controller takes a rank's room",
-        "driver/train_controller/barriers.py",
-        "num_workers + SPARE > LIMIT:",
-        "num_workers > LIMIT:",
+        "driver/ray/barriers.py",
+        "size + SPARE > LIMIT:",
+        "size > LIMIT:",
         (BARRIERS,),
     ),
     Defect(
         "an upload that began before the notice ends the run",
-        "driver/train_controller/callback.py",
-        "(begun is not None and group.CURRENT.reports > begun)",
+        "driver/train_controller/progress.py",
+        "(begun is not None and self._group.reports > begun)",
         "begun is not None",
         (END_NOTICE,),
     ),
     Defect(
         "rank 0 counts its reports after the notice",
-        "driver/train_controller/end_notice.py",
+        "driver/train_controller/polls.py",
         "        self._has_notified = True\n",
-        "        self._has_notified = True\n        notify_ranks(self._group.get_workers(), deadline=deadline)\n",
+        "        self._has_notified = True\n        notify_ranks(worker_group.get_workers(), deadline=deadline)\n",
         (END_NOTICE,),
     ),
     Defect(
@@ -1435,7 +1435,7 @@ DEFECTS = (
     ),
     Defect(
         "a checkpoint that overwrites another one counts twice",
-        "driver/train_controller/ray_checkpoints.py",
+        "driver/ray/checkpoints.py",
         "        results.remove(each)\n",
         "",
         (FENCE,),
@@ -1544,24 +1544,24 @@ DEFECTS = (
     ),
     Defect(
         "old processes on a node that an elastic group has left out keep its GPUs",
-        "driver/train_controller/old_processes.py",
-        "self._old.update(list_processes(worker_group))",
-        "self._old = list_processes(worker_group)",
-        ("tests/unit/driver/train_controller/test_old_processes.py",),
+        "driver/train_controller/group_checks.py",
+        "self._old.update(now)",
+        "self._old = now",
+        ("tests/unit/driver/train_controller/test_group_checks.py",),
     ),
     Defect(
         "a call to all ranks of a large group takes quadratic time",
-        "driver/train_controller/workers.py",
+        "driver/train_controller/group.py",
         "answered = set(ready)",
         "answered = ready",
-        ("tests/unit/driver/train_controller/test_workers.py",),
+        ("tests/unit/driver/train_controller/test_group.py",),
     ),
     Defect(
         "an error while the ranks are notified of the end is final",
-        "driver/train_controller/end_notice.py",
-        "        notify_ranks(self._group.get_workers(), deadline=deadline)\n        self._has_notified = True\n",
-        "        self._has_notified = True\n        notify_ranks(self._group.get_workers(), deadline=deadline)\n",
-        ("tests/unit/driver/train_controller/test_end_notice.py",),
+        "driver/train_controller/polls.py",
+        "        notify_ranks(worker_group.get_workers(), deadline=deadline)\n        self._has_notified = True\n",
+        "        self._has_notified = True\n        notify_ranks(worker_group.get_workers(), deadline=deadline)\n",
+        ("tests/unit/driver/train_controller/test_polls.py",),
     ),
     Defect(
         "the log of a worker pod looks at the files of all processes of weeks",
@@ -1858,9 +1858,9 @@ DEFECTS = (
     ),
     Defect(
         "datasets have no manager",
-        "driver/train_controller/unused_actors.py",
-        "if not self.datasets:",
-        "if True:",
+        "driver/ray/controller.py",
+        "            if not self.datasets:\n",
+        "            if True:\n",
         ("tests/ray/test_contract.py",),
     ),
     Defect(
@@ -2372,5 +2372,82 @@ DEFECTS = (
         "raise error",
         (DCP,),
         raises=("CheckpointException",),
+    ),
+    Defect(
+        "the group is not known to the steps after it",
+        "driver/train_controller/callback.py",
+        "        group,  # first: all others read who is in it\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "no step checks the fence",
+        "driver/train_controller/callback.py",
+        "        FenceStep(group, spool, run),  # before anything touches a run that may belong to another head\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "large groups have no room",
+        "driver/train_controller/callback.py",
+        "        Barriers(),\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "no step records progress",
+        "driver/train_controller/callback.py",
+        "        ProgressStep(group, spool, run),  # before the checks: the head shows the group that they may end\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "old processes are left to themselves",
+        "driver/train_controller/callback.py",
+        "        OldProcessesStep(group),  # before the ranks' first call on their GPUs\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "pods that share no storage train",
+        "driver/train_controller/callback.py",
+        "        SharedStorageStep(group),\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "no rank is asked whether it has returned",
+        "driver/train_controller/callback.py",
+        "        ReturnsStep(group, spool),  # before a hang: a rank that has returned does not hang\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "no step collects stacks",
+        "driver/train_controller/callback.py",
+        "        StacksStep(group, spool),\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "no rank is notified of the end",
+        "driver/train_controller/callback.py",
+        "        EndNoticeStep(group, spool),  # last: it may wait for rank 0, and nothing else is to wait for that\n",
+        "",
+        ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "a replaced rank trains beside its old process",
+        "driver/ray/callback.py",
+        "            step.after_part_start(replica_group)\n",
+        "            pass\n",
+        ("tests/unit/driver/ray/test_callback.py",),
+    ),
+    Defect(
+        "a replaced rank ends the processes of those beside it",
+        "driver/train_controller/group_checks.py",
+        " if pid not in now.get(node, ())",
+        "",
+        ("tests/unit/driver/train_controller/test_group_checks.py",),
     ),
 )

@@ -15,7 +15,7 @@ from ray.train.v2._internal.callbacks import datasets
 from ray.train.v2._internal.execution.worker_group import worker_group
 
 import ray
-from railhead.driver.train_controller.barriers import BarrierCallback
+from railhead.driver.ray.barriers import Barriers
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RANKS = 1200
@@ -29,7 +29,7 @@ def controller() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_group, "SynchronizationActor", worker_group.SynchronizationActor)
         patch.setattr(datasets, "ray", ray)
-        BarrierCallback().before_worker_group_start(SimpleNamespace(num_workers=RANKS))
+        Barriers().before_group_start(RANKS)
         yield
     ray.shutdown()
 

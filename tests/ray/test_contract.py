@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,15 +25,18 @@ import ray
 from railhead.driver.cluster import ACCELERATOR
 from railhead.driver.errors import COPYING
 from railhead.driver.node import ray_features
-from railhead.driver.node.ray_command import OPTIONS
 from railhead.driver.node.ray_node import DEFAULTS
-from railhead.driver.rank.notice import METHOD
-from railhead.driver.rank.uploads import METHODS, REPORT, UPLOAD
+from railhead.driver.ray import controller
+from railhead.driver.ray.command import OPTIONS
+from railhead.driver.ray.context import METHODS, NOTICE, REPORT, UPLOAD
+from railhead.driver.ray.storage import find_fields
 from railhead.driver.reporting.progress import _STATES
-from railhead.driver.storage.acquire_run import find_fields
+from railhead.driver.run_context import RunContext
 from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
-from railhead.driver.train_controller import unused_actors
-from railhead.driver.train_controller.failure_policy import install_failure_policy
+from railhead.driver.train_controller import CALLBACK
+from railhead.driver.train_controller.callback import RailheadCallback
+from railhead.driver.train_controller.elastic import Bounds, make_sizes
+from railhead.driver.train_controller.failure_policy import make_retries
 from ray import cloudpickle
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions in the matrix
@@ -64,36 +67,84 @@ def read_sources(folder: str) -> str:
     return "\n".join(path.read_text(errors="replace") for path in sorted((FOLDER / folder).rglob("*.py")))
 
 
-def test_fit_makes_its_failure_policy_where_the_driver_replaces_it(tmp_path: Path) -> None:
-    used_by = "driver/train_controller/failure_policy.py"
+def test_fit_hands_its_policies_to_the_controller_where_the_driver_replaces_them() -> None:
+    used_by = "driver/ray/controller.py"
     module = "ray.train.v2.api.data_parallel_trainer"
     fit = find(module, "DataParallelTrainer.fit", used_by=used_by)
-    original = find(module, "create_failure_policy", used_by=used_by)
-    assert "create_failure_policy" in fit.__code__.co_names, f"{used_by}: fit() no longer looks its policy up by name"
-    want_parameters(original, "failure_config", used_by=used_by)
-    policy = find("ray.train.v2._internal.execution.failure_handling", "FailurePolicy", used_by=used_by)
-    assert policy.__abstractmethods__ == {"make_decision"}, f"{used_by} has make_decision only"
-    want_parameters(policy.make_decision, "training_failed_error", used_by=used_by)
+    find(module, "DataParallelTrainer._initialize_and_run_controller", used_by=used_by)
+    text = inspect.getsource(fit).partition("self._initialize_and_run_controller(")[2]
+    for part in ("failure_policy=", "scaling_policy=", "callbacks="):
+        assert part in text, f"{used_by}: fit() no longer hands over {part}"
+    kind = find("ray.train.v2._internal.execution.failure_handling", "FailurePolicy", used_by=used_by)
+    assert kind.__abstractmethods__ == {"make_decision"}, f"{used_by} has make_decision only"
+    want_parameters(kind.make_decision, "training_failed_error", used_by=used_by)
     decision = find("ray.train.v2._internal.execution.failure_handling", "FailureDecision", used_by=used_by)
     assert {"RETRY", "RAISE"} <= set(decision.__members__)
 
 
-def test_the_policy_is_made_and_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray.train import FailureConfig
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a fit()."""
+    monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
+    monkeypatch.setenv("RAILHEAD_RUN", "")
+    RunContext(str(tmp_path / "r")).write()
+
+
+def hand_over(trainer: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
+    """What fit() of this trainer hands to its controller, as that receives it."""
+    from ray.train.v2.api import data_parallel_trainer as module
+
+    seen: dict[str, Any] = {}
+
+    def run(self: Any, **parts: Any) -> SimpleNamespace:
+        seen.update(parts)
+        return SimpleNamespace(error=None)
+
+    monkeypatch.setattr(module.DataParallelTrainer, "_initialize_and_run_controller", run)
+    monkeypatch.setattr(module, "ObjectRefWrapper", lambda function: function)
+    controller.replace_parts(partial(make_retries, default=0), **options)
+    trainer.fit()
+    names = ("failure_policy", "scaling_policy", "callbacks")
+    return {name: cloudpickle.loads(cloudpickle.dumps(seen[name])) for name in names}
+
+
+def test_the_policy_is_made_and_decides(run: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.v2._internal.execution.failure_handling import FailureDecision
-    from ray.train.v2.api import data_parallel_trainer
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
     from ray.train.v2.api.exceptions import WorkerGroupError
 
-    monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
-    monkeypatch.setattr(data_parallel_trainer, "create_failure_policy", data_parallel_trainer.create_failure_policy)
-    install_failure_policy(max_failures=0)
-    policy = data_parallel_trainer.create_failure_policy(FailureConfig(max_failures=1))
+    config = RunConfig(storage_path=str(tmp_path), failure_config=FailureConfig(max_failures=1))
+    trainer = DataParallelTrainer(lambda: None, scaling_config=ScalingConfig(num_workers=2), run_config=config)
+    policy = hand_over(trainer, monkeypatch)["failure_policy"]
     error = WorkerGroupError("rank 0 failed", {0: ValueError("the loss is not a number")})
     assert [policy.make_decision(error) for _ in range(2)] == [FailureDecision.RETRY, FailureDecision.RAISE]
 
 
+def test_the_callback_and_the_policies_share_one_group_in_the_controller(
+    run: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray pickles each of them by itself."""
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    monkeypatch.setenv("RAY_TRAIN_CALLBACKS", CALLBACK)
+    is_elastic = (ray_features.parse_version(ray.__version__) or (2, 55)) >= (2, 55)
+    scaling = ScalingConfig(num_workers=(1, 2) if is_elastic else 2)
+    trainer = DataParallelTrainer(
+        lambda: None, scaling_config=scaling, run_config=RunConfig(storage_path=str(tmp_path))
+    )
+    bounds = Bounds(least=1, most=2, desired=2, per_pod=1, start_wait=0.0, resize_interval=0.0)
+    make = partial(make_sizes, bounds) if is_elastic else None
+    parts = hand_over(trainer, monkeypatch, make_sizes=make, leaves_out_actors=True)
+    [callback] = [each for each in parts["callbacks"] if isinstance(each, RailheadCallback)]
+    group = callback._steps[0]
+    assert parts["failure_policy"]._retries._group is group
+    assert not is_elastic or parts["scaling_policy"]._sizes._group is group
+
+
 def test_the_gcs_accepts_that_a_node_is_dead() -> None:
-    used_by = "driver/train_controller/lost_nodes.py"
+    used_by = "driver/ray/nodes.py"
     want_parameters(find("ray._private.grpc_utils", "init_grpc_channel", used_by=used_by), "address", used_by=used_by)
     request = find("ray.core.generated.gcs_service_pb2", "UnregisterNodeRequest", used_by=used_by)(node_id=b"1")
     request.node_death_info.reason = request.node_death_info.UNEXPECTED_TERMINATION
@@ -127,7 +178,7 @@ def test_failures_are_known_by_these_names(module: str, name: str, attribute: st
 
 
 def test_callbacks_receive_the_arguments_that_the_driver_reads() -> None:
-    used_by = "driver/train_controller/callback.py"
+    used_by = "driver/ray/callback.py"
     module = "ray.train.v2._internal.execution.callback"
     for name, method, parameters in (
         ("ControllerCallback", "after_controller_state_update", ("previous_state", "current_state")),
@@ -147,22 +198,43 @@ def test_callbacks_receive_the_arguments_that_the_driver_reads() -> None:
     assert {"node_id", "pid", "node_ip", "hostname"} <= set(metadata)
 
 
+def test_new_workers_of_a_group_reach_the_steps_before_they_train() -> None:
+    """Ray starts each part of a group, and one that it replaces, with `start_training`."""
+    used_by = "driver/ray/callback.py"
+    bases = {each.__name__ for each in RailheadCallback.__mro__}
+    callback = importlib.import_module("ray.train.v2._internal.execution.callback")
+    if not hasattr(callback, "ReplicaGroupCallback"):
+        pytest.skip(f"Ray {ray.__version__} replaces no part of a group")
+    assert "ReplicaGroupCallback" in bases
+    start = find(callback.__name__, "ReplicaGroupCallback.after_replica_group_start", used_by=used_by)
+    want_parameters(start, "replica_group", used_by=used_by)
+    module = "ray.train.v2._internal.execution.worker_group"
+    group = find(module, "ReplicaGroup", used_by=used_by)
+    text = inspect.getsource(group.start_training)
+    assert text.index("after_replica_group_start(self)") < text.index("run_train_fn")
+    assert callable(group.execute_single_async) and callable(group.get_workers)
+    whole = inspect.getsource(find(module, "WorkerGroup", used_by=used_by))
+    replace = whole.partition("def replace_replica_group(")[2]
+    order = [replace.index(each) for each in (".replace_workers(", "_init_train_context(", ".start_training(")]
+    assert order == sorted(order), f"{used_by}: the group has its new workers by then"
+
+
 @pytest.mark.skipif(
     (ray_features.parse_version(ray.__version__) or ray_features.NOTICES) < ray_features.NOTICES,
     reason="this Ray sends no notices",
 )
 def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches() -> None:
-    used_by = "driver/train_controller/end_notice.py"
+    used_by = "driver/ray/context.py"
     info = find("ray.train.v2.api.preemption", "PreemptionInfo", used_by=used_by)
     want_parameters(info, "deadline_ms", "preempted_node_to_ranks", used_by=used_by)
     worker = "ray.train.v2._internal.execution.worker_group.worker"
     want_parameters(find(worker, "RayTrainWorker.mark_preempt", used_by=used_by), "info", used_by=used_by)
     utils = "ray.train.v2._internal.execution.train_fn_utils"
-    find(utils, f"DistributedTrainFnUtils.{METHOD}", used_by="driver/rank/notice.py")
+    find(utils, f"DistributedTrainFnUtils.{NOTICE}", used_by="driver/ray/context.py")
 
 
 def test_barriers_are_started_where_the_driver_makes_room_for_all_ranks() -> None:
-    used_by = "driver/train_controller/barriers.py"
+    used_by = "driver/ray/barriers.py"
     group = find("ray.train.v2._internal.execution.worker_group.worker_group", "WorkerGroup", used_by=used_by)
     text = inspect.getsource(group)
     assert text.index(".before_worker_group_start(") < text.index("SynchronizationActor.options("), (
@@ -180,7 +252,7 @@ def test_barriers_are_started_where_the_driver_makes_room_for_all_ranks() -> Non
 
 
 def test_ranks_upload_through_the_methods_that_the_driver_watches() -> None:
-    used_by = "driver/rank/uploads.py"
+    used_by = "driver/ray/context.py"
     module = "ray.train.v2._internal.execution.context"
     for name, parameters in METHODS.items():
         method = find(module, f"TrainContext.{name}", used_by=used_by)
@@ -304,7 +376,7 @@ def test_ray_start_accepts_the_drivers_options() -> None:
 
 def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_out() -> None:
     """Without the dashboard the second one only sends statistics, which are off."""
-    used_by = "driver/node/ray_command.py"
+    used_by = "driver/ray/command.py"
     find("ray._private.node", "Node.start_ray_client_server", used_by=used_by)
     start = find("ray._private.node", "Node.start_api_server", used_by=used_by)
     kinds = {each.kind for name, each in inspect.signature(start).parameters.items() if name != "self"}
@@ -315,32 +387,25 @@ def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_o
 
 @pytest.mark.parametrize("has_datasets", [False, True])
 def test_actors_that_nobody_needs_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_datasets: bool
+    run: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_datasets: bool
 ) -> None:
     from ray.train import RunConfig, ScalingConfig
-    from ray.train.v2.api import data_parallel_trainer as module
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
-    seen: dict[str, Any] = {}
-
-    def run(self: Any, **parts: Any) -> SimpleNamespace:
-        seen.update(parts)
-        return SimpleNamespace(error=None)
-
-    trainer = module.DataParallelTrainer
-    monkeypatch.setattr(trainer, "_initialize_and_run_controller", run)
-    monkeypatch.setattr(module, "ObjectRefWrapper", lambda function: function)
-    unused_actors.leave_out_unused_actors()
     config = RunConfig(storage_path=str(tmp_path))
     datasets = {"train": object()} if has_datasets else None
-    trainer(lambda: None, scaling_config=ScalingConfig(num_workers=2), run_config=config, datasets=datasets).fit()
-    callbacks = {type(each).__name__: each for each in cloudpickle.loads(cloudpickle.dumps(seen["callbacks"]))}
-    policy = cloudpickle.loads(cloudpickle.dumps(seen["scaling_policy"]))
-    assert callbacks and unused_actors.CLEANER not in callbacks
-    replaced = set(unused_actors.REQUESTS) & set(vars(policy))
-    has_requests = any(hasattr(policy, name) for name in unused_actors.REQUESTS)
-    assert replaced == (set(unused_actors.REQUESTS) if has_requests and not has_datasets else set())
-    data = callbacks.get(unused_actors.DATASETS)
-    has_manager = hasattr(sys.modules.get(type(data).__module__), unused_actors.MANAGER)
+    trainer = DataParallelTrainer(
+        lambda: None, scaling_config=ScalingConfig(num_workers=2), run_config=config, datasets=datasets
+    )
+    seen = hand_over(trainer, monkeypatch, leaves_out_actors=True)
+    callbacks = {type(each).__name__: each for each in seen["callbacks"]}
+    policy = seen["scaling_policy"]
+    assert callbacks and controller.CLEANER not in callbacks
+    replaced = set(controller.REQUESTS) & set(vars(policy))
+    has_requests = any(hasattr(policy, name) for name in controller.REQUESTS)
+    assert replaced == (set(controller.REQUESTS) if has_requests and not has_datasets else set())
+    data = callbacks.get(controller.DATASETS)
+    has_manager = hasattr(sys.modules.get(type(data).__module__), controller.MANAGER)
     assert ("before_init_train_context" in vars(data or object)) == (has_manager and not has_datasets)
     if has_datasets:
         return
@@ -357,7 +422,7 @@ def test_actors_that_nobody_needs_are_left_out(
 
 
 def test_the_log_monitor_publishes_lines_where_the_driver_filters_them() -> None:
-    find("ray._raylet", "GcsClient", used_by="driver/logs/forwarding.py")
+    find("ray._raylet", "GcsClient", used_by="driver/ray/log_monitor.py")
     source = (FOLDER / "_private" / "log_monitor.py").read_text()
     assert "from ray._raylet import GcsClient" in source
     assert "self.gcs_client.publish_logs(data)" in source
@@ -365,7 +430,7 @@ def test_the_log_monitor_publishes_lines_where_the_driver_filters_them() -> None
 
 
 def test_ray_says_whether_its_agents_run_servers() -> None:
-    find("ray._private.utils", "get_dashboard_dependency_error", used_by="driver/node/ray_command.py")
+    find("ray._private.utils", "get_dashboard_dependency_error", used_by="driver/ray/command.py")
     assert "get_dashboard_dependency_error() is not None" in (FOLDER / "_private" / "services.py").read_text()
 
 
@@ -374,7 +439,7 @@ def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
 
     if not hasattr(_raylet, "persist_port"):
         pytest.skip(f"nodes of Ray {ray.__version__} do not wait for files with ports")
-    used_by = "driver/node/ray_command.py"
+    used_by = "driver/ray/command.py"
     found = find("ray._private.services", "start_raylet", used_by=used_by)
     want_parameters(found, "session_dir", "node_id", "dashboard_agent_listen_port", used_by=used_by)
     find("ray._raylet", "DASHBOARD_AGENT_LISTEN_PORT_NAME", used_by=used_by)
@@ -390,14 +455,10 @@ def test_ray_uses_the_names_of_resources_and_overrides() -> None:
         assert any(text in read_sources(folder) for folder in ("_common", "_private", "train", "util")), text
 
 
-def test_fit_makes_its_scaling_policy_where_the_driver_replaces_it() -> None:
-    used_by = "driver/train_controller/scaling_policy.py"
-    module = "ray.train.v2.api.data_parallel_trainer"
+def test_the_scaling_policy_of_elastic_groups_decides_with_the_methods_that_the_driver_replaces() -> None:
+    used_by = "driver/ray/controller.py"
     if (ray_features.parse_version(ray.__version__) or (2, 55)) < (2, 55):
         pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/node/ray_features.py refuses them")
-    fit = find(module, "DataParallelTrainer.fit", used_by=used_by)
-    assert "create_scaling_policy" in fit.__code__.co_names, f"{used_by}: fit() no longer looks its policy up by name"
-    want_parameters(find(module, "create_scaling_policy", used_by=used_by), "scaling_config", used_by=used_by)
     policies = "ray.train.v2._internal.execution.scaling_policy"
     find(policies, "NoopDecision", used_by=used_by)
     want_parameters(
@@ -410,7 +471,7 @@ def test_fit_makes_its_scaling_policy_where_the_driver_replaces_it() -> None:
 
 
 def test_the_checkpoint_manager_commits_and_deletes_with_the_fenced_methods() -> None:
-    used_by = "driver/train_controller/fence.py"
+    used_by = "driver/ray/checkpoints.py"
     module = "ray.train.v2._internal.execution.checkpoint.checkpoint_manager"
     commit = find(module, "CheckpointManager._save_state_and_delete_old_checkpoints", used_by=used_by)
     register = find(module, "CheckpointManager.register_checkpoint", used_by=used_by)
@@ -428,11 +489,11 @@ def test_the_checkpoint_manager_commits_and_deletes_with_the_fenced_methods() ->
     assert not others, f"{used_by}: Ray deletes in another way too: {others}"
     writes = [line for line in read_sources("train/v2/_internal").splitlines() if "_write_state_to_storage(" in line]
     assert len(writes) == 2, f"{used_by}: the definition and one call were expected: {writes}"
-    find("ray.train.v2._internal.execution.storage", "get_fs_and_path", used_by="driver/storage/run_folder.py")
+    find("ray.train.v2._internal.execution.storage", "get_fs_and_path", used_by="driver/ray/storage.py")
 
 
 def test_a_workers_checkpoint_is_that_of_its_context() -> None:
-    used_by = "driver/rank/initial.py"
+    used_by = "driver/ray/context.py"
     module = "ray.train.v2._internal.execution.context"
     find(module, "get_train_context", used_by=used_by)
     fields = find(module, "TrainContext", used_by=used_by).__dataclass_fields__
@@ -443,7 +504,7 @@ def test_a_workers_checkpoint_is_that_of_its_context() -> None:
 
 async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) -> None:
     """By Ray's own manager, in a real folder."""
-    used_by = "driver/storage/prepare.py"
+    used_by = "driver/ray/storage.py"
     context = find("ray.train.v2._internal.execution.storage", "StorageContext", used_by=used_by)(
         storage_path=str(tmp_path), experiment_dir_name="run"
     )

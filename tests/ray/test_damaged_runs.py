@@ -14,7 +14,8 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.driver.storage.acquire_run import Restored, find_fields, restore_run
+from railhead.driver.ray.storage import find_fields
+from railhead.driver.storage.acquire_run import Restored, restore_run
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.leftovers import finish_commit
 from railhead.driver.storage.run_folder import RunFolder

@@ -53,7 +53,7 @@ def connect(pod: Pod, *, log: Log, shows_ranks: bool = True) -> None:
 def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, log: Log, on_fatal: OnFatal) -> None:
     """Reports how many worker pods have joined Ray, while the driver runs, and those with the wrong type of GPU."""
     import ray
-    from railhead.driver.train_controller.lost_nodes import find_lost_nodes
+    from railhead.driver.ray.nodes import find_lost_nodes
 
     wanted = pod.worker_pods or job.worker_pods
     joined: Optional[int] = None

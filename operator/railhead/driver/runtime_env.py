@@ -1,16 +1,15 @@
-"""spec.runtimeEnv for Ray Train's workers: has Ray check it before training, and uploads local folders.
+"""spec.runtimeEnv for Ray Train's workers: has Ray check it before training.
 
 Ray accepts local folders only for a whole Ray job (`ray.init`), where they would also come first on
-the path of Ray's own processes; so this uploads them with the functions that `ray.init` uses.
+the path of Ray's own processes; so `ray.packages` uploads them with the functions that `ray.init` uses.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from railhead.driver.describe import read_text
 from railhead.driver.errors import JobRefused
@@ -82,28 +81,3 @@ def _check_with_ray(values: Mapping[str, Any]) -> None:
         RuntimeEnv(**dict(values))
     except (ValueError, TypeError) as error:
         raise _refuse(f"{FIELD}: Ray rejects it: {' '.join(read_text(error).split())[:600]}") from error
-
-
-def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
-    """Uploads local folders and files and replaces them with Ray URIs, in place. Needs a connection to Ray.
-
-    Raises JobRefused.
-    """
-    if not values:
-        return
-    try:
-        from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
-        from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
-
-        for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
-            values.update(_call(upload, values, scratch_dir=scratch, include_gitignore=True))
-    except Exception as error:
-        raise _refuse(f"{FIELD}: Ray cannot upload it: {' '.join(read_text(error).split())[:600]}") from error
-    values.pop("excludes", None)  # already applied
-
-
-def _call(function: Callable[..., Any], values: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Ray versions differ in the options that they accept."""
-    known = inspect.signature(function).parameters
-    result: dict[str, Any] = function(dict(values), **{k: v for k, v in options.items() if k in known})
-    return result

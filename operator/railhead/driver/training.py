@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Optional
 
 from railhead.contract import environment as e
@@ -20,23 +21,25 @@ from railhead.driver.describe import describe_exception
 from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.pod import Pod, find_storage_path
+from railhead.driver.ray.packages import upload_local_folders
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.runtime_env import prepare_runtime_env, upload_local_folders
+from railhead.driver.runtime_env import prepare_runtime_env
 from railhead.driver.script.run import ScriptHost, check_script, run_script
 from railhead.driver.storage.acquire_run import acquire_run, prepare_storage
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import read_success
 from railhead.driver.storage.run_folder import open_own_folder
-from railhead.driver.train_controller.callback_path import CALLBACKS
-from railhead.driver.train_controller.elastic import Bounds
+from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.frameworks import require_package
 from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.trainers.trainer import Trainer
 from railhead.driver.user_code import find_user_folders, find_working_folder
+
+CALLBACKS = "RAY_TRAIN_CALLBACKS"
 
 
 @dataclass(frozen=True)
@@ -146,18 +149,21 @@ def _run_script(attempt: Attempt) -> Ending:
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
     """Installs our callbacks and policies in Ray Train. Raises JobRefused."""
     try:
-        from railhead.driver.train_controller import failure_policy, ray_hooks, scaling_policy, unused_actors
+        from railhead.driver.ray.controller import replace_parts
+        from railhead.driver.ray.hooks import check_hooks
+        from railhead.driver.train_controller.elastic import Bounds, make_sizes
+        from railhead.driver.train_controller.failure_policy import make_retries
     except ImportError as error:
         problem = f"spec.image: Ray Train cannot be imported: {error}"
         raise JobRefused("RayTrainNotUsable", problem) from error
-    ray_hooks.check_hooks(is_elastic=job.is_elastic)
-    os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
-        path for path in (*CALLBACKS, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
+    check_hooks(is_elastic=job.is_elastic)
+    os.environ[CALLBACKS] = ",".join(filter(None, (CALLBACK, os.environ.get(CALLBACKS))))
+    bounds = Bounds.from_job(job.scaling, worker_pods=pod.worker_pods) if job.is_elastic else None
+    replace_parts(
+        partial(make_retries, default=job.max_failures),
+        make_sizes=partial(make_sizes, bounds) if bounds else None,
+        leaves_out_actors=True,
     )
-    failure_policy.install_failure_policy(job.max_failures)
-    unused_actors.leave_out_unused_actors()
-    if job.is_elastic:
-        scaling_policy.install_scaling_policy(Bounds.from_job(job.scaling, worker_pods=pod.worker_pods))
 
 
 def _make_datasets(job: JobInput) -> dict[str, Any]:

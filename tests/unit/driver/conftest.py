@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.driver.rank import run
-from railhead.driver.train_controller import callback
+from railhead.driver.train_controller import progress
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread would outlive the test."""
-    monkeypatch.setattr(callback, "watch_steps", lambda worker_group, spool: None)
+    monkeypatch.setattr(progress, "watch_steps", lambda group, worker_group, spool: None)
 
 
 @pytest.fixture(autouse=True)

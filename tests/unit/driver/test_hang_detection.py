@@ -27,7 +27,7 @@ from railhead.driver.hang_detection import (
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Hang, Spool
-from railhead.driver.train_controller.stacks import find_package, find_place, read_stacks
+from railhead.driver.train_controller.polls import find_package, find_place, read_stacks
 
 TRAINING = Progress(state="RUNNING", is_training=True, reports=3, processes=("a-1",))
 SILENT = Suspicion(

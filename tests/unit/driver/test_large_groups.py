@@ -21,12 +21,13 @@ from railhead.contract.report import LIMIT_BYTES, MAX_LOST_PODS, Report
 from railhead.driver import cluster
 from railhead.driver.logs.output import name_process
 from railhead.driver.node.flight_dump import read_dump
+from railhead.driver.ray import nodes as ray_nodes
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller import group, lost_nodes
 from railhead.driver.train_controller.collectives import Record, compare_records, parse_record
 from railhead.driver.train_controller.failure_policy import RetryDecider
+from railhead.driver.train_controller.group import Group
 from tests.ray.pods import make_job
 from tests.unit.driver.flight_dumps import Call, make_dump, pickle_dump, run
 from tests.unit.driver.node.test_ray_node import POD
@@ -73,7 +74,7 @@ class Cluster:
         self.nodes: list[dict[str, Any]] = []
         self.lost: set[str] = set()
         monkeypatch.setattr("ray.nodes", self.list_nodes)
-        monkeypatch.setattr(lost_nodes, "is_listening", self.probe)
+        monkeypatch.setattr(ray_nodes, "is_listening", self.probe)
 
     def list_nodes(self) -> list[dict[str, Any]]:
         self.calls["ray.nodes"] += 1
@@ -86,7 +87,6 @@ class Cluster:
 
 @pytest.fixture
 def ray_cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setattr(group, "CURRENT", group.Group())
     return Cluster(monkeypatch)
 
 
@@ -129,14 +129,15 @@ def test_the_loss_of_all_nodes_stays_within_the_bounds_of_a_report(
         )
         for n in ray_cluster.nodes[1:]
     ]
-    group.CURRENT.worker_group = SimpleNamespace(get_workers=lambda: workers)
+    found: Any = SimpleNamespace(get_workers=lambda: workers)
+    group = Group(worker_group=found)
     for node in ray_cluster.nodes[1:]:
         node["Alive"] = False
     spool = Spool(tmp_path)
     processes = tuple(name_process(node["NodeID"], 1234567) for node in ray_cluster.nodes[1:])
     spool.write(Progress(state="RUNNING", metrics=METRICS, processes=processes).to_dict())
     error = WorkerGroupError("Ray's own text. " * size, {rank: dead_actor("gone" * 99) for rank in range(size)})
-    assert RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(error)
+    assert RetryDecider(group, Spool(tmp_path), max_failures=0).decide(error)
     assert ray_cluster.calls["ray.nodes"] <= 3 and ray_cluster.calls["probe"] == 0, "Ray knows of the loss"
 
     base = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
@@ -154,7 +155,7 @@ def test_the_loss_of_all_nodes_stays_within_the_bounds_of_a_report(
 @pytest.mark.parametrize("size", SIZES)
 def test_the_message_of_a_failure_of_all_ranks_is_short(size: int, ray_cluster: Cluster, tmp_path: Path) -> None:
     error = WorkerGroupError("text " * size, {rank: ValueError("no " * 999) for rank in range(size)})
-    assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(error)
+    assert not RetryDecider(Group(), Spool(tmp_path), max_failures=0).decide(error)
     found = Spool(tmp_path).read_failure()
     assert found is not None and "; also failed: rank 1, 2, 3, 4, 5, 6, 7, 8, ..." in found.message
     assert len(Outcome(found.class_.value, found.reason, found.message).to_json().encode()) <= OUTCOME_BYTES

@@ -11,10 +11,10 @@ import pytest
 
 from railhead.driver import runtime_env
 from railhead.driver.errors import JobRefused
+from railhead.driver.ray.packages import upload_local_folders
 from railhead.driver.runtime_env import (
     KEYS,
     prepare_runtime_env,
-    upload_local_folders,
 )
 
 

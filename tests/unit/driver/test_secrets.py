@@ -24,8 +24,9 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.storage.call import call_storage
-from railhead.driver.train_controller import group, storage_failure
 from railhead.driver.train_controller.failure_policy import RetryDecider
+from railhead.driver.train_controller.fence import warn
+from railhead.driver.train_controller.group import Group
 from railhead.driver.trainers.run_settings import RunSettings, find_run
 
 MARK = "s3cr3t"
@@ -57,7 +58,6 @@ BASE = Report(namespace="ns", name="n", uid="u", attempt=1, state="STARTING")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "CURRENT", group.Group())
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
 
@@ -115,7 +115,7 @@ def test_no_message_about_a_repository_has_one() -> None:
 def test_no_restart_and_no_failure_of_the_controller_has_one(
     tmp_path: Path, error: Exception, retries: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    RetryDecider(max_failures=retries, spool_folder=str(tmp_path)).decide(error)
+    RetryDecider(Group(), Spool(tmp_path), max_failures=retries).decide(error)
     report = read_report(Spool(tmp_path))
     found = "".join(path.read_text() for path in tmp_path.iterdir() if path.is_file())
     assert "hidden" in found and MARK not in found + report
@@ -124,7 +124,7 @@ def test_no_restart_and_no_failure_of_the_controller_has_one(
 
 def test_no_warning_has_one(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
-    storage_failure.warn(spool, "StorageUnreachable", TEXT)
+    warn(spool, "StorageUnreachable", TEXT)
     assert spool.read_warning() != RunWarning()
     assert MARK not in read_report(spool)
 

@@ -28,14 +28,9 @@ from tests.unit.builders import SETTINGS
 
 CONFIG_MAP_BYTES = 2**20
 INSIDE_RAY = {
-    "railhead.driver.train_controller.barriers",
+    "railhead.driver.ray.barriers",
     "railhead.driver.train_controller.callback",
-    "railhead.driver.train_controller.end_notice",
     "railhead.driver.train_controller.fence",
-    "railhead.driver.train_controller.returns",
-    "railhead.driver.train_controller.old_processes",
-    "railhead.driver.train_controller.shared_storage",
-    "railhead.driver.train_controller.stacks",
     "railhead.driver.trainers.callbacks",
 }
 OF_A_FRAMEWORK = {f"railhead.training.{name}" for name in ("accelerate", "dcp", "lightning", "transformers", "trl")}

@@ -31,10 +31,10 @@ from railhead.driver.errors import (
 )
 from railhead.driver.logs.output import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
-from railhead.driver.rank.initial import offer_checkpoint
 from railhead.driver.rank.notice import NOTICES, watch_notices
 from railhead.driver.rank.steps import watch_optimizers
 from railhead.driver.rank.uploads import watch_uploads
+from railhead.driver.ray.context import offer_checkpoint
 
 _NOT_PERMITTED = (
     "Ray Train's controller does not run Railhead's callbacks, so that nothing would keep an earlier head of this job "

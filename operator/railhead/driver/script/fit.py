@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -22,12 +23,13 @@ HEARD_TIMEOUT = 8.0  # seconds; our driver waits less than that
 
 def watch_trainers(module: Any) -> None:
     """`module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base class of all. Raises JobRefused."""
-    from railhead.driver.train_controller.failure_policy import install_failure_policy
-    from railhead.driver.train_controller.ray_hooks import check_hooks
+    from railhead.driver.ray.controller import replace_parts
+    from railhead.driver.ray.hooks import check_hooks
+    from railhead.driver.train_controller.failure_policy import make_retries
 
     try:
         check_hooks()
-        install_failure_policy(max_failures=0)  # as often as the script itself says
+        replace_parts(partial(make_retries, default=0))  # as often as the script itself says
     except AttemptFailed as error:
         Spool(Path(os.environ[e.TEMP])).write_failure(error.failure)
         raise

@@ -25,7 +25,7 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import FINISHED, RUNNING, Spool
 from railhead.driver.script.ending import decide_ending
-from railhead.driver.train_controller.callback_path import CALLBACKS
+from railhead.driver.train_controller import CALLBACK
 from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.user_code import find_working_folder
 
@@ -55,7 +55,7 @@ def build_command(entrypoint: Iterable[str]) -> list[str]:
 
 
 def build_environment(environment: Mapping[str, str], *, pod: Pod, offer: RunSettings) -> dict[str, str]:
-    callbacks = [*CALLBACKS, environment.get("RAY_TRAIN_CALLBACKS", "")]
+    callbacks = [CALLBACK, environment.get("RAY_TRAIN_CALLBACKS", "")]
     return {
         **environment,
         **offer.to_environment(),

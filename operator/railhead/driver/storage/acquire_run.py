@@ -17,6 +17,7 @@ from railhead.contract.report import RunWarning
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, warn_without_notices
 from railhead.driver.pod import Pod, find_storage_path
+from railhead.driver.ray.storage import find_fields, write_marker
 from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.reporting.spool import Spool
@@ -51,7 +52,7 @@ def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False,
     `is_known`: the job has checkpoints there. `spool`: as in `call_storage`. Raises JobRefused or Unreachable.
     """
     run_uri = build_checkpoint_uri(storage_path, run_name)
-    check = functools.partial(_check_uri, storage_path, run_name)
+    check = functools.partial(write_marker, storage_path, run_name)
     if storage_path.startswith("/"):
         check = functools.partial(_check_path, run_uri)
     call_storage(storage_path, check, is_known=is_known, spool=spool)
@@ -65,13 +66,6 @@ def _check_path(folder: str) -> None:
         probe.write_bytes(bytes(PROBE_BYTES))
     finally:
         probe.unlink(missing_ok=True)
-
-
-def _check_uri(storage_path: str, run_name: str) -> None:
-    """Uses the very class that Ray Train writes with: it leaves its marker file in the folder."""
-    from ray.train.v2._internal.execution.storage import StorageContext
-
-    StorageContext(storage_path=storage_path, experiment_dir_name=run_name)
 
 
 def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
@@ -124,13 +118,6 @@ def check_initial(uri: str, *, spool: Spool) -> None:
             f"spec.resumeFrom {uri}: there is no checkpoint: in the head pod the folder is missing or empty; "
             "check the name, and run.storageVolume if it is a path",
         )
-
-
-def find_fields() -> frozenset[str]:
-    """Returns the keys of a snapshot as the installed Ray reads and writes it."""
-    from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import _CheckpointManagerState as State
-
-    return frozenset(getattr(State, "model_fields", None) or State.__fields__)
 
 
 def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int) -> Restored:

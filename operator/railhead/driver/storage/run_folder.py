@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Iterable, Optional
 
+from railhead.driver.ray.storage import find_file_system
 from railhead.driver.storage.call import is_passing
 
 OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
@@ -107,7 +108,5 @@ def open_own_folder(storage_path: str, run_name: str) -> RunFolder:
 
 def open_run_folder(run_config: Any) -> RunFolder:
     """Opens the one of Ray Train's RunConfig, in the same way as fit()."""
-    from ray.train.v2._internal.execution.storage import get_fs_and_path
-
-    filesystem, path = get_fs_and_path(run_config.storage_path, run_config.storage_filesystem)
+    filesystem, path = find_file_system(run_config)
     return RunFolder(filesystem, PurePath(path, run_config.name).as_posix())

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
 from railhead.contract.checkpoint import NO_CHECKPOINT, Checkpoint
+from railhead.driver.ray.checkpoints import Ranking
+from railhead.driver.ray.types import Metrics
 from railhead.driver.reporting.commits import Commit
 from railhead.driver.reporting.progress import build_checkpoint_uri, format_metrics
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """What Ray keeps.
-
-    Attributes:
-        attribute: CheckpointConfig's checkpoint_score_attribute.
-        order: "min" or "max".
-        kept: folder name and metrics of each checkpoint; on equal scores the later checkpoint comes later.
-    """
-
-    attribute: str
-    order: str
-    kept: tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 def find_score(metrics: Mapping[str, Any], attribute: str) -> Optional[float]:
@@ -54,7 +40,7 @@ def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) 
     and is skipped.
     """
     sign = -1.0 if ranking.order == "min" else 1.0
-    best: Optional[tuple[float, str, Mapping[str, Any]]] = None
+    best: Optional[tuple[float, str, Metrics]] = None
     for name, metrics in ranking.kept:
         score = find_score(metrics, ranking.attribute)
         if score is not None and name in commits and (best is None or sign * score >= best[0]):

@@ -20,16 +20,14 @@ from railhead.contract import environment as e
 from railhead.driver.node import flight_dump
 from railhead.driver.node.hardware import begin_count, read_memory
 from railhead.driver.rank.flight_recorder import find_prefix
-from railhead.driver.train_controller import evidence, group
+from railhead.driver.train_controller import evidence
 from railhead.driver.train_controller.evidence import Death
 from railhead.driver.train_controller.failure import RankError
-from railhead.driver.train_controller.group import Process
+from railhead.driver.train_controller.group import Group, Process
 
 ANSWER_TIMEOUT = 15.0  # seconds, for all nodes
 RECORDS_PATIENCE = 10.0  # of these, for the flight records of a node
 TAIL_BYTES = 256 * 1024  # the stacks of torch, Ray and Python follow the words
-
-_seen: dict[str, int] = {}  # Ray's node id -> oom_kills when a death there was explained last
 
 
 @dataclass(frozen=True)
@@ -42,14 +40,15 @@ class Explained:
     records: Mapping[int, bytes] = field(default_factory=dict)
 
 
-def explain_deaths(errors: tuple[RankError, ...], processes: Mapping[int, Process]) -> Explained:
+def explain_deaths(errors: tuple[RankError, ...], processes: Mapping[int, Process], group: Group) -> Explained:
     """Never raises."""
+    seen = group.explained_kills
     asked = {each.rank: processes[each.rank] for each in errors if each.rank in processes and evidence.is_open(each)}
     deaths = find_deaths(asked) if asked else {}
-    before = {rank: _seen.get(processes[rank].node, 0) for rank in deaths}
-    _seen.update({processes[rank].node: death.oom_kills for rank, death in deaths.items()})
+    before = {rank: seen.get(processes[rank].node, 0) for rank in deaths}
+    seen.update({processes[rank].node: death.oom_kills for rank, death in deaths.items()})
     return Explained(
-        evidence.explain_errors(errors, deaths, killed_before=before, has_trained=group.CURRENT.has_trained),
+        evidence.explain_errors(errors, deaths, killed_before=before, has_trained=group.has_trained),
         {rank: death.record for rank, death in deaths.items() if death.record},
     )
 

@@ -1,4 +1,4 @@
-"""How many workers an elastic group starts with, and when it is resized. Pure.
+"""How many workers an elastic group starts with, and when it is resized.
 
 A resize restarts the group from the last checkpoint, so the only moment at which it costs
 nothing is right after a commit. A group that lost a worker restarts at once with the
@@ -7,8 +7,17 @@ workers that are left.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
+
+from railhead.driver.ray.nodes import find_lost_nodes, list_worker_nodes
+from railhead.driver.run_context import RunContext
+from railhead.driver.train_controller.group import Group, find_group
+
+LOOK_SECONDS = 1.0  # between two looks at the nodes while a group waits: Ray asks again and again, without a pause
+PAUSE_SECONDS = 0.2
+PROBE_VALID_SECONDS = 60.0  # later Ray itself knows of a node that was lost
 
 
 @dataclass(frozen=True)
@@ -61,3 +70,60 @@ def decide_resize(bounds: Bounds, *, nodes: int, workers: int, ran: float) -> Op
     if possible <= workers or ran < bounds.resize_interval:
         return None
     return possible
+
+
+def make_sizes(bounds: Bounds) -> ResizeDecider:
+    """Returns the decisions of the fit() that begins."""
+    return ResizeDecider(bounds, find_group(RunContext.read().run_uri))
+
+
+class ResizeDecider:
+    """Decides by the live nodes and the commits; one per fit(), in the controller."""
+
+    def __init__(self, bounds: Bounds, group: Group) -> None:
+        self._bounds = bounds
+        self._group = group
+        self._waiting_since: Optional[float] = None
+        self._look_at = 0.0
+        self._lost: frozenset[str] = frozenset()
+        self._started_at: Optional[float] = None
+        self._commits_seen = 0
+
+    def decide_start(self) -> Optional[int]:
+        """Probes the nodes once, when the group has just been lost."""
+        now, has_run = time.monotonic(), self._started_at is not None
+        if self._waiting_since is not None and now < self._look_at:
+            time.sleep(PAUSE_SECONDS)
+            return None
+        found = list_worker_nodes()
+        if self._waiting_since is None:
+            self._waiting_since = now
+            self._lost = find_lost(found) if has_run else frozenset()
+        self._look_at = now + LOOK_SECONDS
+        waited = now - self._waiting_since
+        nodes = len(found - (self._lost if waited < PROBE_VALID_SECONDS else frozenset()))
+        workers = decide_start(self._bounds, nodes=nodes, waited=waited, has_run=has_run)
+        if workers is not None:
+            self._waiting_since, self._started_at = None, now
+            self._commits_seen = self._group.commits
+            print(f"railhead: starting the worker group with {workers} workers", flush=True)
+        return workers
+
+    def decide_resize(self, *, workers: int) -> Optional[int]:
+        """Counts the nodes only if there was a commit since the last time."""
+        if self._group.commits == self._commits_seen or self._started_at is None:
+            return None
+        self._commits_seen = self._group.commits
+        now = time.monotonic()
+        found = list_worker_nodes()
+        nodes = len(found - find_lost(found))
+        resized = decide_resize(self._bounds, nodes=nodes, workers=workers, ran=now - self._started_at)
+        if resized is not None:
+            self._started_at = now
+            print(f"railhead: resizing the worker group from {workers} to {resized} workers", flush=True)
+        return resized
+
+
+def find_lost(nodes: frozenset[str]) -> frozenset[str]:
+    """Returns the nodes that do not answer a probe."""
+    return frozenset(lost.node_id for lost in find_lost_nodes(set(nodes)))

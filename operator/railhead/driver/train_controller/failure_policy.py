@@ -1,7 +1,6 @@
 """Our failure policy inside Ray Train's controller: translates its exceptions, decides with `failure`.
 
-Takes the place of Ray's by replacing `create_failure_policy` where `fit()` looks it up;
-Ray offers no other hook. tests/ray checks the contract, per Ray version.
+`ray.controller` puts it in the place of Ray's.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ import contextlib
 import os
 import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.job_input import WORKER_SLOT
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
-from railhead.contract.report import RestartInPlace
+from railhead.contract.report import STORAGE_TROUBLES, RestartInPlace
 from railhead.contract.times import now_text
 from railhead.driver.describe import clean, describe_exception, read_text
 from railhead.driver.errors import (
@@ -36,16 +33,22 @@ from railhead.driver.errors import (
     read_note,
 )
 from railhead.driver.rank.run import read_end
+from railhead.driver.ray.nodes import (
+    LostNode,
+    confirm_lost,
+    count_worker_slots,
+    mark_dead_in_ray,
+    wait_for_lost_nodes,
+)
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller import failure, group
+from railhead.driver.run_context import RunContext
+from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.deaths import Explained, explain_deaths
 from railhead.driver.train_controller.evidence import find_kind
 from railhead.driver.train_controller.failure import FailureFacts, History, RankError
+from railhead.driver.train_controller.fence import warn
 from railhead.driver.train_controller.flight_records import find_difference
-from railhead.driver.train_controller.group import Process
-from railhead.driver.train_controller.lost_nodes import LostNode, confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
-from railhead.driver.train_controller.storage_failure import handle, name_path
-from railhead.driver.train_controller.workers import call_ranks
+from railhead.driver.train_controller.group import Group, Process, call_ranks, find_group
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
 # the shards of a dataset. Older Rays may start a new group's on a node that is lost but not yet
@@ -66,48 +69,36 @@ _IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
-def install_failure_policy(max_failures: Optional[int]) -> None:
-    """`max_failures` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own."""
-    from ray.train.v2.api import data_parallel_trainer
+def make_retries(max_failures: int, *, default: Optional[int]) -> RetryDecider:
+    """Returns the decisions of the fit() that begins.
 
-    data_parallel_trainer.create_failure_policy = partial(build_failure_policy, default=max_failures)
-
-
-def build_failure_policy(failure_config: Any, *, default: Optional[int]) -> Any:
-    """Ray calls this in the driver and pickles the result into the controller."""
-    from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
-
-    class RailheadFailurePolicy(FailurePolicy):  # type: ignore[misc]
-        def __init__(self, config: Any, spool_folder: str) -> None:
-            super().__init__(config)
-            self._decider = RetryDecider(max_failures=config.max_failures or default, spool_folder=spool_folder)
-
-        def make_decision(self, training_failed_error: Any) -> Any:
-            is_retry = self._decider.decide(training_failed_error)
-            return FailureDecision.RETRY if is_retry else FailureDecision.RAISE
-
-    return RailheadFailurePolicy(failure_config, os.environ[e.TEMP])
+    `default` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own.
+    """
+    group, spool = find_group(RunContext.read().run_uri), Spool(Path(os.environ[e.TEMP]))
+    return RetryDecider(group, spool, max_failures=max_failures or default)
 
 
 class RetryDecider:
     """Counts and decides; one per fit(). Safe to count, as in Ray's own policy: Ray asks once per failure."""
 
-    def __init__(self, *, max_failures: Optional[int], spool_folder: str) -> None:
+    def __init__(self, group: Group, spool: Spool, *, max_failures: Optional[int]) -> None:
+        self._group = group
+        self._spool = spool
         self._max_failures = max_failures
-        self._spool_folder = spool_folder
         self._history = History(max_failures=max_failures)
         self._last: tuple[str, str] = ("", "")
         self._commits = 0
 
     def decide(self, error: BaseException) -> bool:
         """Whether to retry. A failure that ends the run is written to the spool, for the driver."""
-        spool = Spool(Path(self._spool_folder))
-        facts = name_path(collect_facts(error))
+        spool = self._spool
+        facts = name_path(collect_facts(error, self._group), self._group)
         if facts.lost_pods:
             spool.write_lost_pods(facts.lost_pods)
         found = failure.classify_failure(facts)
         found = replace(found, message=clean(found.message))
-        handle(found, spool)
+        if found.class_ is FailureClass.INFRASTRUCTURE and found.reason in STORAGE_TROUBLES:
+            warn(spool, found.reason, f"{found.message}; training restarts from the last checkpoint")
         before = spool.read_restart() or RestartInPlace(number=0, charged=0)
         self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts(found))
         is_ending = spool.read_end() is not None
@@ -122,14 +113,14 @@ class RetryDecider:
             )
             spool.write_restart(restart)
             if failure.is_of_broken_gpu(found):
-                _give_up_pod(found.suspect_pod, spool)
+                _give_up_pod(found.suspect_pod, spool, self._group)
         what = "restarting the worker group" if is_retry else "the run ends"
         with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
             print(f"railhead: {found.class_}: {found.message}; {what}", flush=True)
         return is_retry
 
     def _count(self, facts: FailureFacts, found: Failure, *, charged: int, allowed: Optional[int]) -> None:
-        last, commits = (found.class_.value, found.reason), group.CURRENT.commits
+        last, commits = (found.class_.value, found.reason), self._group.commits
         before = self._history if commits == self._commits else History()
         is_unexplained = failure.is_infrastructure(facts, found) and not facts.is_explained
         self._history = History(
@@ -143,9 +134,9 @@ class RetryDecider:
         self._last, self._commits = last, commits
 
 
-def collect_facts(error: BaseException) -> FailureFacts:
+def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     """Ray's exception and the current state of the group's nodes, as facts. The next group uses the live ones."""
-    facts = translate_error(error)
+    facts = translate_error(error, group)
     wanted = _find_awaited_workers(error)
     slots = count_worker_slots() if wanted else 0
     if slots < wanted:
@@ -155,33 +146,47 @@ def collect_facts(error: BaseException) -> FailureFacts:
         rank.kind in (failure.UNUSABLE, failure.MISSING, failure.UNFENCED) for rank in facts.errors
     ):
         return facts
-    processes = group.CURRENT.read_processes()
+    processes = group.read_processes()
     lost = wait_for_lost_nodes(process.node for process in processes.values())
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
     errors = find_pods(facts.errors, processes)
     if not lost:
-        explained = explain_deaths(find_ages(errors), processes)
-        facts, errors = compare_collectives(facts, explained, processes), explained.errors
+        explained = explain_deaths(find_ages(errors, group), processes, group)
+        facts, errors = compare_collectives(facts, explained, processes, group), explained.errors
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
 
 
-def compare_collectives(facts: FailureFacts, explained: Explained, processes: Mapping[int, Process]) -> FailureFacts:
+def compare_collectives(
+    facts: FailureFacts, explained: Explained, processes: Mapping[int, Process], group: Group
+) -> FailureFacts:
     """After a hang: with what tells some ranks from the others."""
     if not any(each.kind in failure.HANGS for each in explained.errors):
         return facts
-    finding = find_difference(explained.records, processes)
+    finding = find_difference(explained.records, processes, group)
     if finding is None:
         return facts
     pods = {processes[rank].pod for rank in finding.ranks} if finding.is_clear else set()
     return replace(facts, difference=finding.message, odd_pod=pods.pop() if len(pods) == 1 else "")
 
 
-def _give_up_pod(pod: str, spool: Spool) -> None:
+def name_path(facts: FailureFacts, group: Group) -> FailureFacts:
+    """Adds the run's path to the errors of its storage, which rarely name one."""
+    folder = group.folder
+    if folder is None:
+        return facts
+    errors = tuple(
+        replace(each, text=f"{folder.path}: {each.text}") if each.kind == failure.STORAGE else each
+        for each in facts.errors
+    )
+    return replace(facts, errors=errors)
+
+
+def _give_up_pod(pod: str, spool: Spool, group: Group) -> None:
     """The operator, which knows the reason by then, replaces the pod, and no rank of the next group runs there."""
     spool.write_lost_pods((pod,))
-    nodes = {each.node: each.address for each in group.CURRENT.read_processes().values() if each.pod == pod}
+    nodes = {each.node: each.address for each in group.read_processes().values() if each.pod == pod}
     mark_dead_in_ray(LostNode(node, address, is_known=False, host=pod) for node, address in nodes.items())
 
 
@@ -192,12 +197,13 @@ def _find_awaited_workers(error: BaseException) -> int:
     return int(getattr(inner, "num_workers", 0)) if is_timeout else 0
 
 
-def find_ages(errors: tuple[RankError, ...]) -> tuple[RankError, ...]:
+def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:
     """The errors with their ages, as far as the ranks' processes still live: the first is likely to be the cause."""
     ages: dict[int, float] = {}
     with contextlib.suppress(Exception):  # the group is not active
         ranks = [each.rank for each in errors if each.kind not in (failure.DIED, failure.KILLED_FOR_MEMORY)]
-        answers = call_ranks(group.CURRENT.worker_group, ranks, read_end, timeout=AGE_TIMEOUT)
+        workers = group.worker_group
+        answers = call_ranks(workers, ranks, read_end, timeout=AGE_TIMEOUT) if workers is not None else {}
         ages = {rank: answer.value.age for rank, answer in answers.items() if answer.value}
     return tuple(replace(each, age=ages.get(each.rank)) for each in errors)
 
@@ -207,21 +213,14 @@ def find_pods(errors: tuple[RankError, ...], processes: Mapping[int, Process]) -
     return tuple(replace(each, pod=processes[each.rank].pod) if each.rank in processes else each for each in errors)
 
 
-def count_worker_slots() -> int:
-    """How many workers the live nodes have room for."""
-    import ray
-
-    return int(sum(node["Resources"].get(WORKER_SLOT, 0) for node in ray.nodes() if node["Alive"]))
-
-
-def translate_error(error: BaseException) -> FailureFacts:
+def translate_error(error: BaseException, group: Group) -> FailureFacts:
     """By class names, which are the same in all Ray versions that we support."""
     names = _class_names(error)
     if "NCCLHangError" in names:  # Ray's own detector; it names no rank
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.UNANSWERED, _cut(error)),))
     failures = getattr(error, "worker_failures", None)
     if failures is not None:
-        errors = tuple(translate_rank_error(rank, each) for rank, each in sorted(failures.items()))
+        errors = tuple(translate_rank_error(rank, each, group) for rank, each in sorted(failures.items()))
         return FailureFacts(failure.WORKERS, errors, text=_cut(error))
     if "PreemptionError" in names:
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.PREEMPTED, _cut(error)),))
@@ -248,21 +247,21 @@ def translate_error(error: BaseException) -> FailureFacts:
         return FailureFacts(failure.STARTUP, text=_cut(inner))
     if _is_actor_error(inner):
         # An actor of the group that died during a call from the controller.
-        return FailureFacts(failure.WORKERS, (translate_rank_error(-1, inner),), text=_cut(inner))
+        return FailureFacts(failure.WORKERS, (translate_rank_error(-1, inner, group),), text=_cut(inner))
     if _is_broken_framework(inner):
         text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(inner)}); fix the image"
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.MISSING, text),))
     if "RayTaskError" in _class_names(inner):
-        return _translate_set_up_error(inner)
+        return _translate_set_up_error(inner, group)
     return FailureFacts(failure.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
 
 
-def _translate_set_up_error(error: BaseException) -> FailureFacts:
+def _translate_set_up_error(error: BaseException, group: Group) -> FailureFacts:
     """Of Ray's backend on a rank, such as a process group that does not form."""
     text = describe_exception(error)
     # Rank 0 says it of the others.
-    rank = -1 if "clients joined" in text else group.CURRENT.find_rank(read_text(error))
-    kind = find_kind(text, has_trained=group.CURRENT.has_trained(rank))
+    rank = -1 if "clients joined" in text else group.find_rank(read_text(error))
+    kind = find_kind(text, has_trained=group.has_trained(rank))
     text = f"the workers could not be set up: {text}"
     return FailureFacts(failure.WORKERS, (RankError(rank, kind, text),) if kind else (), text=text)
 
@@ -280,7 +279,7 @@ def _find_refusal(error: BaseException) -> Optional[Failure]:
     return error.failure if isinstance(error, AttemptFailed) else None
 
 
-def translate_rank_error(rank: int, error: BaseException) -> RankError:
+def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankError:
     error = read_note(error) or error
     if isinstance(error, TrainingError):
         kind = _KIND_OF_CLASS.get(type(error), failure.RAISED)
@@ -289,7 +288,7 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = failure.ABANDONED
         elif kind == failure.RAISED:
-            kind = find_kind(error.text, has_trained=group.CURRENT.has_trained(rank)) or kind
+            kind = find_kind(error.text, has_trained=group.has_trained(rank)) or kind
         return RankError(
             error.rank if kind in failure.FOUND_HANGS else rank, kind, error.text, exit_code=error.exit_code
         )
@@ -350,4 +349,4 @@ def _last_line(error: BaseException) -> str:
 
 def build_failure(error: BaseException) -> Failure:
     """The driver's own classification of what fit() raised, when the controller left none."""
-    return failure.classify_failure(translate_error(error))
+    return failure.classify_failure(translate_error(error, Group()))

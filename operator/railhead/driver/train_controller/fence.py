@@ -1,81 +1,79 @@
 """The fence in Ray Train's controller: the checkpoint manager checks it before each commit and each deletion.
 
-Reaches into Ray: a commit is the manager's `_write_state_to_storage`, and its deletions go
-through its module's `delete_fs_path`, right after. The second check covers a successor that
-took over in between: it read either the snapshot just written, which does not name what is
-deleted, or the previous one, and then nothing may be deleted any more.
+The second check covers a successor that took over in between: it read either the snapshot just written, which does
+not name what is deleted, or the previous one, and then nothing may be deleted any more.
 
 Storage that does not respond for a moment costs nothing: a commit is tried again, a deletion is put
-off until the next one, or left out if the user chose the folder's name.
+off until the next one, or left out if the user chose the folder's name. After each commit follows our own copy of
+the snapshot.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import threading
 import time
-from pathlib import Path, PurePosixPath
-from typing import Any, Callable, Optional
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Callable, Optional
 
-from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
-
-from railhead.contract import environment as e
-from railhead.driver.describe import describe_exception
+from railhead.contract.report import RunWarning
+from railhead.driver.describe import clean, describe_exception
 from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
 from railhead.driver.rank.run import permit_training
+from railhead.driver.ray import checkpoints
+from railhead.driver.ray.callback import Step
+from railhead.driver.ray.checkpoints import Delete, Write
+from railhead.driver.ray.types import CheckpointManager, Worker, WorkerGroup
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE, Patience
 from railhead.driver.storage.fence import Claim, look
 from railhead.driver.storage.leftovers import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import group, ray_checkpoints
-from railhead.driver.train_controller.storage_failure import log, warn
+from railhead.driver.train_controller.group import Group
 
 _NO_MANAGER = (
     "spec.image: this Ray keeps its CheckpointManager where Railhead does not find it, so that nothing would keep an "
     "earlier head of this job from committing; use a Ray version that Railhead is tested with"
 )
 LIST_PATIENCE, END_PATIENCE = 10.0, 20.0  # seconds: a storage that hangs holds up neither a group nor the end
-_GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
 
-class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[misc]
+class FenceStep(Step):
     """Checks the fence once a worker group has formed, before it trains, and from then on in the manager."""
 
-    def __init__(self) -> None:
-        self._claim = Claim.parse(RunContext.read().claim)
-        self._spool_folder = os.environ.get(e.TEMP, "")
-        self._start_clean_up: Callable[[], Optional[threading.Thread]] = lambda: None
+    def __init__(self, group: Group, spool: Spool, run: RunContext) -> None:
+        self._group = group
+        self._spool = spool
+        self._claim = Claim.parse(run.claim)
+        self._start_clean_up: Callable[[], Optional[threading.Thread]] = _do_nothing
 
-    def before_init_train_context(self, workers: list[Any]) -> dict[str, list[Any]]:
-        """The sign of life without which no rank trains; workers that replace others get it too."""
+    def before_training_context(self, workers: Sequence[Worker]) -> None:
+        """Permits each worker to train, also one that replaces another: without that, no rank does."""
         for worker in workers:
             worker.execute_async(permit_training)  # runs before the training function, in the order of submission
-        return {}
 
-    @group.freed_on_error
-    def after_worker_group_start(self, worker_group: Any) -> None:
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
         """Raises JobRefused when this Ray keeps its checkpoints elsewhere."""
         if self._claim is None:
             return
-        manager = ray_checkpoints.find_manager(worker_group)
+        manager = checkpoints.find_manager(worker_group)
         if manager is None:
             raise JobRefused("RayTrainNotUsable", _NO_MANAGER)
         storage = manager._storage_context
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._look, folder, self._claim)
         check_quietly = functools.partial(look, folder, self._claim)
-        group.CURRENT.folder, group.CURRENT.check_fence = folder, check_quietly
-        patience = Patience(functools.partial(_tell, Spool(Path(self._spool_folder)), folder))
+        self._group.folder, self._group.check_fence = folder, check_quietly
+        patience = Patience(functools.partial(_tell, self._spool, folder))
         patience.call(check)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
-        guard(manager, check=check, after=functools.partial(finish_commit, folder, check_quietly), patience=patience)
+        self._guard(manager, check, patience, functools.partial(finish_commit, folder, check_quietly))
 
-    def after_controller_finish(self, result: Any) -> None:
+    def after_finish(self) -> None:
         """The last group is gone, and there may be no later one. Never raises."""
         thread = self._start_clean_up()
         if thread is not None:
@@ -86,42 +84,40 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
         try:
             look(folder, claim)
         except (Fenced, JobRefused) as error:
-            Spool(Path(self._spool_folder)).write_failure(error.failure)
+            self._spool.write_failure(error.failure)
             raise
 
+    def _guard(
+        self, manager: CheckpointManager, check: Callable[[], None], patience: Patience, after: Callable[[], None]
+    ) -> None:
+        """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit."""
 
-def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None], patience: Patience) -> None:
-    """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit."""
-    if getattr(manager, _GUARDED, False):
-        return
-    save, write = manager._save_state_and_delete_old_checkpoints, manager._write_state_to_storage
+        def note_repeated() -> None:
+            self._group.repeated_name = checkpoints.drop_repeated(manager) or self._group.repeated_name
 
-    def save_state_and_delete_old_checkpoints() -> None:
-        group.CURRENT.repeated_name = ray_checkpoints.drop_repeated(manager) or group.CURRENT.repeated_name
-        save()
+        def commit(write: Write) -> None:
+            def check_and_write() -> None:
+                check()
+                write()
 
-    def check_and_write() -> None:
-        check()
-        write()
+            patience.call(check_and_write)
+            after()
 
-    def write_state_to_storage() -> None:
-        patience.call(check_and_write)
-        after()
-
-    manager._save_state_and_delete_old_checkpoints = save_state_and_delete_old_checkpoints
-    manager._write_state_to_storage = write_state_to_storage
-    _guard_deletions(manager, check)
-    setattr(manager, _GUARDED, True)
+        checkpoints.guard(manager, before=note_repeated, commit=commit, delete=Deletions(manager, check).delete)
 
 
-def _guard_deletions(manager: Any, check: Callable[[], None]) -> None:
-    module: Any = sys.modules[type(manager).__module__]
-    delete = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
-    left_out: list[str] = []
+class Deletions:
+    """The deletions of a checkpoint manager; a deletion that the storage does not let us check is put off."""
 
-    def delete_fs_path(fs: Any, fs_path: str) -> None:
+    def __init__(self, manager: CheckpointManager, check: Callable[[], None]) -> None:
+        self._manager = manager
+        self._check = check
+        self._left_out: list[str] = []
+
+    def delete(self, delete: Delete, fs_path: str) -> None:
+        left_out = self._left_out
         try:
-            check()
+            self._check()
         except AttemptFailed:
             raise
         except Exception as error:
@@ -130,14 +126,11 @@ def _guard_deletions(manager: Any, check: Callable[[], None]) -> None:
             yet = " yet" if fs_path in left_out else ""
             log(f"{fs_path} is not deleted{yet}, because the storage failed: {describe_exception(error)}")
             return
-        kept = [f"{each.checkpoint.path}/" for each in manager._checkpoint_results]  # a user may repeat a name
+        kept = [f"{path}/" for path in checkpoints.list_paths(self._manager)]  # a user may repeat a name
         for path in (fs_path, *left_out):
             if not any(each.startswith(f"{path}/") for each in kept):
-                delete(fs=fs, fs_path=path)
+                delete(path)
         left_out.clear()
-
-    setattr(delete_fs_path, _ORIGINAL, delete)
-    module.delete_fs_path = delete_fs_path
 
 
 def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:
@@ -146,12 +139,12 @@ def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:
     warn(spool, UNREACHABLE, f"{what}; a commit waits for it, and training continues until its next report")
 
 
-def _start_clean_up(folder: RunFolder, manager: Any, check: Callable[[], None]) -> threading.Thread:
+def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callable[[], None]) -> threading.Thread:
     """Removes what unfinished uploads have left, in a thread. Returns once that is listed, so that a group may train.
 
     If it takes longer than LIST_PATIENCE, the list may have uploads of that group: nothing is removed.
     """
-    committed = ray_checkpoints.list_names(manager)
+    committed = checkpoints.list_names(manager)
     deadline, is_listed = time.monotonic() + LIST_PATIENCE, threading.Event()
 
     def clean_up() -> None:
@@ -173,3 +166,22 @@ def _start_clean_up(folder: RunFolder, manager: Any, check: Callable[[], None]) 
     thread.start()
     is_listed.wait(LIST_PATIENCE)
     return thread
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def warn(spool: Spool, reason: str, message: str) -> None:
+    """Shows it in the status while training continues without new checkpoints; the next commit removes it.
+
+    Never raises.
+    """
+    try:
+        spool.write_warning(RunWarning(reason, clean(message)))
+    except OSError as error:
+        log(f"cannot report that the storage failed: {describe_exception(error)}")
+
+
+def log(text: str) -> None:
+    print(f"railhead: {text}", file=sys.stderr, flush=True)

@@ -17,12 +17,10 @@ from railhead.contract import environment as e
 from railhead.driver.describe import describe_exception
 from railhead.driver.rank.flight_recorder import read_own_record
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
-from railhead.driver.train_controller import group
 from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record
 from railhead.driver.train_controller.deaths import find_deaths
-from railhead.driver.train_controller.group import Process
-from railhead.driver.train_controller.storage_failure import log
-from railhead.driver.train_controller.workers import call_ranks
+from railhead.driver.train_controller.fence import log
+from railhead.driver.train_controller.group import Group, Process, call_ranks
 
 FOLDER = f"{OWN_FOLDER}/dumps"
 ANSWER_TIMEOUT = 15.0  # seconds, for all ranks that still live
@@ -32,33 +30,33 @@ _WRITERS = 8
 _NAME = re.compile(r"(\d+)-(\d+)")
 
 
-def find_difference(of_dead: Mapping[int, bytes], processes: Mapping[int, Process]) -> Optional[Finding]:
+def find_difference(of_dead: Mapping[int, bytes], processes: Mapping[int, Process], group: Group) -> Optional[Finding]:
     """`of_dead`: records by rank; all others of the group's ranks are asked for theirs. Never raises."""
     try:
-        records = {**of_dead, **ask_living(processes.keys() - of_dead.keys())}
+        records = {**of_dead, **ask_living(processes.keys() - of_dead.keys(), group)}
         left = {rank: each for rank, each in processes.items() if rank not in records}
         died_meanwhile = find_deaths(left) if left else {}
         records.update({rank: death.record for rank, death in died_meanwhile.items() if death.record})
         parsed = {rank: parse_record(data) for rank, data in sorted(records.items())}
         finding = compare_records({rank: each for rank, each in parsed.items() if each}, size=len(processes))
-        keep_in_thread(records, first=finding.ranks if finding else ())
+        keep_in_thread(records, group, first=finding.ranks if finding else ())
         return finding
     except Exception as error:
         log(f"cannot compare the ranks' collectives: {describe_exception(error)}")
         return None
 
 
-def ask_living(ranks: Collection[int]) -> dict[int, bytes]:
-    """The records of those that answer in time."""
-    if group.CURRENT.worker_group is None:
+def ask_living(ranks: Collection[int], group: Group) -> dict[int, bytes]:
+    """Returns the records of those that answer in time."""
+    if group.worker_group is None:
         return {}
-    answers = call_ranks(group.CURRENT.worker_group, ranks, read_own_record, timeout=ANSWER_TIMEOUT)
+    answers = call_ranks(group.worker_group, ranks, read_own_record, timeout=ANSWER_TIMEOUT)
     return {rank: answer.value for rank, answer in answers.items() if answer.value}
 
 
-def keep_in_thread(records: Mapping[int, bytes], *, first: Collection[int]) -> None:
+def keep_in_thread(records: Mapping[int, bytes], group: Group, *, first: Collection[int]) -> None:
     """Behind the fence. Waits for STORE_PATIENCE at most, and keeps writing after that."""
-    folder, check_fence = group.CURRENT.folder, group.CURRENT.check_fence
+    folder, check_fence = group.folder, group.check_fence
     if not records or folder is None:
         return
 

@@ -1,6 +1,7 @@
-"""The current worker group: written by the callback, read by the failure policy and the scaling policy.
+"""The worker group of one fit(): its processes and how far it is, for the steps and the policies of its controller.
 
-All of them run in Ray Train's controller actor, one process, where nothing else connects them.
+Ray pickles the callback and each policy into its controller one by one. There, as in any other process, all copies of
+one run's group are one object, so that the policies see what the steps have noted.
 """
 
 from __future__ import annotations
@@ -8,36 +9,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, Callable, Optional
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, Tuple
 
+from railhead.driver.ray.callback import Step
+from railhead.driver.ray.types import ExecutionGroup, Worker, WorkerGroup
 from railhead.driver.storage.run_folder import RunFolder
 
-_Start = Callable[[Any, Any], None]
 _TASK = re.compile(r"\(pid=(\d+), ip=([^,)\s]+)")
-
-
-def freed_on_error(after_worker_group_start: _Start) -> _Start:
-    """For a callback that may end the start of a group: Ray would forget the group and keep its placement group.
-
-    Ray frees what a group holds only if its start fails before the group has a state.
-    """
-
-    @functools.wraps(after_worker_group_start)
-    def start(self: Any, worker_group: Any) -> None:
-        try:
-            after_worker_group_start(self, worker_group)
-        except Exception:
-            worker_group._worker_group_state = None
-            raise
-
-    return start
 
 
 @dataclass(frozen=True)
 class Process:
-    """A rank's; `node`: Ray's id of its node; `address`, `pod`: of its pod, whose name is its hostname."""
+    """A rank's process; `node`: Ray's id of its node; `address`, `pod`: of its pod, whose name is its hostname."""
 
     node: str
     pid: int
@@ -45,12 +30,11 @@ class Process:
     pod: str = ""
 
 
-@dataclass
-class Group:
-    """What connects them.
+class Group(Step):
+    """The current worker group; as a step it notes who is in it.
 
     Attributes:
-        worker_group: Ray's.
+        worker_group: Ray's, None before the first one has formed.
         commits: checkpoints committed in this fit().
         reports: how many of this group have arrived.
         reports_before_end: how many of this group had begun when the ranks were notified of the end; None before that.
@@ -58,26 +42,41 @@ class Group:
         check_fence: raises when the run belongs to another; with `folder`.
         repeated_name: of the last checkpoint that was reported under the name of a kept one; empty if there was none.
         trained: the nodes, by Ray's ids, from which a report came.
+        explained_kills: by Ray's id of a node, the kernel's kills for memory there when a death was explained last.
     """
 
-    worker_group: Any = None
-    commits: int = 0
-    reports: int = 0
-    reports_before_end: Optional[int] = None
-    folder: Optional[RunFolder] = None
-    check_fence: Callable[[], None] = lambda: None
-    repeated_name: str = ""
-    trained: set[str] = field(default_factory=set)
-    _processes: dict[int, Process] = field(default_factory=dict)
+    def __init__(self, run: str = "", worker_group: Optional[WorkerGroup] = None) -> None:
+        self._run = run
+        self.worker_group = worker_group
+        self.commits = 0
+        self.reports = 0
+        self.reports_before_end: Optional[int] = None
+        self.folder: Optional[RunFolder] = None
+        self.check_fence: Callable[[], None] = lambda: None
+        self.repeated_name = ""
+        self.trained: set[str] = set()
+        self.explained_kills: dict[str, int] = {}
+        self._processes: dict[int, Process] = {}
+
+    def __reduce__(self) -> Tuple[Callable[[str], Group], Tuple[str]]:
+        return find_group, (self._run,)
+
+    def before_training_context(self, workers: Sequence[Worker]) -> None:
+        """What fails while they form their process group is theirs."""
+        with contextlib.suppress(Exception):
+            self.note_workers(workers)
+
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        self.worker_group, self.reports = worker_group, 0
 
     def read_processes(self) -> dict[int, Process]:
-        """By rank. Ray may have replaced workers since the start; the last known after a shutdown."""
+        """Returns them by rank. Ray may have replaced workers since the start; the last known after a shutdown."""
         if self.worker_group is not None:
             with contextlib.suppress(ValueError):  # it is not active
                 self.note_workers(self.worker_group.get_workers())
         return self._processes
 
-    def note_workers(self, workers: Iterable[Any]) -> None:
+    def note_workers(self, workers: Iterable[Worker]) -> None:
         """In the order of their ranks; they may not train yet."""
         found = [worker.metadata for worker in workers]
         self._processes = {
@@ -90,7 +89,7 @@ class Group:
         self.trained.update(process.node for process in self.read_processes().values())
 
     def find_rank(self, text: str) -> int:
-        """Of the process in which Ray's tasks of this traceback ran; -1 if none is a rank's."""
+        """Returns the rank in whose process Ray's tasks of this traceback ran; -1 if there is none."""
         ranks = {(each.pid, each.address): rank for rank, each in self._processes.items()}
         found = (ranks.get((int(pid), address), -1) for pid, address in _TASK.findall(text))
         return next((rank for rank in found if rank >= 0), -1)
@@ -101,4 +100,46 @@ class Group:
         return process is not None and process.node in self.trained
 
 
-CURRENT = Group()
+@functools.cache
+def find_group(run: str) -> Group:
+    """Returns the one group that this process has for the run of this URI."""
+    return Group(run)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A rank's answer: `value`, or the `error` that Ray raised; neither if the process did not respond in time."""
+
+    value: Any = None
+    error: Optional[Exception] = None
+
+
+def call_ranks(
+    group: ExecutionGroup,
+    ranks: Iterable[int],
+    function: Callable[..., Any],
+    *,
+    each: Mapping[int, Tuple[Any, ...]] = {},
+    timeout: float,
+) -> dict[int, Answer]:
+    """Calls a function in the processes of these ranks, and returns each rank's answer.
+
+    Waits `timeout` seconds for all of them together; `each`: rank -> its own arguments.
+    """
+    import ray
+
+    references = {rank: group.execute_single_async(rank, function, *each.get(rank, ())) for rank in ranks}
+    if not references:
+        return {}
+    ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=timeout)
+    answered = set(ready)
+    return {rank: _read(reference) if reference in answered else Answer() for rank, reference in references.items()}
+
+
+def _read(reference: Any) -> Answer:
+    import ray
+
+    try:
+        return Answer(ray.get(reference))
+    except Exception as error:  # its process has exited
+        return Answer(error=error)

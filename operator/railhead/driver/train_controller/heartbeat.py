@@ -8,27 +8,27 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any, Mapping, Optional
+from typing import Mapping, Optional
 
 from railhead.contract.report import Steps
 from railhead.driver.rank.steps import Beat, read_beat
+from railhead.driver.ray.types import WorkerGroup
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller import group
-from railhead.driver.train_controller.workers import Answer, call_ranks
+from railhead.driver.train_controller.group import Answer, Group, call_ranks
 
 INTERVAL = 10.0  # seconds
 ANSWER_TIMEOUT = 5.0
 RATE_SECONDS = 120.0  # over which rates are measured
 
 
-def watch_steps(worker_group: Any, spool: Spool) -> None:
+def watch_steps(group: Group, worker_group: WorkerGroup, spool: Spool) -> None:
     """Starts the thread, which ends with the group."""
     spool.forget_heartbeat()  # of the group before
-    threading.Thread(target=_ask, args=(worker_group, spool), name="railhead-heartbeat", daemon=True).start()
+    threading.Thread(target=_ask, args=(group, worker_group, spool), name="railhead-heartbeat", daemon=True).start()
 
 
-def _ask(worker_group: Any, spool: Spool) -> None:
+def _ask(group: Group, worker_group: WorkerGroup, spool: Spool) -> None:
     pulse = Pulse()
     ranks = range(len(worker_group.get_workers()))
     while True:
@@ -37,7 +37,7 @@ def _ask(worker_group: Any, spool: Spool) -> None:
             answers = call_ranks(worker_group, ranks, read_beat, timeout=ANSWER_TIMEOUT)
         except Exception:  # the group is not active any more
             return
-        if group.CURRENT.worker_group is not worker_group:
+        if group.worker_group is not worker_group:
             return
         beat = pulse.add(answers)
         if beat is not None:

@@ -17,10 +17,10 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 from railhead.contract.failure import Failure, Payer
 from railhead.contract.outcome import MESSAGE_CHARS
 from railhead.driver.errors import TrainFunctionRaised
-from railhead.driver.train_controller import evidence, failure, failure_policy, group
+from railhead.driver.train_controller import evidence, failure, failure_policy
 from railhead.driver.train_controller.evidence import Death
 from railhead.driver.train_controller.failure import FailureFacts, RankError, classify_failure
-from railhead.driver.train_controller.group import Process
+from railhead.driver.train_controller.group import Group, Process
 from tests.unit.driver.evidence import texts_of_errors as raised
 from tests.unit.driver.evidence import texts_of_processes as died
 
@@ -127,11 +127,6 @@ RAISED = (
 )
 
 
-@pytest.fixture(autouse=True)
-def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "CURRENT", group.Group())
-
-
 find_last_words = lru_cache(evidence.find_last_words)
 
 
@@ -175,25 +170,27 @@ def test_a_death_means(row: Row, size: int) -> None:
     check(classify_failure(FailureFacts(failure.WORKERS, explained)), row, first, size)
 
 
-def form_group(size: int, *, has_trained: bool) -> None:
+def form_group(size: int, *, has_trained: bool) -> Group:
     """All pods have the same process ids: each has its own namespace of them."""
     processes = {
         rank: Process(f"node-{rank // PER_POD}", 100 + rank % PER_POD, f"10.0.0.{rank // PER_POD}", name_pod(rank))
         for rank in range(size)
     }
-    group.CURRENT._processes = processes
-    group.CURRENT.trained = {each.node for each in processes.values()} if has_trained else set()
+    group = Group()
+    group._processes = processes
+    group.trained = {each.node for each in processes.values()} if has_trained else set()
+    return group
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("row", RAISED, ids=lambda row: row.name)
 def test_an_error_means(row: Row, size: int) -> None:
-    form_group(size, has_trained=row.has_trained)
+    group = form_group(size, has_trained=row.has_trained)
     first, ranks, _ = shuffle(row, size)
     texts = {rank: row.text if rank == first else str(row.others) for rank in ranks}
     error = WorkerGroupError("text", {rank: TrainFunctionRaised(rank, text) for rank, text in texts.items()})
-    facts = failure_policy.translate_error(error)
-    errors = failure_policy.find_pods(facts.errors, group.CURRENT.read_processes())
+    facts = failure_policy.translate_error(error, group)
+    errors = failure_policy.find_pods(facts.errors, group.read_processes())
     check(classify_failure(FailureFacts(facts.source, errors)), row, first, size)
 
 
@@ -271,11 +268,11 @@ TRACE = '  File "/opt/venv/lib/python3.11/site-packages/ray/train/torch/config.p
 )
 def test_an_error_while_the_process_group_forms_means(text: str, reason: str, payer: Payer, suspect: str) -> None:
     """As Ray passes it on: an instance of both classes, whose text alone names the process."""
-    form_group(512, has_trained=True)
+    group = form_group(512, has_trained=True)
     trace = f"{TASK.format(103, '10.0.0.7')}{TRACE}{text}\nCompile with `TORCH_USE_CUDA_DSA`"
     error = ControllerError(RayTaskError("set_up", trace, RuntimeError(text)).as_instanceof_cause())
-    facts = failure_policy.translate_error(error)
-    errors = failure_policy.find_pods(facts.errors, group.CURRENT.read_processes())
+    facts = failure_policy.translate_error(error, group)
+    errors = failure_policy.find_pods(facts.errors, group.read_processes())
     found = classify_failure(FailureFacts(facts.source, errors, text=facts.text))
     assert f"{found.class_.value}/{found.reason}" == reason
     assert (found.class_.policy.payer, found.suspect_pod) == (payer, suspect)

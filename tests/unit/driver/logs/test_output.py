@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from railhead.driver.logs.forwarding import RankFilter
 from railhead.driver.logs.output import Ranks, RankStream
+from railhead.driver.ray.log_monitor import RankFilter
 
 PREFIX = "(RayTrainWorker pid=7, ip=10.0.0.3)"
 

@@ -8,6 +8,7 @@ from ray.train.v2._internal.execution import train_fn_utils
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils, TrainFnUtils
 
 from railhead.driver.rank import notice
+from railhead.driver.ray.context import NOTICE
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +21,7 @@ def test_contract_rays_function_calls_the_watched_method_and_the_first_notice_is
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     notices: list[object] = [None, "leaving", None]
-    monkeypatch.setattr(DistributedTrainFnUtils, notice.METHOD, lambda self: notices.pop(0))
+    monkeypatch.setattr(DistributedTrainFnUtils, NOTICE, lambda self: notices.pop(0))
     notice.watch_notices()
     notice.watch_notices()
     read = []
@@ -32,6 +33,6 @@ def test_contract_rays_function_calls_the_watched_method_and_the_first_notice_is
 
 def test_an_older_ray_has_nothing_to_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in (DistributedTrainFnUtils, TrainFnUtils):
-        monkeypatch.delattr(each, notice.METHOD)
+        monkeypatch.delattr(each, NOTICE)
     notice.watch_notices()
-    assert not hasattr(DistributedTrainFnUtils, notice.METHOD)
+    assert not hasattr(DistributedTrainFnUtils, NOTICE)

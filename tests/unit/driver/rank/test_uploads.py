@@ -16,6 +16,7 @@ from ray.train.v2._internal.execution.context import TrainContext
 from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.rank import uploads
+from railhead.driver.ray import context
 from railhead.driver.storage.leftovers import ELSEWHERE, RECORDS, record_upload
 from railhead.driver.storage.run_folder import RunFolder
 
@@ -25,12 +26,12 @@ SYNC, ASYNC, NO_UPLOAD = CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC, 
 
 @pytest.fixture(autouse=True)
 def ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (uploads.REPORT, uploads.UPLOAD):
+    for name in (context.REPORT, context.UPLOAD):
         monkeypatch.setattr(TrainContext, name, getattr(TrainContext, name))
     report = TrainContext.report  # another test may have called run_rank(), which watches it
-    monkeypatch.setattr(TrainContext, uploads.REPORT, getattr(report, "__wrapped__", report))
-    monkeypatch.setattr(TrainContext, uploads._WATCHED, True, raising=False)
-    monkeypatch.delattr(TrainContext, uploads._WATCHED)
+    monkeypatch.setattr(TrainContext, context.REPORT, getattr(report, "__wrapped__", report))
+    monkeypatch.setattr(TrainContext, context._WATCHED, True, raising=False)
+    monkeypatch.delattr(TrainContext, context._WATCHED)
     monkeypatch.setattr(uploads, "_reports", 0)
     uploads.watch_uploads()
     uploads.watch_uploads()
@@ -187,11 +188,11 @@ def test_notes_a_function_that_puts_its_checkpoint_elsewhere(
     assert (rank.folder.read(ELSEWHERE) is not None) is is_elsewhere
 
 
-@pytest.mark.parametrize("name", [uploads.REPORT, uploads.UPLOAD])
+@pytest.mark.parametrize("name", [context.REPORT, context.UPLOAD])
 def test_leaves_a_ray_alone_whose_methods_take_something_else(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     other = lambda self, everything: None  # noqa: E731
     monkeypatch.setattr(TrainContext, name, other)
-    monkeypatch.delattr(TrainContext, uploads._WATCHED)
-    before = {each: getattr(TrainContext, each) for each in uploads.METHODS}
+    monkeypatch.delattr(TrainContext, context._WATCHED)
+    before = {each: getattr(TrainContext, each) for each in context.METHODS}
     uploads.watch_uploads()
-    assert {each: getattr(TrainContext, each) for each in uploads.METHODS} == before
+    assert {each: getattr(TrainContext, each) for each in context.METHODS} == before

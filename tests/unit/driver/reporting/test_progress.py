@@ -9,8 +9,8 @@ import pytest
 
 from railhead.contract.checkpoint import MAX_METRIC_VALUE, MAX_METRICS, Checkpoint
 from railhead.contract.report import RunWarning, State
+from railhead.driver.ray.callback import never_raises
 from railhead.driver.reporting.progress import _STATES, Progress, build_checkpoint_uri, format_metrics
-from railhead.driver.train_controller.callback import never_raises
 
 WARNING = RunWarning("RunNameDiffers", "another name")
 

@@ -27,7 +27,7 @@ from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spoo
 from railhead.driver.script import fit as script_fit
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, find_missing_file, run_script
-from railhead.driver.train_controller.callback_path import CALLBACKS
+from railhead.driver.train_controller import CALLBACK
 from railhead.driver.trainers.run_settings import RunSettings
 from tests.ray.pods import make_job
 
@@ -118,9 +118,8 @@ def test_finds_a_missing_script_before_ray_starts(tmp_path: Path, command: list[
     assert find_missing_file(command, str(tmp_path)) == missing
 
 
-@pytest.mark.parametrize("path", CALLBACKS)
-def test_contract_ray_finds_our_callbacks_by_name(path: str) -> None:
-    module, _, name = path.rpartition(".")
+def test_contract_ray_finds_our_callback_by_name() -> None:
+    module, _, name = CALLBACK.rpartition(".")
     assert issubclass(getattr(importlib.import_module(module), name), RayTrainCallback)
 
 
@@ -174,7 +173,7 @@ def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: 
     """
     ending = run(folder, code, Host())
     out, err = capfd.readouterr()
-    assert out.splitlines() == ["two words True", f"{','.join(CALLBACKS)} 1", "no end of line"]
+    assert out.splitlines() == ["two words True", f"{CALLBACK} 1", "no end of line"]
     assert err.splitlines() == ["['the-run', '/runs', '3', '10.0.0.2:6379']"]
     assert build_outcome(ending).message.endswith(
         "code 5 before any fit():\n['the-run', '/runs', '3', '10.0.0.2:6379']"
@@ -263,7 +262,7 @@ def make_trainer() -> DataParallelTrainer:
 def test_a_ray_without_a_hook_also_fails_the_job_from_a_script(
     in_script: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(data_parallel_trainer, "create_failure_policy")
+    monkeypatch.delattr(data_parallel_trainer.DataParallelTrainer, "_initialize_and_run_controller")
     with pytest.raises(JobRefused):
         script_fit.watch_trainers(data_parallel_trainer)
     ending = decide_ending(1, fit=None, failure=in_script.read_failure(), last_lines=["JobRefused"])

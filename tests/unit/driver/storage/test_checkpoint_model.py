@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import shutil
 import tempfile
-import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,16 +29,20 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
 from railhead.driver.errors import Fenced, JobRefused
+from railhead.driver.ray import checkpoints
+from railhead.driver.ray.storage import find_fields
+from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
-from railhead.driver.storage.acquire_run import Restored, find_fields, restore_run
+from railhead.driver.storage.acquire_run import Restored, restore_run
 from railhead.driver.storage.call import Patience
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.leftovers import finish_commit, record_upload
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import group, ray_checkpoints
-from railhead.driver.train_controller.fence import FenceCallback
-from tests.unit.driver.storage.test_fence import wait_for_clean_up
+from railhead.driver.train_controller.best_checkpoint import find_score
+from railhead.driver.train_controller.fence import FenceStep
+from railhead.driver.train_controller.group import Group
+from tests.unit.driver.storage.test_fence import fake_group, wait_for_clean_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
 RAYS, UNIQUE, ONE, EPOCHS = "named by Ray", "unique", "one name", "by epoch, resumed at the newest one"
@@ -116,10 +120,10 @@ class Head:
         RunContext("/runs/r", claim=str(claim)).write()
         self.restored = world.restore(world.path)
         self.manager = CheckpointManager(CheckpointConfig(**world.config), open_storage(world.path))
-        ray_checkpoints.repair_scores(self.manager)
+        checkpoints.repair_scores(self.manager, find_score)
         save = self.manager._save_state
         self.manager._save_state = lambda: self._save(save())
-        self.callback = FenceCallback()
+        self.callback = FenceStep(Group(), Spool(Path(os.environ[e.TEMP])), RunContext.read())
         self.delete = checkpoint_manager.delete_fs_path
         self.start_group()
         if self.restored.latest:
@@ -128,13 +132,13 @@ class Head:
 
     @property
     def kept(self) -> list[str]:
-        return ray_checkpoints.list_names(self.manager)
+        return checkpoints.list_names(self.manager)
 
     def start_group(self) -> None:
         """The first one, or a restart in place: what the last one was uploading is lost."""
         self.uploads.clear()
         checkpoint_manager.delete_fs_path = self.delete  # the other head has its own process
-        self.callback.after_worker_group_start(types.SimpleNamespace(_callbacks=[self.manager]))
+        self.callback.after_group_start(fake_group(self.manager))
         wait_for_clean_up()
         self.delete = checkpoint_manager.delete_fs_path
 
@@ -227,7 +231,6 @@ def play(scheme: str, config: dict[str, Any]) -> Iterator[tuple[World, pytest.Mo
         patch.setattr("railhead.driver.train_controller.fence.finish_commit", finish)
         patch.setattr(RunFolder, "read", read_flaky)
         patch.setattr("railhead.driver.train_controller.fence.Patience", make_patience)
-        patch.setattr(group, "CURRENT", group.Group())
         patch.setenv(e.TEMP, str(Path(folder, "temp")))
         yield world, patch
 
@@ -346,7 +349,7 @@ class Life:
         if self._zombie is not None:
             with pytest.raises(Fenced):
                 self._zombie.finish({})
-            self._zombie.callback.after_controller_finish(None)
+            self._zombie.callback.after_finish()
             self._zombie = None
 
 

@@ -27,17 +27,19 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract import environment as e
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.rank.run import permit_training
+from railhead.driver.ray import checkpoints
+from railhead.driver.ray.storage import find_fields
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
-from railhead.driver.storage.acquire_run import find_fields, restore_run
+from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.call import Patience
 from railhead.driver.storage.fence import Claim, look, take_run
 from railhead.driver.storage.leftovers import RECORDS, record_upload
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import examine
-from railhead.driver.train_controller import group, ray_checkpoints
-from railhead.driver.train_controller.fence import FenceCallback
+from railhead.driver.train_controller.fence import FenceStep
+from railhead.driver.train_controller.group import Group
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
 UID, OTHER = "0a1b-mine", "9f8e-other"
@@ -47,7 +49,6 @@ UID, OTHER = "0a1b-mine", "9f8e-other"
 def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller has its own process; here, patches of Ray's module must be undone."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
-    monkeypatch.setattr(group, "CURRENT", group.Group())
 
 
 @pytest.fixture
@@ -201,6 +202,11 @@ def wait_for_clean_up() -> None:
             thread.join(60)
 
 
+def fake_group(*callbacks: object) -> Any:
+    """A worker group of Ray's with these callbacks."""
+    return types.SimpleNamespace(_callbacks=list(callbacks))
+
+
 class Controller:
     """A real checkpoint manager with our callback, as in Ray Train's controller of one attempt."""
 
@@ -213,13 +219,14 @@ class Controller:
         monkeypatch.setenv("RAILHEAD_RUN", "")
         RunContext("/runs/r", claim=str(claim)).write()
         self.manager = CheckpointManager(CheckpointConfig(num_to_keep=keep), self.storage)
-        self.callback = FenceCallback()
-        self.group = types.SimpleNamespace(_callbacks=[object(), self.manager])
+        self.known = Group()
+        self.callback = FenceStep(self.known, Spool(self.temp), RunContext.read())
+        self.group = fake_group(object(), self.manager)
         for _ in range(2):  # a group that restarts
             self.start_group()
 
     def start_group(self) -> None:
-        self.callback.after_worker_group_start(self.group)
+        self.callback.after_group_start(self.group)
         wait_for_clean_up()
 
     def commit(self, name: str, *, content: str = "w") -> None:
@@ -237,7 +244,7 @@ class Controller:
         return sorted(p.name for p in Path(self.folder.path).iterdir() if p.name.startswith("c"))
 
     def kept(self) -> list[str]:
-        return ray_checkpoints.list_names(self.manager)
+        return checkpoints.list_names(self.manager)
 
     def latest(self) -> str:
         text = Path(self.folder.path, "checkpoint_manager_snapshot.json").read_text()
@@ -258,7 +265,7 @@ def test_a_fenced_manager_neither_commits_nor_deletes(tmp_path: Path, monkeypatc
     new.commit("c3")
     assert (new.latest(), (tmp_path / "r" / "c1").exists()) == ("c3", False)
     with pytest.raises(Fenced):
-        old.callback.after_worker_group_start(old.group)
+        old.callback.after_group_start(old.group)
 
 
 def test_a_successor_between_a_commit_and_its_deletion_loses_nothing(
@@ -321,7 +328,7 @@ def test_a_commit_waits_for_a_storage_that_fails_temporarily(
     assert warning.message.startswith(f"run.storagePath: {run.folder.path}: ")
     assert Spool(run.temp).read_failure() is None
     failing.errors = [OSError(SLOW_DOWN)]
-    run.callback.after_worker_group_start(run.group)
+    run.callback.after_group_start(run.group)
 
 
 def test_a_commit_does_not_wait_forever_or_for_permanent_errors(
@@ -446,7 +453,7 @@ def test_a_snapshot_that_names_a_folder_twice_loses_it_only_with_the_last(
     """An earlier version of Railhead has written it."""
     run = Controller(tmp_path, monkeypatch, attempt=1, keep=2)
     with monkeypatch.context() as patch:
-        patch.setattr(ray_checkpoints, "drop_repeated", lambda _: "")
+        patch.setattr(checkpoints, "drop_repeated", lambda _: "")
         run.commit("c0")
         run.commit("c0")
     run = Controller(tmp_path, monkeypatch, attempt=2, keep=2)
@@ -470,9 +477,9 @@ def test_the_callback_learns_which_name_repeats(tmp_path: Path, monkeypatch: pyt
     run = Controller(tmp_path, monkeypatch, attempt=1, keep=2)
     for name in ("c0", "c1", "c2", "c3"):
         run.commit(name)
-    assert group.CURRENT.repeated_name == ""
+    assert run.known.repeated_name == ""
     run.commit("c3")
-    assert group.CURRENT.repeated_name == "c3"
+    assert run.known.repeated_name == "c3"
 
 
 def test_retries_rays_snapshot_write_behind_the_fence(
@@ -512,21 +519,21 @@ def test_the_next_group_or_the_end_removes_folders_of_unfinished_uploads(
         path.mkdir()
         record_upload(run.folder, partial)
         if attempt == 2:
-            run.callback.after_controller_finish(None)
+            run.callback.after_finish()
         successor = Controller(tmp_path, monkeypatch, attempt=attempt)
         assert not path.exists() and Path(run.folder.find(complete)).exists()
     path.mkdir()
     record_upload(run.folder, partial)
     with pytest.raises(Fenced):
-        run.callback.after_worker_group_start(run.group)
-    run.callback.after_controller_finish(None)
+        run.callback.after_group_start(run.group)
+    run.callback.after_finish()
     assert path.exists(), "a fenced attempt removes nothing"
     assert Spool(successor.temp).read_failure() is None
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "delete_folder", lambda *_: bad_disk())
         successor.start_group()
     assert path.exists(), "an error of the removal fails no run"
-    successor.callback.after_controller_finish(None)
+    successor.callback.after_finish()
     assert not path.exists()
 
 
@@ -561,7 +568,7 @@ def test_a_storage_that_hangs_does_not_hold_up_the_end(
     if method == "list_names":
         monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 0.0)
     storage = HangingStorage(monkeypatch, method)
-    run.callback.after_controller_finish(None)
+    run.callback.after_finish()
     assert not storage.is_done.is_set()
     storage.respond()
 
@@ -575,11 +582,11 @@ def test_a_group_trains_while_a_slow_storage_removes_what_earlier_ones_have_left
         Path(run.folder.find(name)).mkdir()
     storage = HangingStorage(monkeypatch, "delete_folder")
     monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 60.0)
-    run.callback.after_worker_group_start(run.group)
+    run.callback.after_group_start(run.group)
     assert not storage.is_done.is_set()
     record_upload(run.folder, COMPLETE)  # the group trains
     storage.respond()
-    run.callback.after_controller_finish(None)
+    run.callback.after_finish()
     assert not Path(run.folder.find(PARTIAL)).exists()
 
 
@@ -589,7 +596,7 @@ def test_what_is_listed_once_the_group_trains_is_not_removed(tmp_path: Path, mon
     monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 0.0)
     storage, removed = HangingStorage(monkeypatch, "list_names"), list[str]()
     monkeypatch.setattr(RunFolder, "delete_folder", lambda folder, name: removed.append(name))
-    run.callback.after_worker_group_start(run.group)
+    run.callback.after_group_start(run.group)
     record_upload(run.folder, PARTIAL)
     Path(run.folder.find(PARTIAL)).mkdir()
     storage.respond()
@@ -603,14 +610,14 @@ def bad_disk() -> None:
 
 def test_permits_training_on_each_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[object] = []
-    workers = [types.SimpleNamespace(execute_async=called.append) for _ in range(3)]
+    workers: list[Any] = [types.SimpleNamespace(execute_async=called.append) for _ in range(3)]
     callback = Controller(tmp_path, monkeypatch, attempt=1).callback
-    assert callback.before_init_train_context(workers) == {}
+    callback.before_training_context(workers)
     assert called == [permit_training] * 3
 
 
 def test_rejects_a_ray_without_a_checkpoint_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     callback = Controller(tmp_path, monkeypatch, attempt=1).callback
     with pytest.raises(JobRefused) as caught:
-        callback.after_worker_group_start(types.SimpleNamespace(_callbacks=[]))
+        callback.after_group_start(fake_group())
     assert caught.value.failure.reason == "RayTrainNotUsable"

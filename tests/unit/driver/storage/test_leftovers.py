@@ -12,7 +12,8 @@ from ray.train import Checkpoint
 from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.errors import CheckpointNotWritten, explain_exception
-from railhead.driver.storage.acquire_run import find_fields, restore_run
+from railhead.driver.ray.storage import find_fields
+from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.leftovers import (
     RECORDS,
     find_leftovers,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,10 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
+from railhead.driver.ray.storage import find_fields
+from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage.acquire_run import Restored, find_fields, restore_run
+from railhead.driver.storage.acquire_run import Restored, restore_run
 from railhead.driver.storage.fence import look, take_run
 from railhead.driver.storage.leftovers import finish_commit
 from railhead.driver.storage.run_folder import RunFolder
@@ -34,9 +35,9 @@ from railhead.driver.storage.snapshot import (
     read_copy,
     write_snapshot,
 )
-from railhead.driver.train_controller import group
-from railhead.driver.train_controller.fence import FenceCallback
-from tests.unit.driver.storage.test_fence import wait_for_clean_up
+from railhead.driver.train_controller.fence import FenceStep
+from railhead.driver.train_controller.group import Group
+from tests.unit.driver.storage.test_fence import fake_group, wait_for_clean_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 
@@ -129,7 +130,6 @@ def test_rejects_invalid_snapshots(text: str) -> None:
 def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller has its own process; here, patches of Ray's module must be undone."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
-    monkeypatch.setattr(group, "CURRENT", group.Group())
 
 
 class Run:
@@ -143,7 +143,7 @@ class Run:
             patch.setenv("RAILHEAD_RUN", "")
             RunContext("/runs/r", claim=str(take_run(self.folder, uid="mine", attempt=1))).write()
             patch.setenv(e.TEMP, str(folder))
-            FenceCallback().after_worker_group_start(types.SimpleNamespace(_callbacks=[self.manager]))
+            FenceStep(Group(), Spool(folder), RunContext.read()).after_group_start(fake_group(self.manager))
             wait_for_clean_up()
 
     def commit(self, name: str, **metrics: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,13 +25,14 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract import environment as e
 from railhead.contract.checkpoint import Checkpoint as CommittedCheckpoint
 from railhead.contract.report import RunWarning
+from railhead.driver.ray.callback import StepsCallback
+from railhead.driver.ray.checkpoints import Ranking, find_manager, read_ranking, repair_scores
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.train_controller import group
-from railhead.driver.train_controller.best_checkpoint import Ranking, find_best, find_score
-from railhead.driver.train_controller.callback import ProgressCallback
-from railhead.driver.train_controller.ray_checkpoints import find_manager, read_ranking, repair_scores
+from railhead.driver.train_controller.best_checkpoint import find_best, find_score
+from railhead.driver.train_controller.group import Group
+from railhead.driver.train_controller.progress import ProgressStep
 
 # Ray's manager writes its snapshot with pydantic's deprecated API.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
@@ -111,9 +113,11 @@ class Run:
         storage = StorageContext(storage_path=str(folder), experiment_dir_name="r")
         self.manager = CheckpointManager(CheckpointConfig(**config), storage)
         self.storage = storage
-        self.callback = ProgressCallback()
+        self.group = Group()
+        step = ProgressStep(self.group, Spool(Path(os.environ[e.TEMP])), RunContext.read())
+        self.callback = StepsCallback([self.group, step])
         metadata = types.SimpleNamespace(node_id="n", pid=1, node_ip="10.0.0.2", hostname="w")
-        group = types.SimpleNamespace(
+        group: Any = types.SimpleNamespace(
             _callbacks=[object(), self.manager], get_workers=lambda: [types.SimpleNamespace(metadata=metadata)]
         )
         assert find_manager(group) is self.manager
@@ -293,7 +297,7 @@ def test_contract_scores_numbers_like_ray(order: str, one: float, other: float) 
     manager = _CheckpointManager(CheckpointConfig(checkpoint_score_attribute="loss", checkpoint_score_order=order))
     results = [_TrainingResult(checkpoint=None, metrics={"loss": value}) for value in (one, other)]
     expected = [manager._get_checkpoint_score(result) for result in results]
-    repair_scores(manager)
+    repair_scores(manager, find_score)
     assert [manager._get_checkpoint_score(result) for result in results] == expected
 
 
@@ -313,11 +317,10 @@ def test_warns_once_of_a_name_that_repeats(
     tmp_path: Path, attempt: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     read = attempt()
-    monkeypatch.setattr(group, "CURRENT", group.Group())
     run = Run(tmp_path / "runs", num_to_keep=2)
     run.commit("c0")
     assert read()["warning"] is None
-    group.CURRENT.repeated_name = "last"  # as the fence finds it
+    run.group.repeated_name = "last"  # as the fence finds it
     for name in ("c1", "c2"):
         run.commit(name)
         warning = read()["warning"]

@@ -16,7 +16,7 @@ from railhead.driver.train_controller import deaths, failure
 from railhead.driver.train_controller.deaths import TAIL_BYTES, explain_deaths, find_deaths, read_deaths
 from railhead.driver.train_controller.evidence import Death
 from railhead.driver.train_controller.failure import RankError
-from railhead.driver.train_controller.group import Process
+from railhead.driver.train_controller.group import Group, Process
 from tests.unit.driver.evidence.texts_of_processes import BUS_ERROR, TIMEOUT_2_5
 from tests.unit.driver.flight_dumps import make_dump, pickle_dump, run
 
@@ -24,13 +24,15 @@ DIED = RankError(3, failure.DIED, "its worker process has died", pod="digits-w1-
 
 
 def test_an_oom_kill_explains_one_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deaths, "_seen", {})
+    group = Group()
     monkeypatch.setattr(deaths, "find_deaths", lambda processes: dict.fromkeys(processes, Death(oom_kills=1)))
     processes = {0: Process("a", 1), 3: Process("b", 2)}
     raised = RankError(0, failure.RAISED, "ValueError: no")
-    kinds = [each.kind for each in explain_deaths((raised, DIED), processes).errors]
+    kinds = [each.kind for each in explain_deaths((raised, DIED), processes, group).errors]
     assert kinds == [failure.RAISED, failure.KILLED_FOR_MEMORY]
-    assert [each.kind for each in explain_deaths((DIED,), processes).errors] == [failure.DIED], "not killed again"
+    assert [each.kind for each in explain_deaths((DIED,), processes, group).errors] == [failure.DIED], (
+        "not killed again"
+    )
 
 
 def test_reads_the_end_of_each_ranks_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

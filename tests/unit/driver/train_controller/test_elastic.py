@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from railhead.contract.job_input import WORKER_SLOT
 from railhead.driver.node.ray_node import build_ray_environment
-from railhead.driver.train_controller import group, scaling_policy
+from railhead.driver.ray import nodes as ray_nodes
+from railhead.driver.ray.nodes import LostNode
+from railhead.driver.train_controller import elastic
 from railhead.driver.train_controller.elastic import Bounds, decide_resize, decide_start
-from railhead.driver.train_controller.lost_nodes import LostNode
+from railhead.driver.train_controller.group import Group
 from railhead.driver.trainers.configs import plan_configs
 from railhead.resources.mounts import build_job_input
 from railhead.resources.owner import JobRef
@@ -31,8 +33,8 @@ class Nodes:
         self, monkeypatch: pytest.MonkeyPatch, found: frozenset[str], lost: frozenset[str] = frozenset()
     ) -> None:
         self.found, self.lost, self.lists, self.probes = found, lost, 0, 0
-        monkeypatch.setattr(scaling_policy, "list_worker_nodes", self._list)
-        monkeypatch.setattr(scaling_policy, "find_lost", self._probe)
+        monkeypatch.setattr(elastic, "list_worker_nodes", self._list)
+        monkeypatch.setattr(elastic, "find_lost", self._probe)
 
     def _list(self) -> frozenset[str]:
         self.lists += 1
@@ -79,11 +81,11 @@ def test_a_group_is_within_its_bounds_and_fills_its_pods(nodes: int, waited: flo
 
 def test_considers_a_resize_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes(monkeypatch, frozenset("abc"))
-    monkeypatch.setattr(group, "CURRENT", group.Group())
-    decider = scaling_policy.ResizeDecider(Bounds.from_job({**SCALING, "resizeIntervalSeconds": 0}, worker_pods=3))
+    group = Group()
+    decider = elastic.ResizeDecider(Bounds.from_job({**SCALING, "resizeIntervalSeconds": 0}, worker_pods=3), group)
     assert decider.decide_start() == 6
     assert decider.decide_resize(workers=4) is None and nodes.lists == 1
-    group.CURRENT.commits = 1
+    group.commits = 1
     assert decider.decide_resize(workers=4) == 6
     assert decider.decide_resize(workers=4) is None
     assert nodes.lists == 2
@@ -95,11 +97,11 @@ def test_does_not_count_a_lost_node_that_is_alive_for_ray(monkeypatch: pytest.Mo
     head = {"NodeID": "head", "Alive": True, "Resources": {}}
     monkeypatch.setattr("ray.nodes", lambda: [*nodes, head])
     monkeypatch.setattr(
-        scaling_policy, "find_lost_nodes", lambda nodes: [LostNode(n, n, is_known=False) for n in nodes & {"b", "head"}]
+        elastic, "find_lost_nodes", lambda nodes: [LostNode(n, n, is_known=False) for n in nodes & {"b", "head"}]
     )
-    found = scaling_policy.list_worker_nodes()
+    found = ray_nodes.list_worker_nodes()
     assert found == {"a", "b"}
-    assert scaling_policy.find_lost(found) == {"b"}
+    assert elastic.find_lost(found) == {"b"}
 
 
 def test_a_group_below_its_minimum_waits_without_spinning_or_probing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +112,9 @@ def test_a_group_below_its_minimum_waits_without_spinning_or_probing(monkeypatch
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr(scaling_policy, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    monkeypatch.setattr(elastic, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
     nodes = Nodes(monkeypatch, frozenset(f"n{number}" for number in range(60)), lost=frozenset(["n0"]))
-    decider = scaling_policy.ResizeDecider(replace(BOUNDS, least=60, most=64, desired=60, per_pod=1))
+    decider = elastic.ResizeDecider(replace(BOUNDS, least=60, most=64, desired=60, per_pod=1), Group())
     assert decider.decide_start() == 60 and nodes.probes == 0
     calls = 0
     while now < 59:

@@ -11,8 +11,10 @@ import inspect
 import pickle
 from collections.abc import Iterable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyarrow.fs import LocalFileSystem
@@ -51,28 +53,30 @@ from railhead.driver.errors import (
     choose_kind,
 )
 from railhead.driver.rank.run import RankEnd
+from railhead.driver.ray import controller
+from railhead.driver.ray.callback import StepsCallback
+from railhead.driver.ray.nodes import LostNode
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import callback, failure, failure_policy, group
+from railhead.driver.train_controller import failure, failure_policy
+from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.collectives import Finding
 from railhead.driver.train_controller.deaths import Explained
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
-from railhead.driver.train_controller.group import Process
-from railhead.driver.train_controller.lost_nodes import LostNode
-from railhead.driver.train_controller.workers import Answer
+from railhead.driver.train_controller.group import Answer, Group, Process
+from railhead.driver.train_controller.progress import ProgressStep
 
 RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)")
 
 
-@pytest.fixture(autouse=True)
-def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A controller has its own process; a test must not see another test's group."""
-    monkeypatch.setattr(group, "CURRENT", group.Group())
+def join(workers: Any = None) -> Group:
+    """The group with these workers, which have the parts of Ray's that the policy uses."""
+    return Group(worker_group=workers)
 
 
 def kinds(error: BaseException) -> tuple[str, list[str]]:
-    facts = translate_error(error)
+    facts = translate_error(error, Group())
     return facts.source, [each.kind for each in facts.errors]
 
 
@@ -135,7 +139,7 @@ def test_a_runtime_env_that_fails_ends_the_run_with_rays_message() -> None:
         f"[Node 10.0.0.1] {trace}OSError: first\n\nDuring handling:\n\n{trace}ValueError: no conda\nERROR: of conda\n"
     )
     error = ControllerError(RuntimeEnvSetupError(text))
-    facts = translate_error(error)
+    facts = translate_error(error, Group())
     assert facts.source == failure.STARTUP
     found = failure.classify_failure(facts)
     assert (found.class_, found.reason) == ("Configuration", "RuntimeEnvNotUsable")
@@ -169,7 +173,7 @@ def test_a_storage_error_in_the_controller_is_retried_in_the_same_fit(
     tmp_path: Path, inner: Exception, reason: str
 ) -> None:
     """As raised by Ray's checkpoint manager, or by our fence: the controller survives and asks the policy."""
-    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=0)
     error = ControllerError(pickle.loads(pickle.dumps(inner)))
     tries = next(number for number in range(100) if not decider.decide(error))
     assert tries == failure.UNEXPLAINED_LIMIT
@@ -180,11 +184,12 @@ def test_a_storage_error_in_the_controller_is_retried_in_the_same_fit(
 
 def test_a_full_disk_sets_a_warning_with_rank_and_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunFolder(LocalFileSystem(), str(tmp_path / "digits"))
-    monkeypatch.setattr(group, "CURRENT", group.Group(folder=run))
+    group = Group()
+    group.folder = run
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "0123456789")
     text = "OSError: [Errno 28] No space left on device 0123456789 (storage.py, line 9, in persist_current_checkpoint)"
     full = CheckpointNotWritten(3, text)
-    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    decider = RetryDecider(group, Spool(tmp_path), max_failures=0)
     assert decider.decide(WorkerGroupError("", {3: full, 0: dead_actor("gone")}))
     warning = Spool(tmp_path).read_warning()
     assert warning is not None and warning.reason == "CheckpointNotWritten"
@@ -218,7 +223,7 @@ def test_contract_ray_asks_the_policy_about_its_own_errors() -> None:
 def test_distinguishes_a_missing_framework_from_other_set_up_errors() -> None:
     """As raised by Ray for an error of a task: an instance of both classes."""
     missing = RayTaskError("set_up", "Traceback ...\nImportError: libjax.so: gone", ImportError("libjax.so: gone"))
-    facts = translate_error(ControllerError(missing.as_instanceof_cause()))
+    facts = translate_error(ControllerError(missing.as_instanceof_cause()), Group())
     assert [each.kind for each in facts.errors] == [failure.MISSING]
     assert "spec.image" in facts.errors[0].text and "libjax.so: gone" in facts.errors[0].text
     trace = """traceback: Traceback (most recent call last):
@@ -226,7 +231,7 @@ def test_distinguishes_a_missing_framework_from_other_set_up_errors() -> None:
     import torch
 OSError: libnccl.so.2: gone"""
     unread = RayTaskError("init_train_context", trace, RaySystemError("libnccl.so.2: gone", trace))
-    facts = translate_error(ControllerError(unread.as_instanceof_cause()))
+    facts = translate_error(ControllerError(unread.as_instanceof_cause()), Group())
     assert [each.kind for each in facts.errors] == [failure.MISSING]
     assert "the trainer's framework (OSError: libnccl.so.2: gone)" in facts.errors[0].text
     other = RayTaskError("set_up", "Traceback ...\nValueError: no GPU", ValueError("no GPU"))
@@ -235,13 +240,13 @@ OSError: libnccl.so.2: gone"""
 
 def test_our_own_rejection_ends_the_run_with_its_message(tmp_path: Path) -> None:
     error = ControllerError(pickle.loads(pickle.dumps(JobRefused("StorageNotShared", "run.storagePath /runs: no"))))
-    assert not RetryDecider(max_failures=-1, spool_folder=str(tmp_path)).decide(error)
+    assert not RetryDecider(Group(), Spool(tmp_path), max_failures=-1).decide(error)
     found = Spool(tmp_path).read_failure()
     assert found == Failure(FailureClass.CONFIGURATION, "StorageNotShared", "run.storagePath /runs: no")
 
 
 def test_the_policy_counts_to_max_failures_and_writes_the_failure(tmp_path: Path) -> None:
-    decider = RetryDecider(max_failures=1, spool_folder=str(tmp_path))
+    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=1)
     error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
     assert decider.decide(error)
     assert Spool(tmp_path).read_failure() is None
@@ -257,7 +262,7 @@ def raises(text: str) -> WorkerGroupError:
 
 
 def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budget_lasts(tmp_path: Path) -> None:
-    decider, spool = RetryDecider(max_failures=None, spool_folder=str(tmp_path)), Spool(tmp_path)
+    decider, spool = RetryDecider(Group(), Spool(tmp_path), max_failures=None), Spool(tmp_path)
     assert not decider.decide(raises("ValueError: a")), "the operator has not sent a budget"
     spool.write_allowed_restarts(2, [])
     killed = WorkerGroupError("", {0: OutOfMemoryError("killed due to the node running low on memory.")})
@@ -277,17 +282,19 @@ def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budge
 def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_in_between(
     tmp_path: Path,
 ) -> None:
+    group = Group()
     Spool(tmp_path).write_allowed_restarts(100, [])
-    decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    decider = RetryDecider(group, Spool(tmp_path), max_failures=None)
     for _ in range(5):
         assert decider.decide(raises("ValueError: once a day"))
-        group.CURRENT.commits += 1
+        group.commits += 1
     assert [decider.decide(raises("ValueError: at once")) for _ in range(2)] == [True, False]
 
 
 def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes: None)
-    spool, decider = Spool(tmp_path), RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    group = Group()
+    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes, group: None)
+    spool, decider = Spool(tmp_path), RetryDecider(group, Spool(tmp_path), max_failures=None)
     spool.write_allowed_restarts(1, [])
     stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s")})
     assert decider.decide(stuck)
@@ -297,12 +304,12 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monke
     assert not decider.decide(stuck)
     found = spool.read_failure()
     assert found is not None and found.class_ is FailureClass.HANG
-    group.CURRENT.commits += 1
+    group.commits += 1
     assert not decider.decide(stuck), "a function that hangs after each checkpoint would restart forever"
 
 
 def test_a_group_without_steps_is_a_hang(tmp_path: Path) -> None:
-    spool, decider = Spool(tmp_path), RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    spool, decider = Spool(tmp_path), RetryDecider(Group(), Spool(tmp_path), max_failures=None)
     spool.write_allowed_restarts(1, [])
     assert decider.decide(WorkerGroupError("", {0: Stepless(-1, "no rank made a step for 1200 s")}))
     restart = spool.read_restart()
@@ -324,7 +331,7 @@ def test_a_rule_that_fails_or_ignores_the_failure_ends_the_attempt(
     tmp_path: Path, rules: list[FailureRule], restarts: bool
 ) -> None:
     """The operator then does what the rule says."""
-    decider, spool = RetryDecider(max_failures=None, spool_folder=str(tmp_path)), Spool(tmp_path)
+    decider, spool = RetryDecider(Group(), Spool(tmp_path), max_failures=None), Spool(tmp_path)
     spool.write_allowed_restarts(5, [{**asdict(rule), "of a newer operator": 1} for rule in rules])
     error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
     assert decider.decide(error) == restarts
@@ -343,10 +350,10 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
     monkeypatch.setattr(failure_policy, "call_ranks", collect)
     broken = TrainFunctionRaised(0, "RuntimeError: Connection closed by peer")
     error = WorkerGroupError("", {0: broken, 1: RAISED, 2: broken, 3: dead_actor("killed by the memory monitor")})
-    facts = failure_policy.collect_facts(error)
+    facts = failure_policy.collect_facts(error, join(WorkerGroup([])))
     assert [each.age for each in facts.errors] == [0.2, 2.5, None, None]
-    monkeypatch.setattr(failure_policy, "explain_deaths", lambda errors, processes: Explained(errors[:3]))
-    assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(error)
+    monkeypatch.setattr(failure_policy, "explain_deaths", lambda errors, processes, group: Explained(errors[:3]))
+    assert not RetryDecider(join(WorkerGroup([])), Spool(tmp_path), max_failures=0).decide(error)
     found = Spool(tmp_path).read_failure()
     assert found is not None and found.message.startswith("rank 1: ValueError: no")
 
@@ -365,10 +372,10 @@ def test_a_hang_has_the_pod_of_the_ranks_that_are_to_blame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finding: Finding | None, nodes: list[str], suspect: str
 ) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
-    monkeypatch.setattr(failure_policy, "find_ages", lambda errors: errors)
-    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes: finding)
-    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(nodes)))
-    RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(WorkerGroupError("", {0: Stuck(-1, "no reports")}))
+    monkeypatch.setattr(failure_policy, "find_ages", lambda errors, group: errors)
+    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes, group: finding)
+    group = join(WorkerGroup(nodes))
+    RetryDecider(group, Spool(tmp_path), max_failures=0).decide(WorkerGroupError("", {0: Stuck(-1, "no reports")}))
     found = Spool(tmp_path).read_failure()
     assert found is not None and found.suspect_pod == suspect
     assert found.message == (f"{finding.message}: no reports" if finding else "no reports")
@@ -376,13 +383,13 @@ def test_a_hang_has_the_pod_of_the_ranks_that_are_to_blame(
 
 def test_only_after_a_hang_are_collectives_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
-    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes: pytest.fail("compared"))
-    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["a", "b"])))
-    assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(WorkerGroupError("", {1: RAISED}))
+    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes, group: pytest.fail("compared"))
+    group = join(WorkerGroup(["a", "b"]))
+    assert not RetryDecider(group, Spool(tmp_path), max_failures=0).decide(WorkerGroupError("", {1: RAISED}))
 
 
 def test_no_group_is_restarted_while_the_run_ends(tmp_path: Path) -> None:
-    decider = RetryDecider(max_failures=-1, spool_folder=str(tmp_path))
+    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=-1)
     error = WorkerGroupError("text", {1: RAISED})
     assert decider.decide(error)
     Spool(tmp_path).write_end(1.0)
@@ -391,7 +398,7 @@ def test_no_group_is_restarted_while_the_run_ends(tmp_path: Path) -> None:
 
 def test_a_controller_without_our_callbacks_ends_the_job(tmp_path: Path) -> None:
     error = WorkerGroupError("", {rank: Unfenced(rank, "Ray Train's controller does not ...") for rank in (0, 1)})
-    assert not RetryDecider(max_failures=-1, spool_folder=str(tmp_path)).decide(error)
+    assert not RetryDecider(Group(), Spool(tmp_path), max_failures=-1).decide(error)
     found = Spool(tmp_path).read_failure()
     assert found is not None and (found.class_, found.reason) == (FailureClass.CONFIGURATION, "RayTrainNotUsable")
 
@@ -422,13 +429,13 @@ def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", find_lost)
     monkeypatch.setattr("ray.nodes", list)
     workers = WorkerGroup(["ab", "lost"])
-    monkeypatch.setattr(group, "CURRENT", group.Group(workers))
-    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    group = join(workers)
+    decider = RetryDecider(group, Spool(tmp_path), max_failures=0)
     assert decider.decide(WorkerGroupError("", {0: RAISED})), "a node is lost"
     workers.nodes = ["ab", "new"]
     assert not decider.decide(WorkerGroupError("", {0: RAISED}))
     workers.nodes = []
-    assert group.CURRENT.read_processes() == {
+    assert group.read_processes() == {
         0: Process("ab", 7, "10.0.0.2", "w-ab"),
         1: Process("new", 7, "10.0.0.2", "w-new"),
     }, "the last known processes"
@@ -438,7 +445,7 @@ def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         failure_policy, "wait_for_lost_nodes", lambda nodes: (LostNode("ab", "10.0.0.9", is_known=True, host="w1-0"),)
     )
-    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=0)
     assert Spool(tmp_path).read_lost_pods() == ()
     assert all(decider.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
     assert Spool(tmp_path).read_lost_pods() == ("w1-0",), "the operator replaces the pod at once"
@@ -452,10 +459,10 @@ def test_the_pod_of_a_broken_gpu_is_given_up_and_the_group_forms_anew(
     monkeypatch.setattr(failure_policy, "mark_dead_in_ray", given_up.extend)
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": n, "NodeManagerHostname": f"w-{n}"} for n in ("ab", "cd")])
-    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["ab", "ab", "cd"])))
+    group = join(WorkerGroup(["ab", "ab", "cd"]))
     spool = Spool(tmp_path)
     spool.write_allowed_restarts(1, [])
-    decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    decider = RetryDecider(group, Spool(tmp_path), max_failures=None)
     assert decider.decide(WorkerGroupError("", {1: TrainFunctionRaised(1, ECC)}))
     assert spool.read_lost_pods() == ("w-ab",)
     assert given_up == [LostNode("ab", "10.0.0.2", is_known=False, host="w-ab")]
@@ -469,10 +476,10 @@ def test_the_pod_of_a_process_that_does_not_end_is_given_up_and_the_group_forms_
 ) -> None:
     given_up: list[LostNode] = []
     monkeypatch.setattr(failure_policy, "mark_dead_in_ray", given_up.extend)
-    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["ab", "cd"])))
+    group = join(WorkerGroup(["ab", "cd"]))
     spool = Spool(tmp_path)
     spool.write_allowed_restarts(1, [])
-    decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    decider = RetryDecider(group, Spool(tmp_path), max_failures=None)
     stays = AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", "process 7", suspect_pod="w-cd"))
     assert decider.decide(ControllerError(stays))
     assert spool.read_lost_pods() == ("w-cd",) and [node.host for node in given_up] == ["w-cd"]
@@ -507,14 +514,14 @@ def test_distinguishes_broken_hardware_from_application_errors(
     texts: tuple[str, ...], expected: tuple[str, str, str]
 ) -> None:
     ranks = {rank: TrainFunctionRaised(rank, text) for rank, text in enumerate(texts)}
-    found = failure.classify_failure(translate_error(WorkerGroupError("text", ranks)))
+    found = failure.classify_failure(translate_error(WorkerGroupError("text", ranks), Group()))
     assert found.class_.value == expected[0] and found.reason.startswith(expected[1])
     assert found.message.startswith(expected[2])
 
 
 def test_rays_own_hang_detector_reports_a_hang() -> None:
     found = failure.classify_failure(
-        translate_error(NCCLHangError("rank 3 is 7 operations behind", worker_failures={}))
+        translate_error(NCCLHangError("rank 3 is 7 operations behind", worker_failures={}), Group())
     )
     assert (found.class_, found.reason) == (FailureClass.HANG, "CollectiveTimedOut")
     assert "rank 3 is 7 operations behind" in found.message
@@ -523,8 +530,8 @@ def test_rays_own_hang_detector_reports_a_hang() -> None:
 def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr(failure_policy, "mark_dead_in_ray", list)
-    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
-    decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    group = join(WorkerGroup(["cd", "ab"]))
+    decider = RetryDecider(group, Spool(tmp_path), max_failures=None)
     Spool(tmp_path).write_allowed_restarts(3, [])
     error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC)})
     assert [decider.decide(error) for _ in range(2)] == [True, False]
@@ -535,8 +542,8 @@ def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monke
 
 def test_a_hang_names_the_pod_for_which_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
-    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
-    assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(
+    group = join(WorkerGroup(["cd", "ab"]))
+    assert not RetryDecider(group, Spool(tmp_path), max_failures=0).decide(
         WorkerGroupError("", {0: Stuck(1, "training reported nothing for 600 s: rank 1 (pod w-ab) is elsewhere")})
     )
     found = Spool(tmp_path).read_failure()
@@ -547,21 +554,24 @@ def test_a_hang_names_the_pod_for_which_the_others_wait(tmp_path: Path, monkeypa
 def test_knows_the_ranks_before_their_process_group_forms_and_which_nodes_have_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group, "CURRENT", group.Group())
+    group = join()
     monkeypatch.setenv(e.TEMP, str(tmp_path))
     monkeypatch.setenv("RAILHEAD_RUN", "")
     RunContext(str(tmp_path / "runs" / "r")).write()
-    workers = WorkerGroup(["ab", "cd"])
-    progress = callback.ProgressCallback()
-    assert progress.before_init_train_context(workers.get_workers()) == {}
+    workers: Any = WorkerGroup(["ab", "cd"])
+    run = RunContext.read()
+    callback = StepsCallback([group, ProgressStep(group, Spool(tmp_path), run)])
+    assert callback.before_init_train_context(workers.get_workers()) == {}
     text = "ray::A.run() (pid=7, ip=10.0.0.9)\nray::B.run() (pid=7, ip=10.0.0.2, actor_id=ab)\nValueError"
-    assert (group.CURRENT.find_rank(text), group.CURRENT.find_rank("ValueError")) == (1, -1)
-    assert not group.CURRENT.has_trained(0), "no report yet"
-    progress.after_worker_group_start(workers)
-    progress.after_report(SimpleNamespace(checkpoint=None, metrics={}), [{}])
-    assert group.CURRENT.has_trained(0) and not group.CURRENT.has_trained(2)
-    progress.before_init_train_context(WorkerGroup(["new", "cd"]).get_workers())
-    assert [group.CURRENT.has_trained(rank) for rank in (0, 1)] == [False, True]
+    assert (group.find_rank(text), group.find_rank("ValueError")) == (1, -1)
+    assert not group.has_trained(0), "no report yet"
+    callback.after_worker_group_start(workers)
+    report: Any = SimpleNamespace(checkpoint=None, metrics={})
+    callback.after_report(report, [{}])
+    assert group.has_trained(0) and not group.has_trained(2)
+    others: Any = WorkerGroup(["new", "cd"])
+    callback.before_init_train_context(others.get_workers())
+    assert [group.has_trained(rank) for rank in (0, 1)] == [False, True]
 
 
 def test_a_group_that_waits_for_nodes_is_retried_without_limit(
@@ -570,7 +580,7 @@ def test_a_group_that_waits_for_nodes_is_retried_without_limit(
     """Ray waits a minute per try; nodes may join an hour late."""
     slots = 3
     monkeypatch.setattr(failure_policy, "count_worker_slots", lambda: slots)
-    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=0)
     late = ControllerError(pickle.loads(pickle.dumps(WorkerGroupStartupTimeoutError(4))))
     assert all(decider.decide(late) for _ in range(600))
     assert "waiting for worker pods: those that have joined have room for 3 of 4 workers" in capsys.readouterr().out
@@ -579,14 +589,20 @@ def test_a_group_that_waits_for_nodes_is_retried_without_limit(
     assert tries == failure.UNEXPLAINED_LIMIT, "all nodes have joined, so something else is wrong"
 
 
-def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    source = inspect.getsource(data_parallel_trainer.DataParallelTrainer.fit)
-    assert "create_failure_policy(self.run_config.failure_config)" in source, "fit() creates its policy in another way"
-    monkeypatch.setattr(data_parallel_trainer, "create_failure_policy", data_parallel_trainer.create_failure_policy)
-    failure_policy.install_failure_policy(max_failures=None)
+def test_contract_ray_takes_the_policy_where_we_replace_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trainer = data_parallel_trainer.DataParallelTrainer
+    source = inspect.getsource(trainer.fit)
+    assert "self._initialize_and_run_controller(" in source and "failure_policy=create_failure_policy(" in source
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(trainer, "_initialize_and_run_controller", lambda self, **parts: seen.update(parts))
+    controller.replace_parts(partial(failure_policy.make_retries, default=None))
     monkeypatch.setenv(e.TEMP, str(tmp_path))
-    policy = data_parallel_trainer.create_failure_policy(FailureConfig())
-    assert isinstance(policy, FailurePolicy)
+    monkeypatch.setenv("RAILHEAD_RUN", "")
+    RunContext("/runs/r").write()
+    built = SimpleNamespace(run_config=SimpleNamespace(failure_config=FailureConfig()), scaling_config=None)
+    trainer._initialize_and_run_controller(built, failure_policy=None, scaling_policy="Ray's")
+    policy = seen["failure_policy"]
+    assert isinstance(policy, FailurePolicy) and seen["scaling_policy"] == "Ray's"
     error = WorkerGroupError("text", {1: RAISED})
     assert policy.make_decision(training_failed_error=error) == FailureDecision.RAISE
     assert list(inspect.signature(FailurePolicy.make_decision).parameters) == ["self", "training_failed_error"]
@@ -600,7 +616,7 @@ def test_contract_the_hooks_of_our_callback_exist() -> None:
     ):
         found = list(inspect.signature(getattr(base, hook)).parameters)
         assert found[1:] == parameters, f"{base.__name__}.{hook} has changed"
-        assert issubclass(callback.ProgressCallback, base)
+        assert issubclass(RailheadCallback, base)
 
 
 def test_contract_the_checkpoint_manager_comes_before_our_callback() -> None:

@@ -15,11 +15,10 @@ from pyarrow.fs import LocalFileSystem
 from railhead.contract import environment as e
 from railhead.driver.storage.fence import look, take_run
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import flight_records, group
+from railhead.driver.train_controller import flight_records
 from railhead.driver.train_controller.evidence import Death
 from railhead.driver.train_controller.flight_records import KEPT_RANKS, find_difference, keep_records
-from railhead.driver.train_controller.group import Process
-from railhead.driver.train_controller.workers import Answer
+from railhead.driver.train_controller.group import Answer, Group, Process
 from tests.unit.driver.flight_dumps import Call, convert, make_dump, run
 
 WAITING = convert(make_dump([Call("all_reduce", 4, "scheduled")]))
@@ -27,15 +26,22 @@ LEFT_OUT = convert(make_dump(run(3)))
 PROCESSES = {rank: Process("node", 100 + rank, pod="w0") for rank in range(5)}
 
 
-@pytest.fixture(name="folder")
-def make_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    """Of a run that the second attempt has claimed."""
+@pytest.fixture(name="group")
+def make_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
+    """The group of a run that the second attempt has claimed."""
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "run"))
     claim = take_run(folder, uid="0a1b", attempt=2, pod="head")
     monkeypatch.setenv(e.ATTEMPT, "2")
-    current = group.Group(worker_group=object(), folder=folder, check_fence=partial(look, folder, claim))
-    monkeypatch.setattr(group, "CURRENT", current)
-    return folder
+    workers: Any = object()
+    group = Group(worker_group=workers)
+    group.folder, group.check_fence = folder, partial(look, folder, claim)
+    return group
+
+
+@pytest.fixture(name="folder")
+def get_folder(group: Group) -> RunFolder:
+    assert group.folder is not None
+    return group.folder
 
 
 class Ranks:
@@ -57,10 +63,10 @@ class Ranks:
 
 
 def test_asks_each_rank_and_the_pods_of_those_that_died_meanwhile(
-    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+    group: Group, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranks = Ranks(monkeypatch, living={1: WAITING, 2: LEFT_OUT}, dead={3: WAITING})
-    finding = find_difference({0: WAITING, 4: b"torn"}, PROCESSES)
+    finding = find_difference({0: WAITING, 4: b"torn"}, PROCESSES, group)
     assert ranks.asked == {"living": [1, 2, 3], "dead": [3]}
     assert finding is not None
     assert finding.message == "rank 2 never entered ALLREDUCE #4 of default_pg, in which ranks 0, 1 and 3 wait"
@@ -68,20 +74,24 @@ def test_asks_each_rank_and_the_pods_of_those_that_died_meanwhile(
     assert [entry["collective_seq_id"] for entry in kept["entries"]] == [1, 2, 3]
 
 
-def test_without_records_nothing_is_kept(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_records_nothing_is_kept(group: Group, folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     Ranks(monkeypatch, living={}, dead={})
-    assert find_difference({}, PROCESSES) is None
+    assert find_difference({}, PROCESSES, group) is None
     assert folder.list_names(".railhead/dumps") == []
 
 
-def test_an_attempt_that_lost_the_run_keeps_nothing(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_that_lost_the_run_keeps_nothing(
+    group: Group, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Ranks(monkeypatch, living={}, dead={})
     take_run(folder, uid="0a1b", attempt=3, pod="other")
-    find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES)
+    find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES, group)
     assert folder.list_names(".railhead/dumps") == []
 
 
-def test_storage_that_hangs_or_fails_holds_up_no_restart(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_hangs_or_fails_holds_up_no_restart(
+    group: Group, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Ranks(monkeypatch, living={}, dead={})
     release = threading.Event()
     monkeypatch.setattr(flight_records, "STORE_PATIENCE", 0.05)
@@ -89,8 +99,8 @@ def test_storage_that_hangs_or_fails_holds_up_no_restart(folder: RunFolder, monk
     def hang() -> None:
         release.wait()
 
-    group.CURRENT.check_fence = hang
-    assert find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES) is not None
+    group.check_fence = hang
+    assert find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES, group) is not None
     release.set()
     for thread in threading.enumerate():
         if thread.name == "railhead-flight-records":
@@ -99,11 +109,11 @@ def test_storage_that_hangs_or_fails_holds_up_no_restart(folder: RunFolder, monk
     def fail() -> None:
         raise OSError("no storage")
 
-    group.CURRENT.check_fence = fail
-    assert find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES) is not None
+    group.check_fence = fail
+    assert find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES, group) is not None
 
 
-def test_keeps_the_odd_ranks_first_and_the_last_failures_only(folder: RunFolder) -> None:
+def test_keeps_the_odd_ranks_first_and_the_last_failures_only(group: Group, folder: RunFolder) -> None:
     records = dict.fromkeys(range(KEPT_RANKS + 40), LEFT_OUT)
     for attempt in (1, 1, 2):
         keep_records(folder, {0: LEFT_OUT}, attempt=attempt, first=())

@@ -13,9 +13,9 @@ from railhead.contract.report import Steps
 from railhead.driver.rank.steps import Beat
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller import group, heartbeat
+from railhead.driver.train_controller import heartbeat
+from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.heartbeat import Pulse
-from railhead.driver.train_controller.workers import Answer
 from tests.waiting import wait_until
 
 
@@ -94,7 +94,9 @@ class Workers:
 
 
 def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool, groups, asked, known = Spool(tmp_path), [Workers(2), Workers(1)], list[Any](), list[Any]()
+    spool, asked, known = Spool(tmp_path), list[Any](), list[Any]()
+    groups: list[Any] = [Workers(2), Workers(1)]
+    group = Group(worker_group=groups[0])
     spool.write_heartbeat(Heartbeat(9, 9, 9, False, Steps()))
 
     def ask(worker_group: Workers, ranks: Any, function: Any, *, timeout: float) -> dict[int, Answer]:
@@ -104,19 +106,18 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
         if worker_group.rounds < 0:
             raise ValueError("the worker group is not active")
         if worker_group.rounds == 0:
-            group.CURRENT.worker_group = groups[1]
+            group.worker_group = groups[1]
         return {rank: beat(1.0, optimizer=len(asked)) for rank in ranks}
 
     monkeypatch.setattr(heartbeat, "INTERVAL", 0.0)
     monkeypatch.setattr(heartbeat, "call_ranks", ask)
-    monkeypatch.setattr(group.CURRENT, "worker_group", groups[0])
-    heartbeat.watch_steps(groups[0], spool)
+    heartbeat.watch_steps(group, groups[0], spool)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked == [groups[0]] * 2, "another group trains now"
     assert known[0] is None, "not that of the group before"
     found = spool.read_heartbeat()
     assert found is not None and (found.number, found.alive) == (1, 2)
-    heartbeat.watch_steps(groups[1], spool)
+    heartbeat.watch_steps(group, groups[1], spool)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked[2:] == [groups[1]] * 2, "its group was shut down"
 

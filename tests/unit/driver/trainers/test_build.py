@@ -21,6 +21,7 @@ from railhead.driver.rank import run as rank
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.failure import RAISED
 from railhead.driver.train_controller.failure_policy import translate_rank_error
+from railhead.driver.train_controller.group import Group
 from railhead.driver.trainers.build import build_users_trainer
 from railhead.driver.trainers.run_settings import RunSettings, find_warning
 from tests.ray.pods import make_job
@@ -120,7 +121,7 @@ def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatc
         construct_train_func(loop.mark_loop(raise_value_error), None, ray.train.BackendConfig().train_func_context)()
     unpickled = pickle.loads(pickle.dumps(caught.value))
     assert read_note(unpickled) is not None
-    found = translate_rank_error(3, unpickled)
+    found = translate_rank_error(3, unpickled, Group())
     assert found.kind == RAISED
     assert found.text.startswith("ValueError: plain (test_build.py, line ") and found.text.endswith(
         "in raise_value_error)"

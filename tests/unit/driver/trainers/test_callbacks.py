@@ -16,6 +16,7 @@ from railhead.contract import environment as e
 from railhead.driver.errors import CallbackRaised, JobRefused
 from railhead.driver.train_controller.failure import History, classify_failure, decide_retry
 from railhead.driver.train_controller.failure_policy import translate_error
+from railhead.driver.train_controller.group import Group
 from railhead.driver.trainers.callbacks import GuardedCallback, add_callbacks
 from railhead.driver.trainers.trainer import build_trainer
 from tests.ray.pods import make_job
@@ -76,7 +77,7 @@ def test_a_callback_that_raises_fails_the_run_with_its_own_message(tmp_path: Pat
     add_callbacks(config, ["callbacks_here:Bad"])
     with pytest.raises(CallbackRaised) as caught:
         config.callbacks[0].after_report(run_context=None, metrics=[], checkpoint=None)
-    facts = translate_error(ControllerError(pickle.loads(pickle.dumps(caught.value))))
+    facts = translate_error(ControllerError(pickle.loads(pickle.dumps(caught.value))), Group())
     failure = classify_failure(facts)
     assert (failure.class_, failure.reason) == ("Application", "CallbackRaised")
     assert failure.message == (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.train_controller.workers import Answer, call_ranks
+from railhead.driver.train_controller.group import Answer, call_ranks
 
 
 class Reference:

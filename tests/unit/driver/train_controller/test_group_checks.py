@@ -1,12 +1,18 @@
-"""The check that all pods share the storage: results, messages, and the places in Ray that it needs."""
+"""Before a group trains: all pods share the storage, and no process of the previous one survives.
+
+With real processes, and one that stays.
+"""
 
 from __future__ import annotations
 
 import errno
 import inspect
 import os
+import subprocess
+import sys
 import threading
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +23,20 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGroup
 
 from railhead.contract import environment as e
-from railhead.driver.errors import JobRefused, Unreachable
-from railhead.driver.train_controller import shared_storage
-from railhead.driver.train_controller.shared_storage import (
-    SharedStorageCallback,
+from railhead.contract.failure import FailureClass
+from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
+from railhead.driver.ray.callback import StepsCallback
+from railhead.driver.train_controller import group_checks
+from railhead.driver.train_controller.group import Answer, Group
+from railhead.driver.train_controller.group_checks import (
+    OldProcessesStep,
+    SharedStorageStep,
+    end_processes,
     explain_answers,
+    find_left,
     find_marker,
     find_run_folder,
+    list_processes,
 )
 
 POD = "digits-1-w0-0"
@@ -49,7 +62,7 @@ def test_a_missing_or_different_marker_is_not_seen(tmp_path: Path, content: str 
 def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a network file system that caches directories."""
     has_run = threading.Event()
-    find = shared_storage._find_problem
+    find = group_checks._find_problem
 
     def find_late(path: str) -> tuple[str, OSError | None]:
         problem = find(path)
@@ -58,8 +71,8 @@ def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             Path(path).write_text(Path(path).name)
         return problem
 
-    monkeypatch.setattr(shared_storage, "_find_problem", find_late)
-    monkeypatch.setattr(shared_storage, "PAUSE", 0.0)
+    monkeypatch.setattr(group_checks, "_find_problem", find_late)
+    monkeypatch.setattr(group_checks, "MARKER_PAUSE", 0.0)
     assert find_marker(str(tmp_path / "m")) == (POD, "")
 
 
@@ -95,11 +108,11 @@ def test_one_worker_per_node_checks_and_no_files_remain(tmp_path: Path, monkeypa
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     before = sorted((tmp_path / "r").iterdir())
     group = make_group(storage, find_marker, nodes="aabbc")
-    SharedStorageCallback().after_worker_group_start(group)
+    SharedStorageStep(Group()).after_group_start(group)
     assert len(group.called) == 3
     group = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
     with pytest.raises(JobRefused, match=f"run.storagePath {tmp_path}: .* worker pod w1 does not see") as caught:
-        SharedStorageCallback().after_worker_group_start(group)
+        SharedStorageStep(Group()).after_group_start(group)
     assert caught.value.failure.reason == "StorageNotShared"
     assert sorted((tmp_path / "r").iterdir()) == before
 
@@ -116,7 +129,7 @@ def test_a_full_disk_skips_the_check_and_leaves_no_marker(
 
     monkeypatch.setattr(Path, "write_text", write_to_full_disk)
     group = make_group(storage, find_marker, nodes="ab")
-    SharedStorageCallback().after_worker_group_start(group)
+    SharedStorageStep(Group()).after_group_start(group)
     assert "No space left on device" in capsys.readouterr().err
     assert not group.called and sorted((tmp_path / "r").iterdir()) == before
 
@@ -128,7 +141,7 @@ def test_removes_only_the_check_files_of_killed_heads(tmp_path: Path, monkeypatc
     before = {path.name for path in run.iterdir()} | {"railhead-shared-check-mine", ".railhead-notes"}
     for name in (*before, ".railhead-shared-check-0123", ".railhead-write-check-77"):
         (run / name).touch()
-    SharedStorageCallback().after_worker_group_start(make_group(storage, find_marker, nodes="ab"))
+    SharedStorageStep(Group()).after_group_start(make_group(storage, find_marker, nodes="ab"))
     assert {path.name for path in run.iterdir()} == before
 
 
@@ -138,15 +151,15 @@ def test_storage_that_was_shared_before_is_retried_not_rejected(
     """A mount that is missing on one node after a restart, in a run that has trained."""
     monkeypatch.setattr("ray.get", lambda references, timeout: references)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
-    callback = SharedStorageCallback()
-    callback.after_worker_group_start(make_group(storage, find_marker, nodes="ab"))
+    callback = SharedStorageStep(Group())
+    callback.after_group_start(make_group(storage, find_marker, nodes="ab"))
     bad = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
     with pytest.raises(Unreachable, match="worker pod w1 does not see") as caught:
-        callback.after_worker_group_start(bad)
+        callback.after_group_start(bad)
     assert (caught.value.failure.class_, caught.value.failure.reason) == ("Infrastructure", "StorageNotShared")
     monkeypatch.setenv(e.CHECKPOINT_INDEX, "4")
     with pytest.raises(Unreachable):
-        SharedStorageCallback().after_worker_group_start(bad)
+        SharedStorageStep(Group()).after_group_start(bad)
 
 
 @pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ESTALE, errno.EIO])
@@ -171,7 +184,7 @@ def test_a_broken_mount_on_a_worker_is_no_configuration_error(
 
     monkeypatch.setattr("ray.get", get)
     with pytest.raises(Unreachable, match=f"run.storagePath {tmp_path}/r: .*worker pod {POD}: .*{os.strerror(code)}"):
-        SharedStorageCallback().after_worker_group_start(group)
+        SharedStorageStep(Group()).after_group_start(group)
     assert not list((tmp_path / "r").glob(".railhead-*"))
 
 
@@ -183,3 +196,121 @@ def test_contract_the_places_in_ray() -> None:
     assert list(inspect.signature(WorkerGroupCallback.after_worker_group_start).parameters)[1:] == ["worker_group"]
     assert "self._storage_context = run_config.storage_context" in inspect.getsource(WorkerGroup.__init__)
     assert list(inspect.signature(WorkerGroup.execute_single_async).parameters)[1:3] == ["rank", "fn"]
+
+
+PROC = Path("/proc")
+# A rank with a child process, like a DataLoader's, that outlives it.
+RANK = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print('up', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def rank() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", RANK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"up\n"
+    yield child
+    end_processes((child.pid,))
+    child.communicate()
+
+
+def test_kills_the_children_of_a_rank(rank: subprocess.Popen[bytes]) -> None:
+    rank.kill()
+    rank.wait()
+    [left] = find_left((rank.pid,), PROC)
+    assert left != rank.pid, "its child, which holds the GPU"
+    assert end_processes((rank.pid,)) == ""
+    assert find_left((rank.pid,), PROC) == []
+
+
+def test_a_process_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAILHEAD_POD_NAME", "digits-w1-0")
+    for pid, state, group in ((71, "D", 71), (72, "Z", 71), (73, "S", 9)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a (b) c) {state} 1 {group} 5 0")
+    (tmp_path / "meminfo").mkdir()
+    killed: list[int] = []
+    monkeypatch.setattr("os.kill", lambda pid, signal: killed.append(pid))
+    text = end_processes((71,), patience=0.01, sleep=lambda seconds: None, proc=tmp_path)
+    assert text.startswith("pod digits-w1-0: process 71 of the previous worker group has not ended")
+    assert set(killed) == {71}
+
+
+class Workers:
+    def __init__(self, *places: tuple[str, int]) -> None:
+        self._worker_group_state: object | None = object()
+        self.found = [
+            types.SimpleNamespace(metadata=types.SimpleNamespace(node_id=node, pid=pid, hostname=f"w-{node}"))
+            for node, pid in places
+        ]
+
+    def get_workers(self) -> list[types.SimpleNamespace]:
+        return self.found
+
+
+def make_workers(*places: tuple[str, int]) -> Any:
+    return Workers(*places)
+
+
+def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[int, tuple[int, ...]]] = []
+    answers: dict[int, Answer] = {}
+
+    def collect(
+        group: Any, ranks: Any, function: Any, *, each: dict[int, tuple[tuple[int, ...]]], timeout: float
+    ) -> Any:
+        assert set(ranks) == set(each)
+        calls.append({rank: pids for rank, (pids,) in each.items()})
+        return {rank: answers.get(rank, Answer("")) for rank in ranks}
+
+    monkeypatch.setattr(group_checks, "call_ranks", collect)
+    callback = StepsCallback([OldProcessesStep(Group())])
+    callback.after_worker_group_start(make_workers(("a", 1), ("a", 2), ("b", 3), ("d", 8)))
+    assert calls == [], "the first group has no previous one"
+    callback.after_worker_group_start(make_workers(("a", 4), ("a", 5), ("c", 6), ("d", 9)))
+    assert calls == [{1: (1, 2), 3: (8,)}], "c is new, b is gone; each node receives its own part"
+    calls.clear()
+    callback.after_worker_group_start(make_workers(("b", 10), ("c", 11)))
+    assert calls == [{0: (3,), 1: (6,)}], "an elastic group had left b out"
+    answers[0] = Answer("pod w1-0: process 4 of the previous worker group has not ended")
+    group = make_workers(("a", 7))
+    with pytest.raises(AttemptFailed) as caught:
+        callback.after_worker_group_start(group)
+    assert group._worker_group_state is None, "else Ray keeps its resources, and there are none for the next group"
+    found = caught.value.failure
+    assert (found.class_, found.reason, found.suspect_pod) == (FailureClass.HARDWARE, "ProcessNotEnding", "w-a")
+    assert list_processes(make_workers(("a", 7))) == {"a": (7,)}
+
+
+def test_contract_ray_frees_a_group_without_a_state_whose_start_fails() -> None:
+    start, state = inspect.getsource(WorkerGroup._start), inspect.getsource(WorkerGroup.has_started)
+    assert "if not self.has_started():" in start and "worker_group_state_builder.shutdown()" in start
+    assert "return self._worker_group_state is not None" in state
+
+
+def test_a_replaced_rank_waits_for_the_process_before_it_and_spares_those_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[dict[int, tuple[tuple[int, ...]]]] = []
+
+    def collect(group: Any, ranks: Any, function: Any, *, each: Any, timeout: float) -> dict[int, Answer]:
+        calls.append(each)
+        return {rank: Answer("") for rank in ranks}
+
+    monkeypatch.setattr(group_checks, "call_ranks", collect)
+    whole = make_workers(("a", 1), ("a", 2), ("b", 3))
+    group = Group(worker_group=whole)
+    step = OldProcessesStep(group)
+    step.after_group_start(whole)
+    whole.found = make_workers(("a", 1), ("a", 4), ("b", 3)).found  # Ray has replaced rank 1
+    step.after_part_start(make_workers(("a", 4)))
+    assert calls == [{0: ((2,),)}]
+
+
+def test_a_replaced_rank_must_see_the_storage_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
+    step = SharedStorageStep(Group(worker_group=make_group(storage, find_marker, nodes="ab")))
+    part = make_group(storage, lambda path: ("w1", "does not see"), nodes="c")
+    with pytest.raises(JobRefused, match="worker pod w1 does not see"):
+        step.after_part_start(part)

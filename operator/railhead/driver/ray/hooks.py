@@ -1,4 +1,4 @@
-"""What the driver needs of Ray's internals, in one table; checked before the job's training starts.
+"""The names of Ray's internals that the driver needs, in one table; checked before the job's training starts.
 
 A Ray that lacks a required one would train without its fence, its progress or its failure policy, so the job ends
 as Configuration, with every missing name. Without an optional one the driver does as the table says.
@@ -19,9 +19,9 @@ _EXECUTION = "ray.train.v2._internal.execution"
 
 @dataclass(frozen=True)
 class Hook:
-    """`module`, `name`: what must exist; `without`: what follows if an optional one is missing; `since`: its Ray.
+    """A name that must exist in a module of Ray; its last part may be an attribute that a class sets in its `__init__`.
 
-    The last part of a name may be an attribute that the class sets in its `__init__`.
+    `without`: what follows if an optional one is missing; `since`: the Ray that has it first.
     """
 
     module: str
@@ -45,14 +45,14 @@ class Hook:
 
 
 def _find_attributes(owner: Any) -> set[str]:
-    """What a class and its bases set in their `__init__`; a few names too many do no harm."""
+    """Returns what a class and its bases set in their `__init__`; a few names too many do no harm."""
     found = [getattr(each.__init__, "__code__", None) for each in getattr(owner, "__mro__", ())]
     return {name for code in found if code for name in code.co_names}
 
 
 REQUIRED = (
     Hook("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer.fit"),
-    Hook("ray.train.v2.api.data_parallel_trainer", "create_failure_policy"),
+    Hook("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer._initialize_and_run_controller"),
     Hook(f"{_EXECUTION}.failure_handling", "FailurePolicy.make_decision"),
     Hook(f"{_EXECUTION}.failure_handling", "FailureDecision.RETRY"),
     Hook(f"{_EXECUTION}.failure_handling", "FailureDecision.RAISE"),
@@ -66,6 +66,7 @@ REQUIRED = (
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._write_state_to_storage"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._checkpoint_config"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._checkpoint_results"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._get_checkpoint_score"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._storage_context"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager.latest_checkpoint_result"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "_CheckpointManagerState"),
@@ -79,10 +80,7 @@ REQUIRED = (
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup._storage_context"),
     Hook("ray.train", "ScalingConfig._resources_per_worker_not_none"),
 )
-ELASTIC = (
-    Hook("ray.train.v2.api.data_parallel_trainer", "create_scaling_policy"),
-    Hook(f"{_EXECUTION}.scaling_policy", "ElasticScalingPolicy"),
-)
+ELASTIC = (Hook(f"{_EXECUTION}.scaling_policy", "ElasticScalingPolicy"),)
 LARGE = (
     Hook(f"{_EXECUTION}.checkpoint.sync_actor", "SynchronizationActor"),
     Hook(f"{_EXECUTION}.worker_group.worker_group", "SynchronizationActor"),
@@ -99,11 +97,6 @@ OPTIONAL = (
         "PreemptionInfo",
         "the ranks are not notified before the run ends",
         since=(2, 58),
-    ),
-    Hook(
-        "ray.train.v2.api.data_parallel_trainer",
-        "DataParallelTrainer._initialize_and_run_controller",
-        "Ray starts actors that the job has no use for",
     ),
     Hook(f"{_EXECUTION}.context", "TrainContext.report", "folders of unfinished uploads stay"),
     Hook(f"{_EXECUTION}.context", "TrainContext._upload_checkpoint", "folders of unfinished uploads stay"),

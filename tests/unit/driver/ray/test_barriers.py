@@ -11,8 +11,7 @@ from ray.train.v2._internal.execution.worker_group import worker_group
 
 import ray
 from railhead.driver.errors import JobRefused
-from railhead.driver.train_controller.barriers import LIMIT, SPARE, BarrierCallback
-from railhead.driver.train_controller.callback_path import CALLBACKS
+from railhead.driver.ray.barriers import LIMIT, SPARE, Barriers
 
 ROOM = "max_concurrency"
 
@@ -25,7 +24,7 @@ def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def start(size: int) -> None:
-    BarrierCallback().before_worker_group_start(SimpleNamespace(num_workers=size))
+    Barriers().before_group_start(size)
 
 
 def test_a_large_group_has_room_for_all_its_ranks_and_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +49,3 @@ def test_a_ray_without_room_is_refused_before_its_ranks_wait_forever(monkeypatch
     start(512)
     with pytest.raises(JobRefused, match=r"worker_group\.SynchronizationActor"):
         start(1200)
-
-
-def test_ray_train_calls_it() -> None:
-    assert f"{BarrierCallback.__module__}.{BarrierCallback.__name__}" in CALLBACKS

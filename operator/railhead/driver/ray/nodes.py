@@ -1,4 +1,4 @@
-"""Lost nodes: detected by probing their raylets, and reported to Ray's control store (GCS).
+"""Ray's nodes: the live ones, and lost ones, which are found by probing their raylets and reported to Ray (GCS).
 
 Ray's own health check detects a raylet that refuses connections after some 15 s, and one whose
 packets are dropped, as those to a deleted pod are, after a minute. Until then Ray would start part
@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Iterable, Optional
 
+from railhead.contract.job_input import WORKER_SLOT
 from railhead.driver.describe import read_text
 from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
 
@@ -28,7 +29,7 @@ ANSWER_TIMEOUT = 5.0
 
 @dataclass(frozen=True)
 class LostNode:
-    """`node_id`: Ray's, in hex; `address`, `host`: of its pod; `is_known`: Ray knows of the loss too."""
+    """A node that is gone. `node_id`: in hex; `address`, `host`: of its pod; `is_known`: Ray knows of the loss too."""
 
     node_id: str
     address: str
@@ -52,6 +53,20 @@ def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
             )
         time.sleep(0.25)
     return ()
+
+
+def list_worker_nodes() -> frozenset[str]:
+    """Returns the ids of the nodes that accept workers. Ray may list a lost one for some ten seconds more."""
+    import ray
+
+    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(WORKER_SLOT))
+
+
+def count_worker_slots() -> int:
+    """Returns how many workers the live nodes have room for."""
+    import ray
+
+    return int(sum(node["Resources"].get(WORKER_SLOT, 0) for node in ray.nodes() if node["Alive"]))
 
 
 def find_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:

@@ -12,8 +12,8 @@ import ray
 from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused
 from railhead.driver.node import ray_features
-from railhead.driver.train_controller import ray_hooks
-from railhead.driver.train_controller.ray_hooks import ELASTIC, LARGE, OPTIONAL, REQUIRED, Hook, check_hooks
+from railhead.driver.ray import hooks
+from railhead.driver.ray.hooks import ELASTIC, LARGE, OPTIONAL, REQUIRED, Hook, check_hooks
 
 
 def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_logs_the_effect_of_a_missing_optional_hook(
     check_hooks(is_elastic=True)
     assert f"Ray {ray.__version__} has no {hook}: {hook.without}" in capsys.readouterr().out
     if hook.since > (0, 0):
-        monkeypatch.setattr(ray_hooks, "find_version", lambda: "2.52.1")
+        monkeypatch.setattr(hooks, "find_version", lambda: "2.52.1")
         check_hooks(is_elastic=True)
         assert capsys.readouterr().out == "", "an older Ray never had the hook"
 

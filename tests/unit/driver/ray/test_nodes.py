@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from railhead.driver.node.hosts import HEAD_RESOURCE
-from railhead.driver.train_controller import lost_nodes
-from railhead.driver.train_controller.lost_nodes import (
+from railhead.driver.ray import nodes as lost_nodes
+from railhead.driver.ray.nodes import (
     LostNode,
     confirm_lost,
     find_lost_nodes,

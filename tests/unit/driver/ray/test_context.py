@@ -1,4 +1,4 @@
-"""The checkpoint of spec.resumeFrom on a worker, and its check before training."""
+"""The checkpoint of spec.resumeFrom: on a worker, through its loop, and in the check before training."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ray.train import Checkpoint
 from ray.train.v2._internal.execution import context as ray_context
 
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.initial import offer_checkpoint
 from railhead.driver.rank.loop import mark_loop
+from railhead.driver.ray.context import offer_checkpoint
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.storage.acquire_run import check_initial
 

@@ -1,0 +1,122 @@
+"""Ray Train's calls during a run, handed to ordered steps: one callback for all of them.
+
+Ray creates the callback in the driver, by its path in RAY_TRAIN_CALLBACKS, and pickles it into its controller. What a
+step raises ends the start of a group, or the run, unless the step keeps it to itself (`never_raises`).
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
+
+from ray.train.v2._internal.execution import callback as of_ray
+
+from railhead.driver.describe import describe_exception
+from railhead.driver.ray.types import ExecutionGroup, GroupContext, GroupStatus, TrainingReport, Worker, WorkerGroup
+
+if TYPE_CHECKING:
+    _Base: Any = object
+else:
+    _KINDS = ("ControllerCallback", "WorkerGroupCallback", "ReplicaGroupCallback", "ReportCallback")
+    # Older Rays replace no part of a group, and have no class for it.
+    _Base = type("_Base", tuple(getattr(of_ray, each) for each in _KINDS if hasattr(of_ray, each)), {})
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def never_raises(method: _F) -> _F:
+    """The method of a step without which a run is as good: an exception is only logged."""
+
+    @functools.wraps(method)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            print(f"railhead: cannot record progress: {describe_exception(error)}", file=sys.stderr, flush=True)
+            return None
+
+    return guarded  # type: ignore[return-value]
+
+
+class Step:
+    """One of the things that are done during a run, in Ray Train's controller. Does nothing by itself."""
+
+    def before_group_start(self, size: int) -> None:
+        """Before the processes of a group of this many ranks start."""
+
+    def before_training_context(self, workers: Sequence[Worker]) -> None:
+        """The workers' processes run; they are a group's, or replace some of its."""
+
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        """The group has formed, and trains once all steps have returned."""
+
+    def after_part_start(self, part: ExecutionGroup) -> None:
+        """New workers have taken the place of some of the group's, and train once all steps have returned."""
+
+    def after_poll(self, status: GroupStatus) -> None:
+        """All ranks have answered a poll, several times a second."""
+
+    def after_report(self, report: TrainingReport, metrics: Sequence[dict[str, Any]]) -> None:
+        """All ranks have reported, and their checkpoint is committed; `metrics` are by rank."""
+
+    def after_state(self, name: str) -> None:
+        """The controller is in another state, of this name."""
+
+    def after_finish(self) -> None:
+        """The last group is gone."""
+
+
+class StepsCallback(_Base):  # type: ignore[misc]
+    """Calls its steps in their order."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = tuple(steps)
+        self._first: list[Worker] = []  # with which the group started
+
+    def before_worker_group_start(self, worker_group_context: GroupContext) -> None:
+        for step in self._steps:
+            step.before_group_start(worker_group_context.num_workers)
+
+    def before_init_train_context(self, workers: list[Worker]) -> dict[str, list[Any]]:
+        for step in self._steps:
+            step.before_training_context(workers)
+        return {}
+
+    def after_worker_group_start(self, worker_group: WorkerGroup) -> None:
+        """Lets Ray free what the group holds if a step ends its start: by itself it would forget the group.
+
+        Ray does so only if the start fails before the group has a state.
+        """
+        self._first = list(worker_group.get_workers())
+        try:
+            for step in self._steps:
+                step.after_group_start(worker_group)
+        except Exception:
+            worker_group._worker_group_state = None
+            raise
+
+    def after_replica_group_start(self, replica_group: ExecutionGroup) -> None:
+        """Ray calls this for each part of a group that has just started, too."""
+        first = {id(worker) for worker in self._first}
+        if all(id(worker) in first for worker in replica_group.get_workers()):
+            return
+        for step in self._steps:
+            step.after_part_start(replica_group)
+
+    def after_worker_group_poll_status(self, worker_group_status: GroupStatus) -> None:
+        for step in self._steps:
+            step.after_poll(worker_group_status)
+
+    def after_report(self, training_report: TrainingReport, metrics: list[dict[str, Any]]) -> None:
+        for step in self._steps:
+            step.after_report(training_report, metrics)
+
+    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
+        for step in self._steps:
+            step.after_state(current_state._state_type.state_name)
+
+    def after_controller_finish(self, result: Any) -> None:
+        for step in self._steps:
+            step.after_finish()

@@ -1,0 +1,156 @@
+"""A rank's train context: its reports and uploads, the notice of the end that it gets, and its first checkpoint.
+
+All uploads of a rank, in the background or not, go through TrainContext's `report` and `_upload_checkpoint`. Ray's
+public `ray.train.get_preemption_info`, however it was imported, calls the method that is watched here.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import Any, Callable, ContextManager, Optional, Sequence
+
+from railhead.driver.ray.types import Storage, TrainContext, Worker
+
+REPORT, UPLOAD = "report", "_upload_checkpoint"
+METHODS = {
+    REPORT: ["self", "metrics", "checkpoint", "checkpoint_dir_name"],
+    UPLOAD: ["self", "checkpoint_dir_name", "metrics", "checkpoint"],
+}
+NOTICE = "get_preemption_info"
+_WATCHED = "_railhead_is_watched"
+_Method = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The functions that are called around a rank's reports and uploads.
+
+    Attributes:
+        reporting: for each report, from its begin to its end.
+        announce: on rank 0, with the folder of a checkpoint before the other ranks learn its name.
+        before_upload: with the folder, right before the rank's own upload.
+        after_upload: with the folder, and with the path where the checkpoint is.
+    """
+
+    reporting: Callable[[], ContextManager[None]]
+    announce: Callable[[Storage, str], None]
+    before_upload: Callable[[Storage, str], None]
+    after_upload: Callable[[Storage, str, str], None]
+
+
+def watch_reports(watch: Watch) -> None:
+    """Once per process. Without effect in a Ray whose methods take something else."""
+    from ray.train.v2._internal.execution.context import TrainContext as Context
+
+    if not hasattr(Context, _WATCHED) and all(_takes(Context, name, METHODS[name]) for name in METHODS):
+        setattr(Context, REPORT, _watch_report(getattr(Context, REPORT), watch))
+        setattr(Context, UPLOAD, _watch_upload(getattr(Context, UPLOAD), watch))
+        setattr(Context, _WATCHED, True)
+
+
+def _takes(context: Any, method: str, names: list[str]) -> bool:
+    found = getattr(context, method, None)
+    return found is not None and list(inspect.signature(found).parameters)[: len(names)] == names
+
+
+def _watch_report(report: _Method, watch: Watch) -> _Method:
+    @functools.wraps(report)
+    def announce_and_report(
+        self: TrainContext,
+        metrics: Any,
+        checkpoint: Any = None,
+        checkpoint_dir_name: Optional[str] = None,
+        *others: Any,
+        **options: Any,
+    ) -> Any:
+        with watch.reporting():
+            mode = options.get("checkpoint_upload_mode", others[0] if others else None)
+            if checkpoint is not None and getattr(mode, "name", "") != "NO_UPLOAD" and self.get_world_rank() == 0:
+                checkpoint_dir_name = checkpoint_dir_name or self.storage_context.make_default_checkpoint_dir_name()
+                watch.announce(self.storage_context, checkpoint_dir_name)
+            return report(self, metrics, checkpoint, checkpoint_dir_name, *others, **options)
+
+    return announce_and_report
+
+
+def _watch_upload(upload: _Method, watch: Watch) -> _Method:
+    @functools.wraps(upload)
+    def watched_upload(
+        self: TrainContext,
+        checkpoint_dir_name: str,
+        metrics: Any,
+        checkpoint: Any = None,
+        *others: Any,
+        **options: Any,
+    ) -> Any:
+        if checkpoint is not None:
+            watch.before_upload(self.storage_context, checkpoint_dir_name)
+        done = upload(self, checkpoint_dir_name, metrics, checkpoint, *others, **options)
+        if done.checkpoint is not None:
+            watch.after_upload(self.storage_context, checkpoint_dir_name, done.checkpoint.path)
+        return done
+
+    return watched_upload
+
+
+def watch_notices(on_read: Callable[[], None]) -> bool:
+    """Calls `on_read` each time that the user's code has got a notice of the end.
+
+    Returns whether this Ray sends any: one older than 2.58 does not.
+    """
+    from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils as Utils
+
+    original = getattr(Utils, NOTICE, None)
+    if original is None:
+        return False
+
+    @functools.wraps(original)
+    def note_and_return(self: Any) -> Any:
+        found = original(self)
+        if found is not None:
+            on_read()
+        return found
+
+    setattr(Utils, NOTICE, note_and_return)
+    return True
+
+
+def notify_ranks(workers: Sequence[Worker], *, deadline: float) -> None:
+    """Sends the `deadline`, in seconds of the epoch, to each rank, as Ray's own watcher does. Waits for no answer."""
+    try:
+        from ray.train.v2.api.preemption import PreemptionInfo
+    except ImportError:
+        print("railhead: this Ray cannot notify the ranks that the run ends (Ray 2.58 or newer can)", flush=True)
+        return
+    ranks_of_nodes: dict[str, list[int]] = {}
+    for rank, worker in enumerate(workers):
+        ranks_of_nodes.setdefault(worker.metadata.node_id, []).append(rank)
+    info = PreemptionInfo(deadline_ms=int(deadline * 1000), preempted_node_to_ranks=ranks_of_nodes)
+    for worker in workers:
+        worker.actor.mark_preempt.remote(info)
+    print(f"railhead: notified {len(workers)} ranks that the run ends (ray.train.get_preemption_info)", flush=True)
+
+
+def find_notice() -> Any:
+    """Returns Ray's PreemptionInfo as it has reached this rank, or None. Asks no other rank."""
+    from ray.train.v2._internal.execution.context import get_train_context
+
+    return get_train_context().preemption_context.preemption_info
+
+
+def offer_checkpoint(uri: str) -> None:
+    """Makes `ray.train.get_checkpoint()` return this one (spec.resumeFrom), unless the run has a checkpoint.
+
+    Ray's trainers no longer have a parameter for it, and a callback cannot set it. Ray's checkpoint manager never
+    learns of it, so this run never deletes it.
+    """
+    if not uri:
+        return
+    from ray.train import Checkpoint
+    from ray.train.v2._internal.execution.context import get_train_context
+
+    context = get_train_context()
+    if context.checkpoint is None:
+        context.checkpoint = Checkpoint(uri)

@@ -1,0 +1,141 @@
+"""The parts that fit() hands to Ray Train's controller: our policies take the place of Ray's, and actors that do
+nothing in a TrainJob are left out.
+
+Each of those is a process that starts with the worker group. PlacementGroupCleaner frees the workers' places when the
+controller dies; then fit() fails, and all pods of the attempt end. The other two are for datasets, which the trainer
+may not have: `_AutoscalingCoordinatorActor` divides the nodes between Ray Train and Ray Data (it also requests more
+nodes: here those are pods), and DatasetManager, since Ray 2.60, serves the shards.
+
+Source: `DataParallelTrainer`, `ScalingPolicy` and `DatasetsCallback` in `ray/train/v2`; tests/ray/test_contract.py
+checks what this relies on.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any, Callable, List, Mapping, Optional, Protocol
+
+from railhead.driver.ray.types import FailureConfig, ScalingConfig, Worker
+
+CLEANER = "PlacementGroupCleanerCallback"
+DATASETS = "DatasetsCallback"
+MANAGER = "DatasetManager"
+REQUESTS = ("_send_resource_request", "_maybe_send_resource_request", "_cancel_resource_request")
+
+
+class Retries(Protocol):
+    """Decides after each failure of a fit() whether the group restarts."""
+
+    def decide(self, error: BaseException) -> bool: ...
+
+
+class Sizes(Protocol):
+    """Decides the size of an elastic group: None to wait, or to leave it as it is."""
+
+    def decide_start(self) -> Optional[int]: ...
+    def decide_resize(self, *, workers: int) -> Optional[int]: ...
+
+
+def replace_parts(
+    make_retries: Callable[[int], Retries],
+    *,
+    make_sizes: Optional[Callable[[], Sizes]] = None,
+    leaves_out_actors: bool = False,
+) -> None:
+    """Changes what each later fit() of this process hands to its controller; Ray offers no other hook.
+
+    `make_retries` gets the max_failures of the run's FailureConfig. A trainer that the user built may have a fixed
+    number of workers although the job is elastic, and keeps Ray's own policy of sizes then.
+    """
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    run = DataParallelTrainer._initialize_and_run_controller
+
+    @functools.wraps(run)
+    def run_with_ours(self: Any, **parts: Any) -> Any:
+        failures: FailureConfig = self.run_config.failure_config
+        scaling: ScalingConfig = self.scaling_config
+        parts["failure_policy"] = build_failure_policy(failures, make_retries(failures.max_failures))
+        if make_sizes is not None and scaling.elasticity_enabled:
+            parts["scaling_policy"] = build_scaling_policy(scaling, make_sizes())
+        if leaves_out_actors:
+            parts["callbacks"] = [each for each in parts.get("callbacks") or [] if type(each).__name__ != CLEANER]
+            if not self.datasets:
+                leave_out_data(parts.get("scaling_policy"), parts["callbacks"])
+        return run(self, **parts)
+
+    DataParallelTrainer._initialize_and_run_controller = run_with_ours
+
+
+def build_failure_policy(config: FailureConfig, retries: Retries) -> Any:
+    """Returns a policy of Ray's class, which is pickled into the controller."""
+    from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
+
+    class RailheadFailurePolicy(FailurePolicy):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(config)
+            self._retries = retries
+
+        def make_decision(self, training_failed_error: Any) -> Any:
+            return FailureDecision.RETRY if self._retries.decide(training_failed_error) else FailureDecision.RAISE
+
+    return RailheadFailurePolicy()
+
+
+def build_scaling_policy(config: ScalingConfig, sizes: Sizes) -> Any:
+    """Returns a policy of Ray's class, which is pickled into the controller.
+
+    Ray's own resizes at any time, which throws away the work since the last checkpoint, and after a loss it first
+    requests the workers that are gone.
+    """
+    from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy, NoopDecision
+
+    class RailheadScalingPolicy(ElasticScalingPolicy):  # type: ignore[misc]
+        """Ray's own, which talks to the coordinator that Ray Data uses too; the decisions are ours."""
+
+        def __init__(self) -> None:
+            super().__init__(config)
+            self._sizes = sizes
+
+        def make_decision_for_non_running_worker_group(self) -> Any:
+            self._maybe_send_resource_request()
+            return self._resize_to(self._sizes.decide_start())
+
+        def make_decision_for_running_worker_group(self, worker_group_state: Any, worker_group_status: Any) -> Any:
+            self._maybe_send_resource_request()
+            return self._resize_to(self._sizes.decide_resize(workers=worker_group_state.num_workers))
+
+        def _resize_to(self, workers: Optional[int]) -> Any:
+            return NoopDecision() if workers is None else self._get_resize_decision(workers)
+
+    return RailheadScalingPolicy()
+
+
+def leave_out_data(policy: Any, callbacks: List[Any]) -> None:
+    """Changes a trainer's parts that are for datasets. Both are pickled into the controller as they are now."""
+    for name in REQUESTS:
+        if hasattr(policy, name):
+            setattr(policy, name, _do_nothing)
+    for each in callbacks:
+        if type(each).__name__ == DATASETS and hasattr(sys.modules.get(type(each).__module__), MANAGER):
+            each.before_init_train_context = _provide_no_shards
+
+
+class NoShards:
+    """Answers the ranks that ask for the shard of a dataset."""
+
+    def get_dataset_shard(self, dataset_info: Any) -> Any:
+        """Raises KeyError, as Ray's own does."""
+        raise KeyError(
+            f"Dataset shard for '{dataset_info.dataset_name}' not found. "
+            "Please ensure that the dataset is passed through the Trainer `datasets` argument."
+        )
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def _provide_no_shards(workers: List[Worker]) -> Mapping[str, List[NoShards]]:
+    return {"dataset_shard_provider": [NoShards()] * len(workers)}

@@ -1,0 +1,133 @@
+"""The parts of Ray's objects that the driver uses, as protocols; tests/ray/test_contract.py checks Ray's side."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Mapping, MutableMapping, Optional, Protocol, Sequence, Tuple, Union
+
+Metrics = Mapping[str, Any]  # whatever the user has reported
+
+
+class Metadata(Protocol):
+    """Where a worker runs."""
+
+    node_id: str
+    node_ip: str
+    hostname: str
+    pid: int
+
+
+class Worker(Protocol):
+    """A rank's actor, as its controller holds it."""
+
+    metadata: Metadata
+    actor: Any
+
+    def execute_async(self, function: Callable[..., Any], /) -> object: ...
+
+
+class ExecutionGroup(Protocol):
+    """A worker group, or the part of one that Ray replaces."""
+
+    def get_workers(self) -> List[Worker]: ...
+    def execute_single_async(self, rank: int, function: Callable[..., Any], /, *arguments: Any) -> object: ...
+
+
+class Storage(Protocol):
+    """Ray's StorageContext: a run's folder."""
+
+    storage_filesystem: Any
+    experiment_fs_path: str
+
+    def extract_checkpoint_dir_name_from_path(self, path: str) -> str: ...
+    def make_default_checkpoint_dir_name(self) -> str: ...
+
+
+class WorkerGroup(ExecutionGroup, Protocol):
+    """All ranks; `_worker_group_state` is None when Ray is to free what the group holds."""
+
+    _worker_group_state: object
+    _storage_context: Storage
+    _callbacks: Sequence[object]
+
+
+class GroupContext(Protocol):
+    """What a group is started with."""
+
+    num_workers: int
+
+
+class WorkerStatus(Protocol):
+    """A rank's answer to a poll; an error that is set here is an error of the rank."""
+
+    running: bool
+    error: Optional[BaseException]
+
+
+class GroupStatus(Protocol):
+    """All ranks' answers to a poll."""
+
+    worker_statuses: Mapping[int, WorkerStatus]
+    finished: bool
+
+
+class Checkpoint(Protocol):
+    """A folder of the run, or elsewhere."""
+
+    path: str
+
+
+class TrainingReport(Protocol):
+    """One report of all ranks."""
+
+    checkpoint: Optional[Checkpoint]
+    metrics: Metrics
+
+
+class CheckpointResult(Protocol):
+    """A checkpoint that the manager keeps."""
+
+    checkpoint: Checkpoint
+    metrics: Optional[Metrics]
+
+
+class CheckpointConfig(Protocol):
+    """How checkpoints are ranked."""
+
+    checkpoint_score_attribute: Optional[str]
+    checkpoint_score_order: Optional[str]
+
+
+class CheckpointManager(Protocol):
+    """Ray's manager of a run's checkpoints; the driver replaces three of its methods."""
+
+    _checkpoint_config: CheckpointConfig
+    _checkpoint_results: List[CheckpointResult]
+    _storage_context: Storage
+    _get_checkpoint_score: Callable[[CheckpointResult], Tuple[bool, float]]
+    _save_state_and_delete_old_checkpoints: Callable[[], None]
+    _write_state_to_storage: Callable[[], None]
+
+    latest_checkpoint_result: Optional[CheckpointResult]
+
+
+class TrainContext(Protocol):
+    """A rank's context: what `ray.train`'s functions use on a worker."""
+
+    storage_context: Storage
+
+    def get_world_rank(self) -> int: ...
+
+
+class FailureConfig(Protocol):
+    """The run's own limit."""
+
+    max_failures: int
+
+
+class ScalingConfig(Protocol):
+    """The group's size and its workers' resources."""
+
+    elasticity_enabled: bool
+    num_workers: Union[int, Tuple[int, int]]
+    placement_strategy: object
+    _resources_per_worker_not_none: MutableMapping[str, float]

@@ -1,0 +1,239 @@
+"""Before a worker group trains, or a part of it that Ray has replaced: its pods share the storage, and old processes
+are gone.
+
+A path that only one pod can see (no volume, an emptyDir, a claim that another node cannot mount)
+would otherwise surface at the first checkpoint, or at the next attempt as a run that starts from scratch.
+A URI needs no such check.
+
+Ray kills a group's processes and starts the next one in the same pods without waiting for their end,
+and a process that a rank has started, such as a DataLoader's, may hold its GPU for longer. Ray puts each
+rank and what it starts into a process group of its own (see `ray_node`), by which they are found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Callable, Optional
+
+from railhead.contract import environment as e
+from railhead.contract.failure import Failure, FailureClass
+from railhead.driver.describe import describe_exception, read_text
+from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
+from railhead.driver.ray.callback import Step
+from railhead.driver.ray.types import ExecutionGroup, WorkerGroup
+from railhead.driver.storage.acquire_run import PROBE
+from railhead.driver.storage.call import UNREACHABLE, is_passing
+from railhead.driver.train_controller.failure import PROCESS_NOT_ENDING
+from railhead.driver.train_controller.group import Group, call_ranks
+
+MARKER = ".railhead-shared-check-"
+# A network file system may show a new file late, because it caches the listing of a folder for a while.
+MARKER_PATIENCE, MARKER_PAUSE = 6.0, 0.5  # seconds
+MARKER_TIMEOUT = 60.0  # seconds; a file system that hangs is not necessarily the wrong one
+END_PATIENCE = 60.0  # seconds for a killed process to end: freeing a full GPU's memory takes some
+END_PAUSE = 0.05
+END_TIMEOUT = END_PATIENCE + 30.0
+
+
+class OldProcessesStep(Step):
+    """Gives up the pod in which a process of the previous group does not end: it is not usable any more."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._old: dict[str, tuple[int, ...]] = {}  # Ray's node id -> process ids of the last group that was there
+
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        """Raises AttemptFailed. Ray's error for a worker that dies meanwhile appears at the next poll."""
+        self._end_old(worker_group, worker_group)
+
+    def after_part_start(self, part: ExecutionGroup) -> None:
+        self._end_old(part, self._group.worker_group or part)
+
+    def _end_old(self, started: ExecutionGroup, whole: ExecutionGroup) -> None:
+        """Ends the processes on the nodes of the workers that have started, but for those of the `whole` group."""
+        now, workers = list_processes(whole), started.get_workers()
+        rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(workers)}
+        left = {
+            rank: tuple(pid for pid in self._old.get(node, ()) if pid not in now.get(node, ()))
+            for node, rank in rank_of_node.items()
+        }
+        old = {rank: (pids,) for rank, pids in left.items() if pids}
+        self._old.update(now)
+        answers = call_ranks(started, old, end_processes, each=old, timeout=END_TIMEOUT) if old else {}
+        for rank, answer in answers.items():
+            if answer.value:
+                pod = workers[rank].metadata.hostname
+                raise AttemptFailed(Failure(FailureClass.HARDWARE, PROCESS_NOT_ENDING, answer.value, suspect_pod=pod))
+
+
+class SharedStorageStep(Step):
+    """Ends the run before it trains if a worker does not see the head's file.
+
+    Storage that all pods have shared before is tried again instead.
+    """
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._was_shared = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) >= 0
+
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        """Raises JobRefused or Unreachable. Ray's error for a worker that dies meanwhile propagates."""
+        self._check(worker_group, worker_group)
+
+    def after_part_start(self, part: ExecutionGroup) -> None:
+        """Raises what `after_group_start` raises."""
+        if self._group.worker_group is not None:
+            self._check(part, self._group.worker_group)
+
+    def _check(self, started: ExecutionGroup, whole: WorkerGroup) -> None:
+        folder = find_run_folder(whole)
+        if folder is None:
+            return
+        _remove_old_markers(Path(folder))
+        marker = Path(folder, f"{MARKER}{uuid.uuid4().hex}")
+        try:
+            marker.write_text(marker.name)
+        except OSError as error:
+            _log(f"did not check that all pods share {folder}: {read_text(error)}")
+            _remove(marker)  # a full disk takes an empty file
+            return
+        try:
+            answers = _find_on_workers(started, marker)
+        finally:
+            _remove(marker)
+        problem = explain_answers(str(Path(folder).parent), answers)
+        if problem:
+            raise (Unreachable if self._was_shared else JobRefused)("StorageNotShared", problem)
+        self._was_shared = self._was_shared or bool(answers)
+
+
+def list_processes(group: ExecutionGroup) -> dict[str, tuple[int, ...]]:
+    """Returns the process ids of the ranks by Ray's id of their node."""
+    found: dict[str, tuple[int, ...]] = {}
+    for worker in group.get_workers():
+        node = worker.metadata.node_id
+        found[node] = (*found.get(node, ()), worker.metadata.pid)
+    return found
+
+
+def end_processes(
+    pids: tuple[int, ...],
+    *,
+    patience: float = END_PATIENCE,
+    sleep: Callable[[float], None] = time.sleep,
+    proc: Path = Path("/proc"),
+) -> str:
+    """Kills, on a worker, what is left of these process groups. Returns an empty string, or what remains."""
+    deadline = time.monotonic() + patience
+    left = find_left(pids, proc)
+    while left and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        sleep(END_PAUSE)
+        left = find_left(pids, proc)
+    if not left:
+        return ""
+    pod = os.environ.get(e.POD_NAME, "of another node")
+    return (
+        f"pod {pod}: process {', '.join(map(str, left[:8]))} of the previous worker group has not ended "
+        f"{patience:.0f} s after SIGKILL and may hold its GPU; check the node's driver"
+    )
+
+
+def find_left(pids: tuple[int, ...], proc: Path) -> list[int]:
+    """Returns the processes with one of these ids or of these process groups, without zombies: those hold nothing."""
+    left = []
+    for entry in os.listdir(proc):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The command's name, in parentheses, may contain anything.
+            state, _, group = (proc / entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            if state not in "ZX" and (int(entry) in pids or int(group) in pids):
+                left.append(int(entry))
+    return left
+
+
+def find_run_folder(worker_group: WorkerGroup) -> Optional[str]:
+    """Returns the run's folder when the storage is a path; the actual one, even if a script chose it."""
+    storage = worker_group._storage_context
+    return str(storage.experiment_fs_path) if storage.storage_filesystem.type_name == "local" else None
+
+
+def _find_on_workers(group: ExecutionGroup, marker: Path) -> list[tuple[str, str]]:
+    import ray
+
+    rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(group.get_workers())}
+    references = [group.execute_single_async(rank, find_marker, str(marker)) for rank in rank_of_node.values()]
+    try:
+        return list(ray.get(references, timeout=MARKER_TIMEOUT))
+    except ray.exceptions.GetTimeoutError:
+        _log(f"did not check that all pods share {marker.parent}: a worker did not respond in {MARKER_TIMEOUT:.0f} s")
+        return []
+    except ray.exceptions.RayTaskError as error:
+        if not is_passing(error):
+            raise
+        raise Unreachable(UNREACHABLE, f"run.storagePath {marker.parent}: {read_text(error.cause)}") from error
+
+
+def find_marker(path: str, patience: float = MARKER_PATIENCE) -> tuple[str, str]:
+    """Returns, on a worker, its pod and the problem or an empty string. Raises OSError if its mount does not work."""
+    pod = os.environ.get(e.POD_NAME, "of another node")
+    deadline = time.monotonic() + patience
+    problem, error = _find_problem(path)
+    while problem and time.monotonic() < deadline:
+        time.sleep(MARKER_PAUSE)
+        problem, error = _find_problem(path)
+    if error is not None and is_passing(error):
+        raise OSError(error.errno, f"worker pod {pod}: {describe_exception(error)}")
+    return pod, problem
+
+
+def _find_problem(path: str) -> tuple[str, Optional[OSError]]:
+    try:
+        if Path(path).read_text() != Path(path).name:
+            return "does not see", None
+    except OSError as error:
+        return "does not see", error
+    return "" if os.access(os.path.dirname(path), os.W_OK) else "can read but not write", None
+
+
+def explain_answers(storage_path: str, answers: list[tuple[str, str]]) -> str:
+    """Returns the message for the user, or an empty string."""
+    problems = sorted({(pod, problem) for pod, problem in answers if problem})
+    if not problems:
+        return ""
+    pod, problem = problems[0]
+    others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return (
+        f"run.storagePath {storage_path}: the head pod wrote a file there that worker pod {pod}{others} {problem}; "
+        "use run.storageVolume with a claim that all pods can mount for writing (ReadWriteMany), or a URI such as "
+        "s3://bucket/path"
+    )
+
+
+def _remove_old_markers(folder: Path) -> None:
+    """Removes those of heads that died. An older head that is still checking has lost the run anyway."""
+    try:
+        for marker in (*folder.glob(f"{MARKER}*"), *folder.glob(f"{PROBE}*")):
+            _remove(marker)
+    except OSError as error:
+        _log(f"cannot look for old markers: {read_text(error)}")
+
+
+def _remove(marker: Path) -> None:
+    try:
+        marker.unlink(missing_ok=True)
+    except OSError as error:
+        _log(f"cannot remove {marker}: {read_text(error)}")
+
+
+def _log(text: str) -> None:
+    print(f"railhead: run.storagePath: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,200 @@
+"""At each poll of the ranks, in Ray Train's controller: who has returned, where they hang, and that the run ends.
+
+A rank succeeds only if it reports so. Ray Train treats a thread that ended without an error as a success, so each rank
+whose thread has ended is asked whether its function returned. An error that Ray missed is written to the status that
+it is about to read, so that it is handled like any other error of a rank.
+
+Ray's workers answer while train_func hangs, since that runs in its own thread; not while native code holds the GIL.
+
+The notice of the end is the one that Ray's own watcher sends when a node drains, so that
+`ray.train.get_preemption_info()` returns it on every rank, with all ranks in it. It does not drain the nodes: Ray
+would start no tasks there any more, so that a function that reads from Ray Data might never get as far as its
+checkpoint. So no watcher has to run either.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any, Optional
+
+from railhead.contract import environment as e
+from railhead.driver.describe import describe_exception
+from railhead.driver.errors import NotReturned, Stepless, Stuck
+from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
+from railhead.driver.rank.uploads import count_reports
+from railhead.driver.ray.callback import Step, never_raises
+from railhead.driver.ray.context import notify_ranks
+from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, WorkerGroup
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller.group import Answer, Group, call_ranks
+
+RETURN_TIMEOUT = 30.0  # seconds; the processes have just answered Ray's own poll
+STACKS_TIMEOUT = 10.0
+NOTICE_TIMEOUT = 5.0  # that the notice waits for rank 0, whose process has just answered Ray's own poll
+LIMIT_CHARS = 12_000  # per rank
+TRAINING_THREAD = "TrainingThread"  # Ray Train's name for it
+_REMEDY = "check the last lines of its pod's log, and look for code that ends threads or intercepts their exceptions"
+_NO_STACKS = {"pod": "", "place": "", "stack": ""}
+_NOT_OF_INTEREST = {"ray", "threading", "queue"}  # skips threads with no other frames
+_PACKAGES = ("site-packages", "dist-packages")
+
+
+class ReturnsStep(Step):
+    """Asks each rank once, when its thread has ended.
+
+    The driver accepts a success only when all ranks of the last group have reported that they returned. While the run
+    ends, one that returned after it had read the notice of it counts as stopped, not as successful: the next
+    attempt resumes from its checkpoint.
+    """
+
+    def __init__(self, group: Group, spool: Spool) -> None:
+        self._group = group
+        self._spool = spool
+        self._returned: dict[int, Worker] = {}  # rank -> the worker that reported it: a rank may get a new one
+        self._has_stopped = False
+
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        self._returned, self._has_stopped = {}, False
+        self._spool.forget_returned()
+
+    def after_poll(self, status: GroupStatus) -> None:
+        """Raises what the spool raises: a run whose success cannot be recorded has not succeeded."""
+        statuses, worker_group = status.worker_statuses, self._group.worker_group
+        if worker_group is None:
+            return
+        workers = worker_group.get_workers()
+        self._returned = {rank: each for rank, each in self._returned.items() if each is workers[rank]}
+        ended = [rank for rank, each in statuses.items() if not each.running and each.error is None]
+        new = [rank for rank in ended if rank not in self._returned]
+        if not new:
+            return
+        for rank, answer in call_ranks(worker_group, new, read_end, timeout=RETURN_TIMEOUT).items():
+            statuses[rank].error = find_error(rank, answer)
+            if statuses[rank].error is None:
+                self._returned[rank] = workers[rank]
+                self._has_stopped |= answer.value.has_read_notice
+        if len(self._returned) < len(statuses):
+            return
+        if self._has_stopped and self._spool.read_end() is not None:
+            print("railhead: the training function stopped because the run ends: not a success", flush=True)
+        else:
+            self._spool.write_returned(len(statuses))
+
+
+class StacksStep(Step):
+    """Collects the ranks' stacks when the driver requests them; a hang becomes an error of the group."""
+
+    def __init__(self, group: Group, spool: Spool) -> None:
+        self._group = group
+        self._spool = spool
+
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        self._spool.take_hang()  # of the previous group, which failed otherwise meanwhile
+
+    @never_raises
+    def after_poll(self, status: GroupStatus) -> None:
+        worker_group = self._group.worker_group
+        if worker_group is not None and self._spool.take_request_for_stacks():
+            self._spool.write_stacks(collect_stacks(worker_group))
+        hang = self._spool.take_hang()
+        if hang and not status.finished:
+            error = Stepless if hang.is_of_steps else Stuck
+            status.worker_statuses[0].error = error(hang.rank, hang.message)
+
+
+class EndNoticeStep(Step):
+    """Notifies all ranks that the run is about to end: after SIGTERM to the head pod, which the driver announces.
+
+    First asks rank 0 how many reports it has begun: only a later one is the last (`reporting.last_commit`).
+    """
+
+    def __init__(self, group: Group, spool: Spool) -> None:
+        self._group = group
+        self._spool = spool
+        self._has_notified = False
+
+    @never_raises
+    def after_poll(self, status: GroupStatus) -> None:
+        deadline, worker_group = None if self._has_notified else self._spool.read_end(), self._group.worker_group
+        if deadline is None or worker_group is None:
+            return
+        begun = call_ranks(worker_group, [0], count_reports, timeout=NOTICE_TIMEOUT)[0].value
+        self._group.reports_before_end = begun or 0
+        notify_ranks(worker_group.get_workers(), deadline=deadline)
+        self._has_notified = True
+
+
+def find_error(rank: int, answer: Answer) -> Optional[Exception]:
+    """Returns the error of a rank whose thread has ended; None when its function returned."""
+    if answer.error is not None:
+        return answer.error
+    end: Optional[RankEnd] = answer.value
+    if end is None:
+        return NotReturned(rank, f"its thread ended, and its process does not report how; {_REMEDY}")
+    if end.stage == RETURNED:
+        return None
+    if end.stage == RAISED and end.error is not None:
+        return end.error
+    pod = f" (pod {end.pod})" if end.pod else ""
+    text = f"its thread ended{pod}, but the training function ({end.stage}) neither returned nor raised; {_REMEDY}"
+    return NotReturned(rank, text)
+
+
+def collect_stacks(worker_group: ExecutionGroup) -> list[dict[str, Any]]:
+    """Returns {rank, pod, place, stack} for each rank; empty strings when it does not respond."""
+    ranks = range(len(worker_group.get_workers()))
+    answers = call_ranks(worker_group, ranks, read_stacks, timeout=STACKS_TIMEOUT)
+    return [{**_NO_STACKS, **_read_answer(answer), "rank": rank} for rank, answer in answers.items()]
+
+
+def _read_answer(answer: Answer) -> dict[str, str]:
+    return {"stack": describe_exception(answer.error)} if answer.error else answer.value or {}
+
+
+def read_stacks() -> dict[str, str]:
+    """Returns, on a worker, its pod, where train_func is, and the stacks of its threads, the training one first."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()}
+    ranked = sorted(frames, key=lambda ident: not names.get(ident, "").startswith(TRAINING_THREAD))
+    texts, place = [], ""
+    for ident in ranked:
+        stack = traceback.extract_stack(frames[ident])
+        name = names.get(ident, "unnamed thread")
+        if not place and name.startswith(TRAINING_THREAD):
+            place = find_place(stack)
+        elif {find_package(frame.filename) for frame in stack} <= _NOT_OF_INTEREST:
+            continue
+        texts.append(f"{name}\n" + "".join(traceback.format_list(stack)))
+    text = "\n".join(texts)[:LIMIT_CHARS]
+    return {"pod": os.environ.get(e.POD_NAME, ""), "place": place or "outside train_func", "stack": text}
+
+
+def find_place(stack: Sequence[traceback.FrameSummary]) -> str:
+    """Returns the innermost line of the user's own code, and the package that it called."""
+    inner = ""
+    for frame in reversed(stack):
+        package = find_package(frame.filename)
+        if package is None:
+            place = f"at {PurePath(frame.filename).name}:{frame.lineno} in {frame.name}"
+            return f"{place}, inside {inner}" if inner else place
+        inner = package
+    return ""
+
+
+def find_package(file: str) -> Optional[str]:
+    """Returns the package that a file belongs to; None for the user's own code."""
+    parts = PurePath(file).parts
+    for folder in _PACKAGES:
+        if folder in parts[:-1]:
+            return parts[parts.index(folder) + 1].removesuffix(".py")
+    if ".pyz" in file:
+        return "railhead"
+    if file.startswith("<") or file.startswith(sysconfig.get_paths()["stdlib"]):
+        return PurePath(file).stem
+    return None

@@ -1,0 +1,149 @@
+"""Writes the progress of a fit() to the spool, in Ray Train's controller. Never blocks, never raises."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any, Optional
+
+from railhead.contract import environment as e
+from railhead.contract.report import CHECKPOINT_NAME_REPEATED, RunWarning
+from railhead.contract.times import now_text
+from railhead.driver.logs.output import name_process
+from railhead.driver.ray import checkpoints
+from railhead.driver.ray.callback import Step, never_raises
+from railhead.driver.ray.checkpoints import Ranking
+from railhead.driver.ray.types import Checkpoint, CheckpointManager, TrainingReport, WorkerGroup
+from railhead.driver.reporting.commits import Commit, parse_known
+from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.run_context import RunContext
+from railhead.driver.train_controller.best_checkpoint import explain_missing_score, find_best, find_score
+from railhead.driver.train_controller.group import Group
+from railhead.driver.train_controller.heartbeat import watch_steps
+
+
+class ProgressStep(Step):
+    """Ray calls it after its own checkpoint manager, so a checkpoint seen here is committed."""
+
+    def __init__(self, group: Group, spool: Spool, run: RunContext) -> None:
+        self._group = group
+        self._spool = spool
+        self._run_uri = run.run_uri
+        self._first_index = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) + 1
+        self._attempt = int(os.environ.get(e.ATTEMPT) or 1)
+        self._commits = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
+        self._manager: Optional[CheckpointManager] = None
+        self._ranking: Optional[Ranking] = None
+        self._has_warned = False
+        self._progress = Progress.from_dict(self._spool.read()).begin_run(
+            resumed_from=run.resumed_from, warning=run.warning
+        )
+
+    @never_raises
+    def after_state(self, name: str) -> None:
+        progress = self._progress.with_ray_state(name)
+        if progress.has_run:  # now it is checked that all pods see the folder
+            progress = replace(progress, run_uri=self._run_uri)
+        self._change(progress)
+
+    @never_raises
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        watch_steps(self._group, worker_group, self._spool)
+        found = self._group.read_processes()  # known even if the group is shut down before it fails
+        processes = tuple(name_process(each.node, each.pid) for each in found.values())
+        self._manager = checkpoints.find_manager(worker_group)
+        if self._manager is not None:
+            checkpoints.repair_scores(self._manager, find_score)
+            self._record_unreported_commit(self._manager)
+        self._change(self._with_best(replace(self._progress, processes=processes)))
+
+    @never_raises
+    def after_finish(self) -> None:
+        """A validation may have added metrics after the last report."""
+        self._change(self._with_best(self._progress))
+
+    @never_raises
+    def after_report(self, report: TrainingReport, metrics: Sequence[dict[str, Any]]) -> None:
+        checkpoint = report.checkpoint
+        self._group.commits += checkpoint is not None
+        self._group.note_report()
+        name = self._name(checkpoint) if checkpoint else None
+        time = now_text()
+        values = metrics[0] if metrics else report.metrics
+        uri = build_checkpoint_uri(self._run_uri, name) if name else None
+        index = self._first_index + self._progress.commits
+        progress = self._progress.with_report(
+            values or {}, checkpoint_uri=uri, first_index=self._first_index, time=time
+        )
+        if name:
+            self._spool.forget_warning()  # the storage takes checkpoints again
+            self._commits[name] = Commit(index, time, self._attempt)
+            begun = self._group.reports_before_end
+            is_last = progress.has_last_commit or (begun is not None and self._group.reports > begun)
+            progress = self._with_best(replace(progress, has_last_commit=is_last))
+            self._warn_of_missing_score(name)
+        self._change(self._warn_of_repeated_name(progress))
+
+    def _record_unreported_commit(self, manager: CheckpointManager) -> None:
+        """The last attempt may have died between its last commit and the report of it.
+
+        Records that commit now, under the next index, so that no index is used twice and it can be the best. Likewise
+        an older one that this attempt fell back to: the newest known index must name what the run resumes from.
+        """
+        if self._attempt == 1 or e.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
+            return  # in the first attempt it belongs to another job with the same run.name
+        if self._first_index and self._first_index - 1 not in {each.index for each in self._commits.values()}:
+            return  # the newest commit is in another run of the script
+        latest = checkpoints.find_latest(manager)
+        if latest is None:
+            return
+        name, metrics = latest
+        known = self._commits.get(name)
+        if known is not None and known.index == self._first_index - 1:
+            return
+        uri, time = build_checkpoint_uri(self._run_uri, name), now_text()
+        self._commits[name] = Commit(self._first_index, time, self._attempt)
+        self._progress = self._progress.with_commit(
+            format_metrics(metrics), checkpoint_uri=uri, first_index=self._first_index, time=time
+        )
+
+    def _name(self, checkpoint: Checkpoint) -> str:
+        if self._manager is None:
+            return PurePosixPath(checkpoint.path).name
+        return checkpoints.name_checkpoint(self._manager, checkpoint)
+
+    def _with_best(self, progress: Progress) -> Progress:
+        self._ranking = ranking = checkpoints.read_ranking(self._manager) if self._manager else None
+        if ranking is None:
+            return progress
+        kept = {name for name, _ in ranking.kept}
+        self._commits = {name: commit for name, commit in self._commits.items() if name in kept}
+        return replace(progress, best_checkpoint=find_best(ranking, self._commits, run_uri=self._run_uri))
+
+    def _warn_of_missing_score(self, name: str) -> None:
+        """Once: every report is likely to lack it."""
+        ranking = self._ranking
+        if ranking and not self._has_warned and find_score(dict(ranking.kept).get(name, {}), ranking.attribute) is None:
+            self._has_warned = True
+            print(f"railhead: {explain_missing_score(name, ranking)}", flush=True)
+
+    def _warn_of_repeated_name(self, progress: Progress) -> Progress:
+        """For the rest of this fit(), unless there is another warning."""
+        name = self._group.repeated_name
+        if not name or progress.warning:
+            return progress
+        message = (
+            f"ray.train.report has received checkpoint_dir_name={name!r} again although the checkpoint of that name is "
+            "kept: the new one overwrites it, and if an upload is interrupted, both are lost; give each checkpoint a "
+            "name of its own, or none"
+        )
+        print(f"railhead: {message}", flush=True)
+        return replace(progress, warning=RunWarning(CHECKPOINT_NAME_REPEATED, message))
+
+    def _change(self, progress: Progress) -> None:
+        if progress != self._progress:
+            self._progress = progress
+            self._spool.write(progress.to_dict())

@@ -1,0 +1,105 @@
+"""Each of Ray's calls reaches the steps in their order; new workers of a running group reach some of them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from railhead.driver.ray.callback import Step, StepsCallback
+
+
+class Noted(Step):
+    """Notes each call with its name."""
+
+    def __init__(self, name: str, calls: list[tuple[str, str]]) -> None:
+        self.name, self.calls = name, calls
+
+    def before_group_start(self, size: int) -> None:
+        self.calls.append((self.name, f"before_group_start {size}"))
+
+    def before_training_context(self, workers: Any) -> None:
+        self.calls.append((self.name, "before_training_context"))
+
+    def after_group_start(self, worker_group: Any) -> None:
+        self.calls.append((self.name, "after_group_start"))
+
+    def after_part_start(self, part: Any) -> None:
+        self.calls.append((self.name, "after_part_start"))
+
+    def after_poll(self, status: Any) -> None:
+        self.calls.append((self.name, "after_poll"))
+
+    def after_report(self, report: Any, metrics: Any) -> None:
+        self.calls.append((self.name, "after_report"))
+
+    def after_state(self, name: str) -> None:
+        self.calls.append((self.name, f"after_state {name}"))
+
+    def after_finish(self) -> None:
+        self.calls.append((self.name, "after_finish"))
+
+
+class Workers:
+    """A worker group, or a part of one."""
+
+    def __init__(self, *workers: object) -> None:
+        self.workers = list(workers)
+        self._worker_group_state: object = "forms"
+
+    def get_workers(self) -> list[Any]:
+        return self.workers
+
+
+@pytest.fixture
+def calls() -> list[tuple[str, str]]:
+    return []
+
+
+@pytest.fixture
+def callback(calls: list[tuple[str, str]]) -> Any:
+    return StepsCallback([Noted("a", calls), Noted("b", calls)])
+
+
+def test_each_call_reaches_all_steps_in_their_order(callback: Any, calls: list[tuple[str, str]]) -> None:
+    state = SimpleNamespace(_state_type=SimpleNamespace(state_name="RUNNING"))
+    callback.before_worker_group_start(SimpleNamespace(num_workers=2))
+    assert callback.before_init_train_context([]) == {}
+    callback.after_worker_group_start(Workers())
+    callback.after_worker_group_poll_status(None)
+    callback.after_report(None, [])
+    callback.after_controller_state_update(None, state)
+    callback.after_controller_finish(None)
+    names = [
+        "before_group_start 2", "before_training_context", "after_group_start", "after_poll", "after_report",
+        "after_state RUNNING", "after_finish",
+    ]  # fmt: skip
+    assert calls == [(step, name) for name in names for step in "ab"]
+
+
+def test_a_part_that_ray_has_replaced_reaches_the_steps_and_one_of_the_first_start_does_not(
+    callback: Any, calls: list[tuple[str, str]]
+) -> None:
+    first, second, third = SimpleNamespace(), SimpleNamespace(), SimpleNamespace()
+    callback.after_worker_group_start(Workers(first, second))
+    calls.clear()
+    callback.after_replica_group_start(Workers(first))
+    assert calls == []
+    callback.after_replica_group_start(Workers(third))
+    assert calls == [("a", "after_part_start"), ("b", "after_part_start")]
+
+
+def test_a_step_that_ends_the_start_of_a_group_ends_it_for_the_later_ones(
+    callback: Any, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(step: Any, worker_group: Any) -> None:
+        calls.append((step.name, "raises"))
+        raise ValueError("no")
+
+    monkeypatch.setattr(Noted, "after_group_start", fail)
+    group = Workers()
+    with pytest.raises(ValueError, match="no"):
+        callback.after_worker_group_start(group)
+    assert calls == [("a", "raises")]
+    assert group._worker_group_state is None, "else Ray keeps its resources, and there are none for the next group"

@@ -1,0 +1,287 @@
+"""At each poll: who has returned, and after SIGTERM every rank is notified once, as Ray's own watcher would.
+
+The stacks are in tests/unit/driver/test_hang_detection.py, with the detector that asks for them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.train import Checkpoint
+from ray.train.v2._internal.execution.training_report import _TrainingReport
+from ray.train.v2.api import preemption
+
+from railhead.contract import environment as e
+from railhead.driver.errors import NotReturned, TrainFunctionRaised
+from railhead.driver.rank.run import BEGUN, NOT_BEGUN, RAISED, RETURNED, RankEnd
+from railhead.driver.rank.uploads import count_reports
+from railhead.driver.ray.callback import StepsCallback
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.run_context import RunContext
+from railhead.driver.train_controller import polls
+from railhead.driver.train_controller.failure import miss_success
+from railhead.driver.train_controller.failure_policy import build_failure
+from railhead.driver.train_controller.group import Answer, Group
+from railhead.driver.train_controller.polls import EndNoticeStep, ReturnsStep
+from railhead.driver.train_controller.progress import ProgressStep
+
+
+class Notified:
+    """Three ranks on two nodes; `notices` is what each of them receives, `begun` how many reports rank 0 has begun."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.notices: list[tuple[int, Any]] = []
+        self.begun: Answer = Answer(0)
+        self.known = Group()
+        self.known.worker_group = self  # type: ignore[assignment]
+        monkeypatch.setattr(polls, "call_ranks", self._ask)
+        self._workers = [self._make(rank, node) for rank, node in enumerate(("a", "b", "a"))]
+
+    def _make(self, rank: int, node: str) -> Any:
+        mark = SimpleNamespace(remote=lambda info: self.notices.append((rank, info)))
+        metadata = SimpleNamespace(node_id=node, pid=1, node_ip="10.0.0.2", hostname=node)
+        return SimpleNamespace(metadata=metadata, actor=SimpleNamespace(mark_preempt=mark))
+
+    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
+        assert (group, ranks, function, self.notices) == (self, [0], count_reports, []), "the notice comes after it"
+        return {0: self.begun}
+
+    def get_workers(self) -> list[Any]:
+        return self._workers
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+    monkeypatch.setenv(e.TEMP, str(tmp_path))
+    return Spool(tmp_path)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return Notified(monkeypatch)
+
+
+@pytest.fixture
+def notice(spool: Spool, group: Any) -> Any:
+    return EndNoticeStep(group.known, spool)
+
+
+def test_all_ranks_are_notified_once_after_sigterm(notice: Any, group: Any, spool: Spool) -> None:
+    notice.after_poll(None)
+    assert not group.notices
+    spool.write_end(1_700_000_000.5)
+    notice.after_poll(None)
+    notice.after_poll(None)
+    assert [rank for rank, _ in group.notices] == [0, 1, 2]
+    for _, info in group.notices:
+        assert info.deadline_ms == 1_700_000_000_500
+        assert info.preempted_node_to_ranks == {"a": [0, 2], "b": [1]} and info.preempted_ranks == [0, 1, 2]
+
+
+def test_a_notice_that_fails_is_sent_again(
+    notice: Any, group: Any, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.write_end(1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(group, "get_workers", lambda: fail())
+        notice.after_poll(None)
+    assert not group.notices
+    notice.after_poll(None)
+    notice.after_poll(None)
+    assert [rank for rank, _ in group.notices] == [0, 1, 2]
+
+
+def fail() -> None:
+    raise ValueError("Worker group is not active.")
+
+
+def test_logs_a_ray_that_cannot_notify_and_does_not_raise(
+    notice: Any,
+    group: Any,
+    spool: Spool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delattr(preemption, "PreemptionInfo")
+    spool.write_end(1.0)
+    notice.after_poll(None)
+    assert (
+        not group.notices
+        and "cannot notify the ranks that the run ends (Ray 2.58 or newer can)" in capsys.readouterr().out
+    )
+
+
+class Reports:
+    """Of the whole group, as Ray Train's controller receives them, in the order in which they began."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, spool: Spool, group: Any) -> None:
+        monkeypatch.setenv("RAILHEAD_RUN", "")
+        RunContext("/runs/r").write()
+        self.spool, self.group = spool, group
+        known: Group = group.known
+        self.callback = StepsCallback([known, ProgressStep(known, spool, RunContext.read())])
+        self.start_group()
+
+    def start_group(self) -> None:
+        metadata = SimpleNamespace(node_id="n", pid=1, node_ip="10.0.0.2", hostname="w")
+        workers: Any = SimpleNamespace(get_workers=lambda: [SimpleNamespace(metadata=metadata)])
+        self.callback.after_worker_group_start(workers)
+        self.group.known.worker_group = self.group
+
+    def arrive(self, *, has_checkpoint: bool) -> bool:
+        """Whether the driver has its last commit."""
+        checkpoint = Checkpoint("/runs/r/c") if has_checkpoint else None
+        self.callback.after_report(_TrainingReport(checkpoint, {}, False), [{}])
+        return Progress.from_dict(self.spool.read()).has_last_commit
+
+
+@pytest.mark.parametrize("in_progress", [0, 1, 2])
+def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
+    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, spool: Spool, in_progress: int
+) -> None:
+    """With ASYNC, uploads that began earlier end later."""
+    reports = Reports(monkeypatch, spool, group)
+    assert not reports.arrive(has_checkpoint=True)
+    reports.start_group()  # the processes of its ranks count from 0
+    assert not reports.arrive(has_checkpoint=False)
+    assert not reports.arrive(has_checkpoint=True)
+    group.begun = Answer(2 + in_progress)
+    spool.write_end(1.0)
+    notice.after_poll(None)
+    assert not any(reports.arrive(has_checkpoint=True) for _ in range(in_progress))
+    assert not reports.arrive(has_checkpoint=False), "a report of metrics saves nothing"
+    assert reports.arrive(has_checkpoint=True)
+    assert reports.arrive(has_checkpoint=False), "the driver may read late"
+
+
+@pytest.mark.parametrize("answer", [Answer(), Answer(error=RuntimeError("the actor died"))], ids=["late", "dead"])
+def test_the_next_commit_is_the_last_if_rank_0_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, spool: Spool, answer: Answer
+) -> None:
+    reports = Reports(monkeypatch, spool, group)
+    assert not reports.arrive(has_checkpoint=True)
+    group.begun = answer
+    spool.write_end(1.0)
+    notice.after_poll(None)
+    assert len(group.notices) == 3
+    assert reports.arrive(has_checkpoint=True)
+
+
+RAISES = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in f)")
+
+
+class Ranks:
+    """Two ranks with their `answers`; `asked` holds the ranks of each call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.workers = [object(), object()]
+        self.answers = [Answer(RankEnd(RETURNED)), Answer(RankEnd(RETURNED))]
+        self.asked: list[list[int]] = []
+        monkeypatch.setattr(polls, "call_ranks", self._ask)
+
+    def get_workers(self) -> list[object]:
+        return self.workers
+
+    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
+        self.asked.append(ranks)
+        return {rank: self.answers[rank] for rank in ranks}
+
+
+def make_status(*running: bool) -> Any:
+    statuses = {rank: SimpleNamespace(running=each, error=None) for rank, each in enumerate(running)}
+    return SimpleNamespace(worker_statuses=statuses)
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return Ranks(monkeypatch)
+
+
+@pytest.fixture
+def returns(spool: Spool, ranks: Any) -> ReturnsStep:
+    step = ReturnsStep(Group(worker_group=ranks), spool)
+    step.after_group_start(ranks)
+    return step
+
+
+def test_reports_that_all_ranks_returned_and_asks_each_once(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
+    for running in ((True, True), (True, False), (True, False), (False, False)):
+        assert not spool.have_all_returned()
+        returns.after_poll(make_status(*running))
+    assert spool.have_all_returned()
+    assert ranks.asked == [[1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer(RankEnd(RAISED, RAISES)), "rank 1: ValueError: no"),
+        (Answer(RankEnd(BEGUN, None, "job-w1")), "its thread ended (pod job-w1), but the training function (started)"),
+        (Answer(RankEnd(NOT_BEGUN)), "the training function (not started) neither returned nor raised"),
+        (Answer(), "its thread ended, and its process does not report how"),
+        (Answer(error=RuntimeError("the actor is dead")), "the actor is dead"),
+    ],
+)
+def test_a_rank_that_ended_without_returning_gets_an_error(
+    returns: ReturnsStep, ranks: Any, spool: Spool, answer: Answer, expected: str
+) -> None:
+    ranks.answers[1] = answer
+    for running in (True, False):
+        status = make_status(running, False)
+        returns.after_poll(status)
+        assert status.worker_statuses[0].error is None
+        assert expected in str(status.worker_statuses[1].error)
+        assert not spool.have_all_returned()
+
+
+def test_does_not_ask_ranks_with_an_error(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
+    status = make_status(False, False)
+    status.worker_statuses[0].error = RAISES
+    returns.after_poll(status)
+    assert ranks.asked == [[1]]
+    assert not spool.have_all_returned()
+
+
+def test_asks_again_in_a_new_group_and_for_a_replaced_worker(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
+    returns.after_poll(make_status(False, True))
+    ranks.workers = [object(), ranks.workers[1]]  # a replica group was replaced
+    returns.after_poll(make_status(True, False))
+    assert not spool.have_all_returned()
+    returns.after_poll(make_status(False, False))
+    assert spool.have_all_returned()
+    returns.after_group_start(ranks)
+    assert not spool.have_all_returned()
+
+
+@pytest.mark.parametrize(("is_ending", "has_read", "is_success"), [(1, 1, False), (1, 0, True), (0, 1, True)])
+def test_a_return_after_reading_the_preemption_notice_is_no_success(
+    returns: ReturnsStep, ranks: Any, spool: Spool, is_ending: int, has_read: int, is_success: bool
+) -> None:
+    """Without the notice the function just finished; without the end, only a node was preempted."""
+    if is_ending:
+        spool.write_end(1.0)
+    ranks.answers[1] = Answer(RankEnd(RETURNED, has_read_notice=bool(has_read)))
+    returns.after_poll(make_status(False, False))
+    assert spool.have_all_returned() is is_success
+
+
+def test_a_success_that_cannot_be_recorded_is_an_error(returns: ReturnsStep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(spool: Spool, ranks: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Spool, "write_returned", fill)
+    with pytest.raises(OSError, match="No space left"):
+        returns.after_poll(make_status(False, False))
+
+
+def test_a_rank_that_did_not_return_is_an_application_error() -> None:
+    error: Any = type("WorkerGroupError", (Exception,), {})("")
+    error.worker_failures = {1: NotReturned(1, "its thread ended")}
+    failure = build_failure(error)
+    assert (failure.class_, failure.reason) == ("Application", "TrainFunctionNotReturned")
+    assert failure.message == "rank 1: its thread ended"
+    assert miss_success().reason == failure.reason
