@@ -1866,7 +1866,7 @@ DEFECTS = (
     Defect(
         "the controller imports torch",
         "driver/trainers/torch_on_ranks.py",
-        "        copyreg.pickle(import_config().TorchConfig, _reduce)\n",
+        "        copyreg.pickle(import_config().TorchConfig, lambda config: (restore_config, (vars(config),)))\n",
         "        import_config()\n",
         ("tests/unit/driver/trainers/test_torch_on_ranks.py",),
     ),
@@ -2435,6 +2435,13 @@ DEFECTS = (
         "        EndNoticeStep(group, spool),  # last: it may wait for rank 0, and nothing else is to wait for that\n",
         "",
         ("tests/unit/driver/train_controller/test_callback.py",),
+    ),
+    Defect(
+        "a stand-in for torch meets the user's own code in the head",
+        "driver/trainers/trainer.py",
+        " and not runs_own_code_in_head(job)",
+        "",
+        ("tests/unit/driver/trainers/test_trainer.py",),
     ),
     Defect(
         "a replaced rank trains beside its old process",

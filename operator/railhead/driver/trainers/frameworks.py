@@ -9,7 +9,6 @@ from typing import Any, Callable, Mapping, Optional
 
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
-from railhead.driver.trainers.torch_on_ranks import leave_out_torch
 
 MISSING = "FrameworkMissing"
 DATA_PARALLEL = "ray.train.v2.api.data_parallel_trainer:DataParallelTrainer"
@@ -25,7 +24,6 @@ class Framework:
         config: its backend's options, for the trainer's keyword `argument`; None = it has none.
         options: key of `trainer.backend` -> keyword of `config`.
         gpu_option: keyword of `config` that is true when workers have GPUs; None = Ray detects that by itself.
-        prepare: called before the classes are imported.
     """
 
     trainer: str
@@ -34,7 +32,6 @@ class Framework:
     argument: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     gpu_option: Optional[str] = None
-    prepare: Callable[[], None] = lambda: None
 
 
 FRAMEWORKS = {
@@ -44,7 +41,6 @@ FRAMEWORKS = {
         config="ray.train.torch.config:TorchConfig",
         argument="backend_config",
         options={"name": "backend", "timeoutSeconds": "timeout_s", "initMethod": "init_method"},
-        prepare=leave_out_torch,
     ),
     "TensorFlow": Framework(
         trainer="ray.train.tensorflow:TensorflowTrainer",
@@ -115,7 +111,6 @@ def build_framework_trainer(
 ) -> Any:
     """Raises JobRefused when its classes cannot be imported, and what Ray raises for invalid values."""
     known = FRAMEWORKS[framework]
-    known.prepare()
     trainer = _load(framework, known.trainer)
     if known.config:
         arguments[known.argument] = _build_config(framework, _load(framework, known.config), options)

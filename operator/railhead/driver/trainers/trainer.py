@@ -11,6 +11,7 @@ from railhead.driver.rank.train_func import CONFIG, ENTRYPOINT, INITIAL, run_tra
 from railhead.driver.trainers.configs import build_configs, plan_configs, refuse_configuration
 from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.frameworks import build_framework_trainer, plan_options
+from railhead.driver.trainers.torch_on_ranks import leave_out_torch
 from railhead.driver.trainers.validation import build_validation_config
 
 
@@ -34,6 +35,8 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
         add_callbacks(run_config, job.callbacks)
         if job.validation_function:
             more["validation_config"] = build_validation_config(job.validation_function)
+        if job.framework == "Torch" and not runs_own_code_in_head(job):
+            leave_out_torch()
         trainer: Trainer = build_framework_trainer(
             job.framework,
             run_train_func,
@@ -48,3 +51,8 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
             **more,
         )
     return trainer
+
+
+def runs_own_code_in_head(job: JobInput) -> bool:
+    """Whether the driver or Ray Train's controller imports modules of the user's, which may use torch there."""
+    return bool(job.callbacks or job.build or any(values.get("function") for values in job.datasets.values()))

@@ -48,7 +48,6 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("PACKAGE", "trains"),
         ("CONFIG", "trains.config"),
         ("TORCH", "tensors"),
-        ("DISTRIBUTED", "tensors.distributed"),
     ):
         monkeypatch.setattr(torch_on_ranks, constant, name)
     yield tmp_path

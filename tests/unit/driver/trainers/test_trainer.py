@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.driver.rank.train_func import run_train_func
+from railhead.driver.trainers import trainer
 from railhead.driver.trainers.configs import plan_configs
 from railhead.driver.trainers.trainer import build_trainer
 from tests.ray.pods import make_job
@@ -89,3 +90,26 @@ def test_ray_accepts_the_arguments(framework: str, backend: dict[str, str], tmp_
     assert trainer.train_loop_config == {"entrypoint": "user:train_func", "config": {"lr": 0.1}, "initial": ""}
     assert trainer.run_config.checkpoint_config.num_to_keep == 3
     assert trainer.run_config.logging_config.log_level == "ERROR"
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_left_out"),
+    [
+        ({}, True),
+        ({"validation_function": "user:validate"}, True),
+        ({"datasets": {"train": {"format": "csv", "uri": "/data"}}}, True),
+        ({"framework": "XGBoost"}, False),
+        ({"callbacks": ["user:Callback"]}, False),
+        ({"build": "user:build"}, False),
+        ({"datasets": {"train": {"function": "user:read"}}}, False),
+    ],
+)
+def test_torch_is_left_out_only_where_no_code_of_the_user_runs_in_the_head(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fields: dict[str, Any], is_left_out: bool
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(trainer, "leave_out_torch", lambda: calls.append("torch"))
+    monkeypatch.setattr(trainer, "build_framework_trainer", lambda *_, **__: None)
+    monkeypatch.setattr("railhead.driver.trainers.callbacks.add_callbacks", lambda config, references: None)
+    build_trainer(make_job(**fields), storage_path=str(tmp_path))
+    assert calls == ["torch"] * is_left_out
