@@ -2390,7 +2390,7 @@ DEFECTS = (
     Defect(
         "large groups have no room",
         "driver/train_controller/callback.py",
-        "        Barriers(),\n",
+        "        Barriers(),  # before the group starts, when no other step acts\n",
         "",
         ("tests/unit/driver/train_controller/test_callback.py",),
     ),
@@ -2411,7 +2411,7 @@ DEFECTS = (
     Defect(
         "pods that share no storage train",
         "driver/train_controller/callback.py",
-        "        SharedStorageStep(group),\n",
+        "        SharedStorageStep(group),  # the slowest check, so the last one\n",
         "",
         ("tests/unit/driver/train_controller/test_callback.py",),
     ),
@@ -2425,7 +2425,7 @@ DEFECTS = (
     Defect(
         "no step collects stacks",
         "driver/train_controller/callback.py",
-        "        StacksStep(group, spool),\n",
+        "        StacksStep(group, spool),  # before the notice, which may wait for rank 0\n",
         "",
         ("tests/unit/driver/train_controller/test_callback.py",),
     ),

@@ -72,12 +72,15 @@ REQUIRED = (
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "_CheckpointManagerState"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "delete_fs_path"),
     Hook(f"{_EXECUTION}.context", "get_train_context"),
+    Hook(f"{_EXECUTION}.context", "TrainContext.checkpoint"),
     Hook(f"{_EXECUTION}.storage", "StorageContext.extract_checkpoint_dir_name_from_path"),
     Hook(f"{_EXECUTION}.storage", "get_fs_and_path"),
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup.execute_single_async"),
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup.get_workers"),
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup._callbacks"),
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup._storage_context"),
+    Hook(f"{_EXECUTION}.worker_group", "WorkerGroup._worker_group_state"),
+    Hook(f"{_EXECUTION}.worker_group", "WorkerStatus.error"),
     Hook("ray.train", "ScalingConfig._resources_per_worker_not_none"),
 )
 ELASTIC = (Hook(f"{_EXECUTION}.scaling_policy", "ElasticScalingPolicy"),)
@@ -100,6 +103,10 @@ OPTIONAL = (
     ),
     Hook(f"{_EXECUTION}.context", "TrainContext.report", "folders of unfinished uploads stay"),
     Hook(f"{_EXECUTION}.context", "TrainContext._upload_checkpoint", "folders of unfinished uploads stay"),
+    Hook("ray._private.node", "Node.start_ray_client_server", "each node starts a server that no job uses"),
+    Hook("ray._private.node", "Node.start_api_server", "the head starts a server that no job uses"),
+    Hook("ray._private.services", "start_raylet", "on a busy machine a node may not join"),
+    Hook("ray._raylet", "GcsClient", "spec.logs.forward Rank0 forwards the lines of all ranks"),
     Hook(
         "ray.core.generated.gcs_service_pb2",
         "UnregisterNodeRequest",

@@ -25,12 +25,12 @@ def build_steps(group: Group, spool: Spool, run: RunContext) -> list[Step]:
     return [
         group,  # first: all others read who is in it
         FenceStep(group, spool, run),  # before anything touches a run that may belong to another head
-        Barriers(),
+        Barriers(),  # before the group starts, when no other step acts
         ProgressStep(group, spool, run),  # before the checks: the head shows the group that they may end
         OldProcessesStep(group),  # before the ranks' first call on their GPUs
-        SharedStorageStep(group),
+        SharedStorageStep(group),  # the slowest check, so the last one
         ReturnsStep(group, spool),  # before a hang: a rank that has returned does not hang
-        StacksStep(group, spool),
+        StacksStep(group, spool),  # before the notice, which may wait for rank 0
         EndNoticeStep(group, spool),  # last: it may wait for rank 0, and nothing else is to wait for that
     ]
 

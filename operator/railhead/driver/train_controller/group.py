@@ -69,6 +69,10 @@ class Group(Step):
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         self.worker_group, self.reports = worker_group, 0
 
+    def after_part_start(self, part: ExecutionGroup) -> None:
+        """Notes all ranks again: before, only those that are new were known."""
+        self.read_processes()
+
     def read_processes(self) -> dict[int, Process]:
         """Returns them by rank. Ray may have replaced workers since the start; the last known after a shutdown."""
         if self.worker_group is not None:

@@ -33,6 +33,8 @@ def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in owner.__mro__:  # a base class may have it too, and an enum allows no removal
         if last in vars(kind) and kind is not object and last not in getattr(kind, "__members__", ()):
             monkeypatch.delattr(kind, last)
+    if last in getattr(owner, "__dataclass_fields__", ()):  # set by __init__ too
+        monkeypatch.setattr(owner, "__init__", lambda self: None)
     if last in getattr(owner, "__members__", ()):
         monkeypatch.setattr(importlib.import_module(hook.module), parents[-1], object())
 

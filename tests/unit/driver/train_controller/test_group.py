@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.train_controller.group import Answer, call_ranks
+from railhead.driver.train_controller.group import Answer, Group, call_ranks
 
 
 class Reference:
@@ -58,3 +58,17 @@ def test_a_call_to_all_ranks_of_a_large_group_compares_no_two_of_them(workers: A
     Reference.comparisons = 0
     assert len(call_ranks(workers, range(4096), lambda: "here", timeout=3.0)) == 4096
     assert Reference.comparisons == 0
+
+
+def test_a_replaced_rank_leaves_the_others_known() -> None:
+    def make(node: str) -> Any:
+        return SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=7, node_ip=f"ip-{node}", hostname=node))
+
+    workers = [make("a"), make("b")]
+    whole: Any = SimpleNamespace(get_workers=lambda: workers)
+    group = Group()
+    group.after_group_start(whole)
+    workers[1] = make("c")
+    group.before_training_context(workers[1:])
+    group.after_part_start(SimpleNamespace(get_workers=lambda: workers[1:]))
+    assert [group.find_rank(f"(pid=7, ip=ip-{node})") for node in "abc"] == [0, -1, 1]
