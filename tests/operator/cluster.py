@@ -79,8 +79,9 @@ class Cluster:
         items = self._ask("GET", path, labelSelector=f"railhead.dev/job-name={job}")["items"]
         return {str(pod["metadata"]["name"]): pod for pod in items}
 
-    def wait_pods(self, job: str, count: int) -> dict[str, Object]:
-        found: dict[str, Object] = wait_until(f"{count} pods of {job}", lambda: len(p := self.pods(job)) == count and p)
+    def wait_pods(self, job: str, count: int, *, seconds: float = 30.0) -> dict[str, Object]:
+        what = f"{count} pods of {job}"
+        found: dict[str, Object] = wait_until(what, lambda: len(p := self.pods(job)) == count and p, seconds=seconds)
         return found
 
     def wait_reports(self, job: str, count: int) -> None:

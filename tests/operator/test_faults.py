@@ -152,7 +152,9 @@ def test_broken_watches_and_connections_change_nothing(
         "down for 1 s": every(1.5, lambda: note(be_away())),
     }[trouble]
     for run, scenario in zip(
-        faulty_cluster.play_all([(faulty_cluster.make_run(), scenario) for scenario in SCENARIOS], trouble=what),
+        faulty_cluster.play_all(
+            [(faulty_cluster.make_run(), scenario) for scenario in SCENARIOS], trouble=what, seconds=240
+        ),
         SCENARIOS,
         strict=True,
     ):

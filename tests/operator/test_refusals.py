@@ -157,7 +157,7 @@ def test_a_cpu_limit_below_the_request_is_reported_in_the_servers_words(cluster:
     message = wait_reason(cluster, "limited", "PodInvalid")
     assert "must be less than or equal to cpu limit of 500m" in message and cluster.pods("limited") == {}
     cluster.server.request("DELETE", limits)
-    cluster.wait_pods("limited", 2)
+    cluster.wait_pods("limited", 2, seconds=90)  # the API server may keep what it looked up live for 30 s
     assert "restarts" not in cluster.status("limited")
 
 

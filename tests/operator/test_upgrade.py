@@ -26,7 +26,7 @@ def newer(operator: RunningOperator, tmp_path: Path) -> Iterator[RunningOperator
     shutil.copytree(source, packages / "railhead", ignore=shutil.ignore_patterns("__pycache__"))
     with (packages / "railhead" / "driver" / "site.py").open("a") as file:
         file.write("# newer\n")
-    service = packages / "railhead" / "resources" / "service.py"
+    service = packages / "railhead" / "resources" / "network.py"
     changed = service.read_text().replace('"type": "ClusterIP",', '"type": "ClusterIP", "sessionAffinity": "ClientIP",')
     assert changed != service.read_text()
     service.write_text(changed)
