@@ -292,7 +292,7 @@ import sys
 from importlib.abc import MetaPathFinder
 
 GONE = {
-    "ray.train.v2.api.data_parallel_trainer": ("create_failure_policy",),
+    "ray.train.v2.api.data_parallel_trainer": ("DataParallelTrainer._initialize_and_run_controller",),
     "ray.train.v2._internal.execution.checkpoint.checkpoint_manager": ("delete_fs_path",),
 }
 
@@ -303,8 +303,14 @@ class Finder(MetaPathFinder):
             return None
         spec = next(s for f in sys.meta_path if f is not self and (s := f.find_spec(name, path, target)))
         execute = spec.loader.exec_module
-        spec.loader.exec_module = lambda module: (execute(module), [delattr(module, each) for each in gone])
+        spec.loader.exec_module = lambda module: (execute(module), [remove(module, each) for each in gone])
         return spec
+
+def remove(owner, name):
+    *owners, last = name.split(".")
+    for each in owners:
+        owner = getattr(owner, each)
+    delattr(owner, last)
 
 sys.meta_path.insert(0, Finder())
 """
@@ -318,7 +324,7 @@ def test_a_ray_without_what_the_driver_needs_is_rejected_by_name_before_workers_
         assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "RayTrainNotUsable"
-    assert "data_parallel_trainer.create_failure_policy" in outcome.message
+    assert "data_parallel_trainer.DataParallelTrainer._initialize_and_run_controller" in outcome.message
     assert "checkpoint_manager.delete_fs_path" in outcome.message
 
 
