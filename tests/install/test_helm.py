@@ -85,7 +85,7 @@ def test_a_job_survives_install_upgrade_rollback_and_uninstall(
     assert "--concurrency=3" in arguments_of(releases)
     wait_for_report(jobs, "steady")
     releases("rollback", "railhead", "1", "-n", HOME, "--wait")
-    assert "--concurrency=8" in arguments_of(releases)
+    assert "--concurrency=40" in arguments_of(releases)
     wait_for_report(jobs, "steady")
     assert pods_of(jobs, "steady") == pods
 
