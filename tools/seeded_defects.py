@@ -1752,8 +1752,8 @@ DEFECTS = (
     Defect(
         "a policy without its binding counts as there",
         "controller/admission.py",
-        "for kind in (POLICY, BINDING):",
-        "for kind in (POLICY,):",
+        "for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING):",
+        "for kind in (ADMISSION_POLICY,):",
         (ADMISSION,),
     ),
     Defect(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.controller.admission import BINDING, POLICY
+from railhead.kube.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
 from tests.operator.account import make_account
@@ -26,7 +26,7 @@ def test_the_operator_warns_while_the_policy_is_gone(
         [flag] = [arg for arg in rendered.container["args"] if arg.startswith("--admission-policy=")]
         flags = [flag, f"--watch-namespace={NAMESPACE}"]
         operator = RunningOperator(tmp_path / "kubeconfig", tmp_path, namespace=NAMESPACE, flags=flags)
-        bodies = {kind: rendered.one(kind.kind) for kind in (POLICY, BINDING)}
+        bodies = {kind: rendered.one(kind.kind) for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING)}
         try:
             operator.start()
             assert f"{MISSING} 1.0" in operator.metrics()

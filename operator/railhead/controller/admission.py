@@ -10,14 +10,9 @@ import logging
 
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Gone, KubeError
-from railhead.kube.kinds import Kind
+from railhead.kube.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING
 
 log = logging.getLogger(__name__)
-GROUP = "admissionregistration.k8s.io"
-POLICY = Kind(GROUP, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", is_namespaced=False)
-BINDING = Kind(
-    GROUP, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", is_namespaced=False
-)
 
 
 class AdmissionPolicy:
@@ -38,7 +33,7 @@ class AdmissionPolicy:
         if not self._name:
             return
         try:
-            for kind in (POLICY, BINDING):
+            for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING):
                 await self._client.get(kind, self._name)
         except Gone as error:
             self.is_missing = True

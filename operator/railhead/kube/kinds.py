@@ -50,4 +50,11 @@ SUBJECT_ACCESS_REVIEW = Kind(
 CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False)
 TRAIN_JOB = Kind(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+_ADMISSION = "admissionregistration.k8s.io"
+ADMISSION_POLICY = Kind(
+    _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", is_namespaced=False
+)
+ADMISSION_POLICY_BINDING = Kind(
+    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", is_namespaced=False
+)
 CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP, NETWORK_POLICY)}

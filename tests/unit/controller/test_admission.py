@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from railhead.api.base import Object
 from railhead.controller import sweep
-from railhead.controller.admission import BINDING, POLICY, AdmissionPolicy
+from railhead.controller.admission import AdmissionPolicy
 from railhead.controller.store import Store
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
-from railhead.kube.kinds import Kind
-from railhead.kube.types import Object
+from railhead.kube.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, Kind
 from tests.model.client import make_client
 from tests.unit.kube.no_transport import NoTransport
 
@@ -44,10 +44,10 @@ async def test_a_policy_with_its_binding_is_not_missing() -> None:
     server = Server()
     policy = AdmissionPolicy(server, NAME)
     await policy.look()
-    assert not policy.is_missing and server.gets == [(POLICY, NAME), (BINDING, NAME)]
+    assert not policy.is_missing and server.gets == [(ADMISSION_POLICY, NAME), (ADMISSION_POLICY_BINDING, NAME)]
 
 
-@pytest.mark.parametrize("kind", [POLICY, BINDING])
+@pytest.mark.parametrize("kind", [ADMISSION_POLICY, ADMISSION_POLICY_BINDING])
 async def test_a_policy_or_a_binding_that_is_gone_is_missing_and_logged(
     caplog: pytest.LogCaptureFixture, kind: Kind
 ) -> None:
@@ -66,10 +66,10 @@ async def test_a_policy_or_a_binding_that_is_gone_is_missing_and_logged(
 
 @pytest.mark.parametrize("error", [Denied(403, "Forbidden", "no"), RetryAfter(0, "NoAnswer", "connection refused")])
 async def test_without_an_answer_the_last_one_stands(error: KubeError) -> None:
-    server = Server(**gone(POLICY))
+    server = Server(**gone(ADMISSION_POLICY))
     policy = AdmissionPolicy(server, NAME)
     await policy.look()
-    server.errors = {POLICY.kind: error}
+    server.errors = {ADMISSION_POLICY.kind: error}
     await policy.look()
     assert policy.is_missing
 
