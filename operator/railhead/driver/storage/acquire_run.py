@@ -126,9 +126,8 @@ def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str
     forget_uploads(folder, None if found.damage else known)
     if found.snapshot is None:
         return _start_from_scratch(folder, found, commits=commits)
-    text = write_snapshot(found.snapshot, fields=fields, ray_version=find_version())
     if found.damage or not fields <= found.snapshot.fields:
-        folder.replace(FILE, text.encode())
+        folder.replace(FILE, write_snapshot(found.snapshot, fields=fields, ray_version=find_version()).encode())
     copy = read_copy(folder)
     if copy is None or copy.entries != found.snapshot.entries:
         finish_commit(folder, lambda: None)
