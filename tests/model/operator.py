@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.contract.report import Report
 from railhead.controller.cluster_state import ClusterState
@@ -21,7 +22,6 @@ from railhead.controller.store import Store
 from railhead.controller.sweep import sweep_once
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
-from railhead.kube.types import Object
 from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient

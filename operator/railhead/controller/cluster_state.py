@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from railhead.api.base import Object
 from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import read_key
@@ -15,7 +16,6 @@ from railhead.controller.report.authority import JobFacts, Limits
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer, version_of
 from railhead.kube.selector import EVERYTHING, LabelSelector
-from railhead.kube.types import Object
 from railhead.planning.facts.failure import build_rules
 from railhead.planning.facts.settlement import count_allowed_restarts
 

@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 
 from railhead import __version__
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.crd import build_crd
 from railhead.api.schema import find_narrowed
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone
-from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 PATH = f"/openapi/v3/apis/{names.GROUP}/{names.VERSION}"

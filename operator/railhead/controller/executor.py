@@ -15,6 +15,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
+from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder, find_node_added, find_problem
@@ -26,7 +27,6 @@ from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
 from railhead.kube.patch import build_patch
-from railhead.kube.types import Object
 from railhead.planning.facts.reasons import (
     ADMISSION_TEXTS,
     CREATE_REFUSED,

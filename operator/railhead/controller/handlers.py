@@ -33,8 +33,8 @@ import kopf
 from kopf._cogs.clients import watching
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.kube.errors import KubeError, is_refusal
-from railhead.kube.types import Object
 from railhead.kube.watch_state import WatchState
 from railhead.together import run_together
 

@@ -10,13 +10,13 @@ import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from railhead.api.base import Object
 from railhead.api.job import InvalidSpec, JobKey, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import Owner
 from railhead.kube.codec import decode, encode
 from railhead.kube.informer import version_of
-from railhead.kube.types import Object
 from railhead.planning.observed import Place, find_place
 
 FASTEST = 1

@@ -26,6 +26,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from railhead import __version__
+from railhead.api.base import Object
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
 from railhead.controller.report.schedule import Urgency
@@ -33,7 +34,6 @@ from railhead.controller.tokens import NotYet, TokenReviews, Verdict, read_beare
 from railhead.kube.client import KubeClient, RequestLabels
 from railhead.kube.errors import KubeError
 from railhead.kube.kinds import SUBJECT_ACCESS_REVIEW
-from railhead.kube.types import Object
 from railhead.kube.watch_state import WatchState
 
 METRICS_PATH = "/metrics"

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
@@ -19,7 +20,6 @@ from railhead.controller.job_record import JobRecord, read_key, record_job
 from railhead.controller.observe import NOBODY, Owner, PodRecord, has_own_name
 from railhead.controller.start_lines import StartLines
 from railhead.kube.informer import Tombstones, uid_of, version_of
-from railhead.kube.types import Object
 from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Place, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.resources.settings import OperatorSettings

@@ -19,12 +19,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from railhead.api.base import Object
 from railhead.contract.report import AUDIENCE
 from railhead.controller.report.authority import Speaker, read_review
 from railhead.controller.turns import drop_until
 from railhead.kube.client import KubeClient
 from railhead.kube.kinds import TOKEN_REVIEW
-from railhead.kube.types import Object
 
 KEEP_SECONDS = 30.0
 KEEP_REJECTED_SECONDS = 5.0  # an API server that has just started may not know the pod yet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from railhead.kube.types import Object
+from railhead.api.base import Object
 
 LONGEST_WAIT_SECONDS = 60.0
 

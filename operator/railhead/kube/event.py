@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from railhead.api.base import Object
 from railhead.contract.times import now_text
-from railhead.kube.types import Object
 
 
 def build_event(

@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from railhead.api.base import Object
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Gone, KubeError, RetryAfter, is_refusal
 from railhead.kube.kinds import Kind
-from railhead.kube.types import Object
 from railhead.kube.watch_state import WatchState
 
 log = logging.getLogger(__name__)

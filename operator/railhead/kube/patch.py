@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from railhead.kube.types import Object
+from railhead.api.base import Object
 
 
 def build_patch(tests: Mapping[str, Any], fields: Mapping[str, Any], *, under: str) -> list[Object]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from railhead.api import base
+from railhead.api.base import Object
 
-Object = base.Object
 Body = Object | list[Object]  # of a request; a JSON Patch is a list
 
 

@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
+from railhead.api.base import Object
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.failure import FailureClass
 from railhead.controller.metrics import Metrics, Sources, build_access_review, build_metrics, judge_reader
@@ -28,7 +29,6 @@ from railhead.controller.tokens import KEEP_REJECTED_SECONDS, KEEP_SECONDS, TURN
 from railhead.kube.client import RequestLabels
 from railhead.kube.errors import Denied, KubeError, RetryAfter
 from railhead.kube.kinds import POD, TRAIN_JOB, Kind
-from railhead.kube.types import Object
 from railhead.kube.watch_state import WatchState
 from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from railhead.kube.types import Object
+from railhead.api.base import Object
 
 DEFAULT_LEASE_SECONDS = 15
 

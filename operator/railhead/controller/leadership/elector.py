@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
+from railhead.api.base import Object
 from railhead.controller.leadership.decision import Candidate, Choice, Sighting, Timing, decide_lease, read_lease
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import LEASE
 from railhead.kube.patch import build_patch
-from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "railhead-operator"

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.api.base import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, SERVICE
-from railhead.kube.types import Object, keep_all
+from railhead.kube.types import keep_all
 from railhead.local.addresses import AddressPool
 from railhead.local.node.container import PodStopped
 from railhead.local.node.pod_runner import PodRunner

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from railhead.kube.types import Object
+from railhead.api.base import Object
 
 # (kind, name) -> its data as text, or None when there is no such object
 Lookup = Callable[[str, str], Mapping[str, str] | None]

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from railhead.api.base import Object
 from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
 from railhead.kube.event import build_event
 from railhead.kube.kinds import EVENT, POD
-from railhead.kube.types import Object
 from railhead.local.node.container import ContainerRunner, PodContext, StopRequest
 from railhead.local.node.environment import MissingReference, NotPossible
 from railhead.local.node.pod_status import Place, PodStatus, containers_of

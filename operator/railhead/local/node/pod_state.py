@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from railhead.kube.types import Object
+from railhead.api.base import Object
 
 ENVIRONMENT_NOTE = "not pulled: runs in the host's environment"
 

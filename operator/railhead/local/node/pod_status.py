@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from railhead.api.base import Object
 from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
-from railhead.kube.types import Object
 from railhead.local.node.pod_state import ContainerFacts, build_status, must_restart, pod_phase
 
 log = logging.getLogger(__name__)

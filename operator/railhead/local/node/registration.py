@@ -8,12 +8,12 @@ import logging
 import platform
 from datetime import UTC, datetime
 
+from railhead.api.base import Object
 from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.kinds import LEASE, NODE
-from railhead.kube.types import Object
 from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from railhead.local.node.agent import GPU, NodeConfig
 
