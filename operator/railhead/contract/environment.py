@@ -29,7 +29,6 @@ PROGRESS_DEADLINE = "RAILHEAD_PROGRESS_DEADLINE"  # spec.progressDeadlineSeconds
 REPORT_URL = "RAILHEAD_REPORT_URL"
 REPORT_TOKEN = "RAILHEAD_REPORT_TOKEN"  # file with the projected token
 TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMessagePath
-OOM_KILLS = "RAILHEAD_OOM_KILLS"  # set by a worker's entry point: processes that the kernel had killed by then
 GPUS = "RAILHEAD_GPUS"  # set by a worker's entry point: how many answered then; 0 = not known
 TEMP = "RAILHEAD_TEMP"  # short folder for Ray's session; one per pod
 HOSTS_FILE = "RAILHEAD_HOSTS_FILE"  # set by a local node: looked up before DNS

@@ -19,7 +19,7 @@ from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.describe import clean
 from railhead.driver.ending import write_termination_message
 from railhead.driver.logs.log_tail import TRAIN_LOGS, LogTail, keep_small
-from railhead.driver.node.hardware import begin_count, read_memory
+from railhead.driver.node.hardware import begin_count
 from railhead.driver.node.hosts import is_listening, wait_for_address
 from railhead.driver.node.process import read_end, start_child
 from railhead.driver.node.ray_features import drop_unsupported_defaults, find_version
@@ -36,7 +36,6 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     pod = Pod.from_environment(environment)
     job = drop_unsupported_defaults(find_version(), pod.read_job())
     ray_environment = build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder())
-    ray_environment[e.OOM_KILLS] = str(read_memory()[0])
     if job.forward_logs == "Rank0":
         ray_environment[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)

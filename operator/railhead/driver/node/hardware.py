@@ -1,16 +1,9 @@
-"""What a container tells of its GPUs and its memory.
-
-NVML, the library of NVIDIA's driver, tells how many GPUs answer in this pod; a GPU that is lost does not. The kernel
-tells in the container's cgroup how many of its processes it has killed.
-"""
+"""How many GPUs answer in this pod, by NVML, the library of NVIDIA's driver; a GPU that is lost does not."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import re
 import threading
-from pathlib import Path
 from typing import Callable, Optional
 
 TIMEOUT = 3.0  # seconds: a GPU that is lost may hold the call
@@ -39,23 +32,3 @@ def _count() -> Optional[int]:
         return None
     answers = [nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) for index in range(number.value)]
     return answers.count(0)
-
-
-CGROUP = Path("/sys/fs/cgroup")
-_COUNTER = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)
-_NO_LIMIT = 2**60  # version 1 says it as a very large number
-
-
-def read_memory(cgroup: Path = CGROUP) -> tuple[int, int]:
-    """(processes that the kernel killed in this container for its memory limit, the limit in bytes), 0 if unknown."""
-    kills, limit = "", ""
-    for folder, events, maximum in (
-        (cgroup, "memory.events", "memory.max"),
-        (cgroup / "memory", "memory.oom_control", "memory.limit_in_bytes"),
-    ):
-        with contextlib.suppress(OSError):
-            kills = (folder / events).read_text()
-            limit = (folder / maximum).read_text().strip()
-    counted = _COUNTER.search(kills)
-    bytes_ = int(limit) if limit.isdigit() else 0
-    return int(counted[1]) if counted else 0, bytes_ if bytes_ < _NO_LIMIT else 0

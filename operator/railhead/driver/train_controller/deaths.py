@@ -1,9 +1,8 @@
-"""Why a rank's process died: what it wrote last, whether the kernel killed a process of its pod for memory, and
-whether a GPU of its pod is gone.
+"""Why a rank's process died: what it wrote last, and whether a GPU of its pod is gone.
 
 Ray reports only that it is gone. A short task on each node reads the ends of its ranks' standard errors, where
-faulthandler names the signal and torch the collective, the counter of the pod's cgroup, how many GPUs answer, and
-the records of torch's flight recorder.
+faulthandler names the signal and torch the collective, how many GPUs answer, and the records of torch's flight
+recorder. Out of memory, the kernel ends the entire pod, and the kubelet says why.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from railhead.contract import environment as e
 from railhead.driver.node import flight_dump
-from railhead.driver.node.hardware import begin_count, read_memory
+from railhead.driver.node.hardware import begin_count
 from railhead.driver.rank.flight_recorder import find_prefix
 from railhead.driver.train_controller import evidence
 from railhead.driver.train_controller.evidence import Death
@@ -42,13 +41,10 @@ class Explained:
 
 def explain_deaths(errors: tuple[RankError, ...], processes: Mapping[int, Process], group: Group) -> Explained:
     """Never raises."""
-    seen = group.explained_kills
     asked = {each.rank: processes[each.rank] for each in errors if each.rank in processes and evidence.is_open(each)}
     deaths = find_deaths(asked) if asked else {}
-    before = {rank: seen.get(processes[rank].node, 0) for rank in deaths}
-    seen.update({processes[rank].node: death.oom_kills for rank, death in deaths.items()})
     return Explained(
-        evidence.explain_errors(errors, deaths, killed_before=before, has_trained=group.has_trained),
+        evidence.explain_errors(errors, deaths, has_trained=group.has_trained),
         {rank: death.record for rank, death in deaths.items() if death.record},
     )
 
@@ -78,13 +74,11 @@ def find_deaths(processes: Mapping[int, Process]) -> dict[int, Death]:
 
 def read_deaths(pids: Collection[int]) -> dict[int, Death]:
     """On the node of processes that are gone, or that CUDA has failed."""
-    kills, limit = read_memory()
-    kills -= int(os.environ.get(e.OOM_KILLS) or 0)
     gpus = int(os.environ.get(e.GPUS) or 0)
     answering = begin_count()() if gpus else None
     lost = 0 if answering is None else max(gpus - answering, 0)
     records = read_records(pids)
-    return {pid: Death(read_last_words(pid), kills, limit, lost, gpus, records.get(pid)) for pid in pids}
+    return {pid: Death(read_last_words(pid), lost, gpus, records.get(pid)) for pid in pids}
 
 
 def read_last_words(pid: int) -> str:

@@ -1,4 +1,4 @@
-"""What failed, by the words of torch, CUDA, NCCL, gloo and faulthandler, and by the kernel's OOM counter. Pure.
+"""What failed, by the words of torch, CUDA, NCCL, gloo and faulthandler. Pure.
 
 Frameworks wrap the messages in exceptions of their own, so the text decides: the whole of it, since only what a message
 quotes is shortened. Left out is what bugs in kernels cause more often than broken hardware: illegal accesses, illegal
@@ -80,15 +80,15 @@ _LOADER = "DataLoader worker (pid"  # torch: "is killed by signal: Killed", or "
 
 @dataclass(frozen=True)
 class Death:
-    """`words`: the last ones of its standard error; `oom_kills`, `limit` (bytes): of its pod, for its memory.
+    """What the pod of a rank's process tells after its end.
 
-    `lost_gpus`: how many of the pod's `gpus` no longer answer; `record`: its flight recorder's, as JSON that zlib has
-    compressed.
+    Attributes:
+        words: the last ones of its standard error.
+        lost_gpus: how many of the pod's `gpus` no longer answer.
+        record: its flight recorder's, as JSON that zlib has compressed.
     """
 
     words: str = ""
-    oom_kills: int = 0
-    limit: int = 0
     lost_gpus: int = 0
     gpus: int = 0
     record: Optional[bytes] = None
@@ -124,17 +124,14 @@ def explain_errors(
     errors: tuple[RankError, ...],
     deaths: Mapping[int, Death],
     *,
-    killed_before: Mapping[int, int],
     has_trained: Callable[[int], bool],
 ) -> tuple[RankError, ...]:
     """The errors with their causes, without those of ranks that died of another's cause.
 
-    `deaths`: of the ranks whose pods answered; `killed_before`: their pods' oom_kills that explained an earlier death.
+    `deaths`: of the ranks whose pods answered.
     """
     explained = tuple(
-        _explain(each, deaths[each.rank], before=killed_before[each.rank], has_trained=has_trained(each.rank))
-        if each.rank in deaths
-        else each
+        _explain(each, deaths[each.rank], has_trained=has_trained(each.rank)) if each.rank in deaths else each
         for each in errors
     )
     kinds = {each.kind for each in explained}
@@ -149,7 +146,7 @@ def explain_errors(
     return tuple(each for each in explained if has_cause(each))
 
 
-def _explain(error: RankError, death: Death, *, before: int, has_trained: bool) -> RankError:
+def _explain(error: RankError, death: Death, *, has_trained: bool) -> RankError:
     if death.lost_gpus:
         text = f"{death.lost_gpus} of the {death.gpus} GPUs of its pod no longer answer NVML"
         return replace(error, kind=GPU, text=f"{text} ({error.text})")
@@ -158,14 +155,6 @@ def _explain(error: RankError, death: Death, *, before: int, has_trained: bool) 
     kind = find_kind(death.words, has_trained=has_trained)
     if error.kind == RAISED and kind != SHARED_MEMORY:
         kind = ""  # an error of its own, whatever else its runtimes said
-    if not kind and death.oom_kills > before:
-        what = "its DataLoader's process" if error.kind == RAISED else "its process"
-        limit = f" of {death.limit / 2**30:.3g}Gi" if death.limit else ""
-        text = (
-            f"the kernel killed {what} for the memory limit{limit} of pod {error.pod or 'of the rank'}; raise "
-            "spec.scaling.resourcesPerWorker.memory, which can change while the job is suspended"
-        )
-        return replace(error, kind=KILLED_FOR_MEMORY, text=text)
     if not death.words or (error.kind == RAISED and not kind):
         return error
     return replace(error, kind=kind or error.kind, text=f"{_quote(death.words)} ({error.text})")

@@ -42,7 +42,6 @@ class Group(Step):
         check_fence: raises when the run belongs to another; with `folder`.
         repeated_name: of the last checkpoint that was reported under the name of a kept one; empty if there was none.
         trained: the nodes, by Ray's ids, from which a report came.
-        explained_kills: by Ray's id of a node, the kernel's kills for memory there when a death was explained last.
     """
 
     def __init__(self, run: str = "", worker_group: Optional[WorkerGroup] = None) -> None:
@@ -55,7 +54,6 @@ class Group(Step):
         self.check_fence: Callable[[], None] = lambda: None
         self.repeated_name = ""
         self.trained: set[str] = set()
-        self.explained_kills: dict[str, int] = {}
         self._processes: dict[int, Process] = {}
 
     def __reduce__(self) -> Tuple[Callable[[str], Group], Tuple[str]]:

@@ -46,7 +46,6 @@ class Row:
     suspect: bool
     words: str
     has_trained: bool = True
-    oom_kills: int = 0
 
 
 HANG, GPU, LOST, NETWORK = "Hang/CollectiveTimedOut", "Hardware/GPUFailed", "Hardware/GPULost", "Hardware/NetworkFailed"
@@ -87,12 +86,6 @@ DIED = (
     Row("SIGSEGV in a hang", died.SEGMENTATION_FAULT, died.TIMEOUT_2_5, CRASH, USER, True, ""),
     Row("bug in a kernel", died.ILLEGAL_ACCESS, died.REMOTE, CRASH, USER, True, "illegal memory"),
     Row("SIGBUS, peers follow", died.BUS_ERROR, died.REMOTE, "Hardware/BusError", CLUSTER, True, "Bus error"),
-    Row(
-        "OOM kill", died.KILLED, died.REMOTE, "OutOfMemory/OutOfMemory", USER, True, "memory limit of 16Gi", oom_kills=1
-    ),
-    Row(
-        "OOM kill in a hang", died.KILLED, died.TIMEOUT_2_5, "OutOfMemory/OutOfMemory", USER, True, "16Gi", oom_kills=1
-    ),
 )
 SHM = "raise spec.worker.sharedMemory"
 RAISED = (
@@ -159,14 +152,12 @@ def test_a_death_means(row: Row, size: int) -> None:
     first, ranks, _ = shuffle(row, size)
     errors = tuple(RankError(rank, failure.DIED, DEAD, pod=name_pod(rank)) for rank in ranks)
     deaths = {
-        rank: Death(find_last_words(text), row.oom_kills if rank == first else 0, 16 * 2**30)
+        rank: Death(find_last_words(text))
         for rank in ranks
         for text in [row.text if rank == first else row.others]
         if text is not None
     }
-    explained = evidence.explain_errors(
-        errors, deaths, killed_before=dict.fromkeys(ranks, 0), has_trained=lambda rank: row.has_trained
-    )
+    explained = evidence.explain_errors(errors, deaths, has_trained=lambda rank: row.has_trained)
     check(classify_failure(FailureFacts(failure.WORKERS, explained)), row, first, size)
 
 
@@ -201,9 +192,7 @@ def test_an_error_of_the_function_wins_over_the_deaths_of_its_peers(others: str)
         RankError(63, failure.RAISED, raised.OWN, pod=name_pod(63)),
     )
     deaths = {rank: Death(find_last_words(others)) for rank in range(63)}
-    explained = evidence.explain_errors(
-        errors, deaths, killed_before=dict.fromkeys(deaths, 0), has_trained=lambda rank: True
-    )
+    explained = evidence.explain_errors(errors, deaths, has_trained=lambda rank: True)
     found = classify_failure(FailureFacts(failure.WORKERS, explained))
     assert (found.reason, found.suspect_pod) == ("TrainFunctionRaised", name_pod(63))
     assert found.class_.policy.payer is USER
@@ -212,8 +201,6 @@ def test_an_error_of_the_function_wins_over_the_deaths_of_its_peers(others: str)
 @pytest.mark.parametrize(
     ("text", "death", "reason", "payer"),
     [
-        (raised.LOADER_KILLED, Death(oom_kills=1), "OutOfMemory", USER),
-        (raised.LOADER_EXITED, Death(oom_kills=1), "OutOfMemory", USER),
         (raised.LOADER_EXITED, Death(), "TrainFunctionRaised", USER),
         (raised.LOADER_EXITED, Death(find_last_words(died.LOADER_BUS_ERROR)), "SharedMemoryFull", USER),
         # Its own error stands, whatever torch says on the same standard error.
@@ -223,12 +210,12 @@ def test_an_error_of_the_function_wins_over_the_deaths_of_its_peers(others: str)
 def test_the_pod_of_a_loader_that_was_killed_tells_why(text: str, death: Death, reason: str, payer: Payer) -> None:
     errors = (RankError(0, failure.RAISED, text, pod="w0"), RankError(1, failure.NETWORK, raised.GLOO_CLOSED, pod="w1"))
     assert [evidence.is_open(each) for each in errors] == [True, False]
-    explained = evidence.explain_errors(errors, {0: death}, killed_before={0: 0}, has_trained=lambda rank: True)
+    explained = evidence.explain_errors(errors, {0: death}, has_trained=lambda rank: True)
     found = classify_failure(FailureFacts(failure.WORKERS, explained))
     assert (found.reason, found.class_.policy.payer, found.suspect_pod) == (reason, payer, "w0")
 
 
-LOST_GPU = Death(oom_kills=1, lost_gpus=1, gpus=8)
+LOST_GPU = Death(lost_gpus=1, gpus=8)
 
 
 @pytest.mark.parametrize(
@@ -236,15 +223,15 @@ LOST_GPU = Death(oom_kills=1, lost_gpus=1, gpus=8)
     [
         (raised.UNKNOWN_ERROR, LOST_GPU, "GPUFailed"),
         (raised.ILLEGAL_ACCESS, LOST_GPU, "GPUFailed"),
-        (raised.UNKNOWN_ERROR, Death(oom_kills=1, gpus=8), "GPULost"),
-        (raised.ILLEGAL_ACCESS, Death(oom_kills=1, gpus=8), "TrainFunctionRaised"),
+        (raised.UNKNOWN_ERROR, Death(gpus=8), "GPULost"),
+        (raised.ILLEGAL_ACCESS, Death(gpus=8), "TrainFunctionRaised"),
     ],
 )
 def test_a_gpu_that_no_longer_answers_is_beyond_doubt(text: str, death: Death, reason: str) -> None:
     kind = evidence.find_kind(text, has_trained=True) or failure.RAISED
     errors = (RankError(3, kind, text, pod="w1"), RankError(4, failure.NETWORK, raised.REMOTE, pod="w2"))
     assert [evidence.is_open(each) for each in errors] == [True, False]
-    explained = evidence.explain_errors(errors, {3: death}, killed_before={3: 0}, has_trained=lambda rank: True)
+    explained = evidence.explain_errors(errors, {3: death}, has_trained=lambda rank: True)
     found = classify_failure(FailureFacts(failure.WORKERS, explained))
     assert (found.reason, found.suspect_pod) == (reason, "w1") and text[:20] in found.message
     assert ("1 of the 8 GPUs of its pod no longer answer NVML" in found.message) == bool(death.lost_gpus)

@@ -1,4 +1,4 @@
-"""Why a rank's process died: the last output of its runtime, and the kernel's OOM counter of its pod."""
+"""Why a rank's process died: the last output of its runtime, and the GPUs of its pod that are gone."""
 
 from __future__ import annotations
 
@@ -11,28 +11,12 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.node.hardware import read_memory
-from railhead.driver.train_controller import deaths, failure
-from railhead.driver.train_controller.deaths import TAIL_BYTES, explain_deaths, find_deaths, read_deaths
+from railhead.driver.train_controller import deaths
+from railhead.driver.train_controller.deaths import TAIL_BYTES, find_deaths, read_deaths
 from railhead.driver.train_controller.evidence import Death
-from railhead.driver.train_controller.failure import RankError
-from railhead.driver.train_controller.group import Group, Process
+from railhead.driver.train_controller.group import Process
 from tests.unit.driver.evidence.texts_of_processes import BUS_ERROR, TIMEOUT_2_5
 from tests.unit.driver.flight_dumps import make_dump, pickle_dump, run
-
-DIED = RankError(3, failure.DIED, "its worker process has died", pod="digits-w1-0")
-
-
-def test_an_oom_kill_explains_one_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = Group()
-    monkeypatch.setattr(deaths, "find_deaths", lambda processes: dict.fromkeys(processes, Death(oom_kills=1)))
-    processes = {0: Process("a", 1), 3: Process("b", 2)}
-    raised = RankError(0, failure.RAISED, "ValueError: no")
-    kinds = [each.kind for each in explain_deaths((raised, DIED), processes, group).errors]
-    assert kinds == [failure.RAISED, failure.KILLED_FOR_MEMORY]
-    assert [each.kind for each in explain_deaths((DIED,), processes, group).errors] == [failure.DIED], (
-        "not killed again"
-    )
 
 
 def test_reads_the_end_of_each_ranks_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,22 +87,3 @@ def test_asks_each_node_once_about_all_of_its_ranks(monkeypatch: pytest.MonkeyPa
     assert {node: len(pids) for node, pids in nodes.asked.items()} == dict.fromkeys(ids, 8)
     assert set(range(512)) - set(found) == set(range(56, 64))
     assert [found[rank].words for rank in (0, 37, 511)] == [f"{ids[0]} 100", f"{ids[4]} 105", f"{ids[63]} 107"]
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({"memory.events": "low 0\noom 2\noom_kill 2\noom_group_kill 1\n", "memory.max": "1024\n"}, (2, 1024)),
-        ({"memory.events": "oom_kill 0\n", "memory.max": "max\n"}, (0, 0)),
-        (
-            {"memory/memory.oom_control": "under_oom 0\noom_kill 3\n", "memory/memory.limit_in_bytes": f"{2**63}\n"},
-            (3, 0),
-        ),
-        ({}, (0, 0)),
-    ],
-)
-def test_reads_both_cgroup_versions(tmp_path: Path, files: dict[str, str], expected: tuple[int, int]) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert read_memory(tmp_path) == expected
