@@ -26,7 +26,7 @@ OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 CPU_LIMITS = "tests/unit/planning/amendments/test_obstacles.py"
 CUT_OFF = "tests/unit/planning/decisions/test_loss.py"
 NODE_SHUTDOWNS = "tests/unit/planning/facts/test_failure.py"
-BARRIERS = "tests/unit/driver/ray/test_barriers.py"
+BARRIERS = "tests/unit/driver/ray/test_controller.py"
 END_NOTICE = "tests/unit/driver/train_controller/test_polls.py"
 SNAPSHOT = "tests/unit/driver/storage/test_snapshot.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
@@ -34,7 +34,7 @@ LOST_NODES = "tests/unit/driver/ray/test_nodes.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
 POLICY = "tests/unit/driver/train_controller/test_failure_policy.py"
 RUN_CONFIG = "tests/unit/driver/script/test_run_config.py"
-BEST_CHECKPOINT = "tests/unit/driver/train_controller/test_best_checkpoint.py"
+BEST_CHECKPOINT = "tests/unit/driver/train_controller/test_progress.py"
 EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
@@ -502,10 +502,10 @@ DEFECTS = (
     ),
     Defect(
         "four of the ranks that died are asked",
-        "driver/train_controller/deaths.py",
+        "driver/train_controller/post_mortem.py",
         "    for each in processes.values():\n",
         "    for each in list(processes.values())[:4]:\n",
-        ("tests/unit/driver/train_controller/test_deaths.py",),
+        ("tests/unit/driver/train_controller/test_post_mortem.py",),
     ),
     Defect(
         "a dump's pickle may call functions",
@@ -544,23 +544,23 @@ DEFECTS = (
     ),
     Defect(
         "records of a head that has lost the run are kept",
-        "driver/train_controller/flight_records.py",
+        "driver/train_controller/post_mortem.py",
         "            check_fence()\n",
         "",
-        ("tests/unit/driver/train_controller/test_flight_records.py",),
+        ("tests/unit/driver/train_controller/test_post_mortem.py",),
     ),
     Defect(
         "ranks that died after the first failure have no record",
-        "driver/train_controller/flight_records.py",
+        "driver/train_controller/post_mortem.py",
         "find_deaths(left) if left else {}",
         "{}",
-        ("tests/unit/driver/train_controller/test_flight_records.py",),
+        ("tests/unit/driver/train_controller/test_post_mortem.py",),
     ),
     Defect(
         "ranks in several pods have a suspect pod",
         "driver/train_controller/failure_policy.py",
-        "pods.pop() if len(pods) == 1 else",
-        "pods.pop() if pods else",
+        "odd_pods.pop() if len(odd_pods) == 1 else",
+        "odd_pods.pop() if odd_pods else",
         ("tests/unit/driver/train_controller/test_failure_policy.py",),
     ),
     Defect(
@@ -1385,14 +1385,14 @@ DEFECTS = (
     ),
     Defect(
         "the last rank of a large group finds no room in a report",
-        "driver/ray/barriers.py",
+        "driver/ray/controller.py",
         "partial(SynchronizationActor.options, max_concurrency=calls)",
         "SynchronizationActor.options",
         (BARRIERS,),
     ),
     Defect(
         "the last rank of a large group finds no room where it waits for its shard",
-        "driver/ray/barriers.py",
+        "driver/ray/controller.py",
         "ray.remote(max_concurrency=calls)",
         "ray.remote",
         (BARRIERS,),
@@ -1400,7 +1400,7 @@ DEFECTS = (
     ),
     Defect(
         "the controller takes a rank's room",
-        "driver/ray/barriers.py",
+        "driver/train_controller/group_checks.py",
         "size + SPARE > LIMIT:",
         "size > LIMIT:",
         (BARRIERS,),
@@ -1523,7 +1523,7 @@ DEFECTS = (
     ),
     Defect(
         "an unfinished upload is removed although the snapshot names it",
-        "driver/storage/leftovers.py",
+        "driver/storage/checkpoints.py",
         "    left = folder.find_existing(records) - kept\n",
         "    left = folder.find_existing(records) - _find_folders(committed)\n",
         ("tests/unit/driver/storage/test_leftovers.py",),
@@ -1565,17 +1565,17 @@ DEFECTS = (
     ),
     Defect(
         "the log of a worker pod looks at the files of all processes of weeks",
-        "driver/logs/log_tail.py",
+        "driver/logs.py",
         "                self._ended.add(path.name)\n",
         "",
-        ("tests/unit/driver/logs/test_log_tail.py",),
+        ("tests/unit/driver/test_logs.py",),
     ),
     Defect(
         "the log of a worker pod forgets an idle process, which may become a rank's",
-        "driver/logs/log_tail.py",
+        "driver/logs.py",
         "not state.is_rank and not _is_alive(path)",
         "not state.is_rank",
-        ("tests/unit/driver/logs/test_log_tail.py",),
+        ("tests/unit/driver/test_logs.py",),
     ),
     Defect(
         "a training function that exits with code 0 has failed",
@@ -1594,17 +1594,17 @@ DEFECTS = (
     ),
     Defect(
         "the log files of Ray Train itself fill the disk",
-        "driver/logs/log_tail.py",
+        "driver/logs.py",
         'f"{SESSION_LOGS}/train/*"',
         'f"{SESSION_LOGS}/train"',
-        ("tests/unit/driver/logs/test_log_tail.py",),
+        ("tests/unit/driver/test_logs.py",),
     ),
     Defect(
         "the beginning of a log is freed long after its end was shown",
-        "driver/logs/log_tail.py",
+        "driver/logs.py",
         "disk_bytes >= 2 * KEPT_BYTES",
         "disk_bytes >= 20 * KEPT_BYTES",
-        ("tests/unit/driver/logs/test_log_tail.py",),
+        ("tests/unit/driver/test_logs.py",),
     ),
     Defect(
         "a commit that the repository lacks is fetched again and again",
@@ -1615,7 +1615,7 @@ DEFECTS = (
     ),
     Defect(
         "a commit leaves no copy of the snapshot",
-        "driver/storage/leftovers.py",
+        "driver/storage/checkpoints.py",
         "        folder.replace(COPY, data)\n",
         "",
         (SNAPSHOT,),
@@ -1623,7 +1623,7 @@ DEFECTS = (
     ),
     Defect(
         "a run resumes from a checkpoint without files",
-        "driver/storage/snapshot.py",
+        "driver/storage/checkpoints.py",
         "(has_newest or folder.list_names(name))",
         "True",
         (SNAPSHOT,),
@@ -1637,7 +1637,7 @@ DEFECTS = (
     ),
     Defect(
         "a head that has lost the run overwrites its successor's copy of the snapshot",
-        "driver/storage/leftovers.py",
+        "driver/storage/checkpoints.py",
         "        check()\n        folder.replace(COPY, data)\n",
         "        folder.replace(COPY, data)\n",
         (SNAPSHOT,),
@@ -2281,7 +2281,7 @@ DEFECTS = (
     ),
     Defect(
         "the heartbeat of a group lasts into the next one",
-        "driver/train_controller/heartbeat.py",
+        "driver/train_controller/polls.py",
         "    spool.forget_heartbeat()  # of the group before\n",
         "",
         ("tests/unit/driver/train_controller/test_heartbeat.py",),
@@ -2404,14 +2404,14 @@ DEFECTS = (
     Defect(
         "old processes are left to themselves",
         "driver/train_controller/callback.py",
-        "        OldProcessesStep(group),  # before the ranks' first call on their GPUs\n",
+        "        OldProcessesStep(),  # before the ranks' first call on their GPUs\n",
         "",
         ("tests/unit/driver/train_controller/test_callback.py",),
     ),
     Defect(
         "pods that share no storage train",
         "driver/train_controller/callback.py",
-        "        SharedStorageStep(group),  # the slowest check, so the last one\n",
+        "        SharedStorageStep(),  # the slowest check, so the last one\n",
         "",
         ("tests/unit/driver/train_controller/test_callback.py",),
     ),
@@ -2446,7 +2446,7 @@ DEFECTS = (
     Defect(
         "a replaced rank trains beside its old process",
         "driver/ray/callback.py",
-        "            step.after_part_start(replica_group)\n",
+        "            step.started(replica_group, self._group)\n",
         "            pass\n",
         ("tests/unit/driver/ray/test_callback.py",),
     ),

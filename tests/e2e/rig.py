@@ -15,7 +15,7 @@ from railhead.api import names
 from railhead.contract import environment as e
 from railhead.driver.node.hosts import is_listening
 from railhead.driver.node.process import find_descendants, read_parents
-from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot
+from railhead.driver.storage.checkpoints import FILE, SnapshotUnreadable, parse_snapshot
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from railhead.local.session import STOPPED, Session, default_capacity

@@ -27,12 +27,12 @@ from railhead.driver.errors import COPYING
 from railhead.driver.node import ray_features
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.ray import controller
-from railhead.driver.ray.command import OPTIONS
+from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.ray.context import METHODS, NOTICE, REPORT, UPLOAD
-from railhead.driver.ray.storage import find_fields
+from railhead.driver.ray.daemons import OPTIONS
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
+from railhead.driver.storage.checkpoints import parse_snapshot, write_snapshot
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.elastic import Bounds, make_sizes
@@ -234,7 +234,7 @@ def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches()
 
 
 def test_barriers_are_started_where_the_driver_makes_room_for_all_ranks() -> None:
-    used_by = "driver/ray/barriers.py"
+    used_by = "driver/ray/controller.py"
     group = find("ray.train.v2._internal.execution.worker_group.worker_group", "WorkerGroup", used_by=used_by)
     text = inspect.getsource(group)
     assert text.index(".before_worker_group_start(") < text.index("SynchronizationActor.options("), (
@@ -376,7 +376,7 @@ def test_ray_start_accepts_the_drivers_options() -> None:
 
 def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_out() -> None:
     """Without the dashboard the second one only sends statistics, which are off."""
-    used_by = "driver/ray/command.py"
+    used_by = "driver/ray/daemons.py"
     find("ray._private.node", "Node.start_ray_client_server", used_by=used_by)
     start = find("ray._private.node", "Node.start_api_server", used_by=used_by)
     kinds = {each.kind for name, each in inspect.signature(start).parameters.items() if name != "self"}
@@ -422,7 +422,7 @@ def test_actors_that_nobody_needs_are_left_out(
 
 
 def test_the_log_monitor_publishes_lines_where_the_driver_filters_them() -> None:
-    find("ray._raylet", "GcsClient", used_by="driver/ray/log_monitor.py")
+    find("ray._raylet", "GcsClient", used_by="driver/ray/daemons.py")
     source = (FOLDER / "_private" / "log_monitor.py").read_text()
     assert "from ray._raylet import GcsClient" in source
     assert "self.gcs_client.publish_logs(data)" in source
@@ -430,7 +430,7 @@ def test_the_log_monitor_publishes_lines_where_the_driver_filters_them() -> None
 
 
 def test_ray_says_whether_its_agents_run_servers() -> None:
-    find("ray._private.utils", "get_dashboard_dependency_error", used_by="driver/ray/command.py")
+    find("ray._private.utils", "get_dashboard_dependency_error", used_by="driver/ray/daemons.py")
     assert "get_dashboard_dependency_error() is not None" in (FOLDER / "_private" / "services.py").read_text()
 
 
@@ -439,7 +439,7 @@ def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
 
     if not hasattr(_raylet, "persist_port"):
         pytest.skip(f"nodes of Ray {ray.__version__} do not wait for files with ports")
-    used_by = "driver/ray/command.py"
+    used_by = "driver/ray/daemons.py"
     found = find("ray._private.services", "start_raylet", used_by=used_by)
     want_parameters(found, "session_dir", "node_id", "dashboard_agent_listen_port", used_by=used_by)
     find("ray._raylet", "DASHBOARD_AGENT_LISTEN_PORT_NAME", used_by=used_by)
@@ -489,7 +489,7 @@ def test_the_checkpoint_manager_commits_and_deletes_with_the_fenced_methods() ->
     assert not others, f"{used_by}: Ray deletes in another way too: {others}"
     writes = [line for line in read_sources("train/v2/_internal").splitlines() if "_write_state_to_storage(" in line]
     assert len(writes) == 2, f"{used_by}: the definition and one call were expected: {writes}"
-    find("ray.train.v2._internal.execution.storage", "get_fs_and_path", used_by="driver/ray/storage.py")
+    find("ray.train.v2._internal.execution.storage", "get_fs_and_path", used_by="driver/ray/checkpoints.py")
 
 
 def test_a_workers_checkpoint_is_that_of_its_context() -> None:
@@ -504,7 +504,7 @@ def test_a_workers_checkpoint_is_that_of_its_context() -> None:
 
 async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) -> None:
     """By Ray's own manager, in a real folder."""
-    used_by = "driver/ray/storage.py"
+    used_by = "driver/ray/checkpoints.py"
     context = find("ray.train.v2._internal.execution.storage", "StorageContext", used_by=used_by)(
         storage_path=str(tmp_path), experiment_dir_name="run"
     )
@@ -517,7 +517,7 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     for number in range(3):
         register(manager, context, f"checkpoint_{number}")
         await asyncio.sleep(0)  # for the manager's tasks
-    used_by = "driver/storage/snapshot.py"
+    used_by = "driver/storage/checkpoints.py"
     read = parse_snapshot(snapshot.read_text())
     assert read.latest == "checkpoint_2"
     written = write_snapshot(read, fields=find_fields(), ray_version=ray.__version__)

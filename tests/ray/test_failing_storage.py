@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.driver.storage.leftovers import RECORDS
-from railhead.driver.storage.snapshot import FILE
+from railhead.driver.storage.checkpoints import FILE, RECORDS
 from tests.full_disk import mount_full_disk
 from tests.ray.pods import Pods, make_job, make_single_job, share_pod
 

@@ -26,7 +26,7 @@ def main() -> None:
 
         run_worker(os.environ)
     elif role == "ray":
-        from railhead.driver.ray.command import run_ray
+        from railhead.driver.ray.daemons import run_ray
 
         run_ray(arguments)
     elif role == "fetch":

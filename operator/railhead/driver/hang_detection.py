@@ -142,7 +142,7 @@ def _hand_over(spool: Spool, hang: Hang) -> bool:
 
 
 def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
-    """As in `train_controller.stacks`; None when Ray Train's controller does not respond either."""
+    """As in `train_controller.polls`; None when Ray Train's controller does not respond either."""
     spool.ask_for_stacks()
     until = time.monotonic() + STACKS_TIMEOUT
     while time.monotonic() < until:

@@ -35,8 +35,7 @@ from railhead.driver.ending import (
     write_termination_message,
 )
 from railhead.driver.hang_detection import watch_for_hang
-from railhead.driver.logs.log_tail import TRAIN_LOGS, WORKER_LOGS, keep_small
-from railhead.driver.logs.output import Ranks, RankStream
+from railhead.driver.logs import TRAIN_LOGS, WORKER_LOGS, Ranks, RankStream, keep_small
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_features import drop_unsupported_defaults, explain_ray_problem, find_version
 from railhead.driver.node.ray_node import build_head_command, build_ray_environment, plan_hang_detector

@@ -28,7 +28,7 @@ def customize(own_file: str) -> None:
 
         install_hooks()
     if os.environ.get("RAILHEAD_ONLY_RANK_0"):  # set by `worker`, for Ray's log monitor
-        from railhead.driver.ray.log_monitor import install_filter
+        from railhead.driver.ray.daemons import install_filter
         from railhead.driver.script.hooks import AfterImport
 
         sys.meta_path.insert(0, AfterImport({"ray._raylet": install_filter}))

@@ -18,14 +18,14 @@ from railhead.contract import environment as e
 from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.describe import clean
 from railhead.driver.ending import write_termination_message
-from railhead.driver.logs.log_tail import TRAIN_LOGS, LogTail, keep_small
+from railhead.driver.logs import TRAIN_LOGS, LogTail, keep_small
 from railhead.driver.node.hardware import begin_count
 from railhead.driver.node.hosts import is_listening, wait_for_address
 from railhead.driver.node.process import read_end, start_child
 from railhead.driver.node.ray_features import drop_unsupported_defaults, find_version
 from railhead.driver.node.ray_node import build_ray_environment, build_worker_command
 from railhead.driver.pod import Pod, read_working_folder
-from railhead.driver.ray.log_monitor import ONLY_RANK_0
+from railhead.driver.ray.daemons import ONLY_RANK_0
 
 LOOK_INTERVAL = 0.25  # seconds
 RAY_LOG = "ray-start.log"

@@ -19,7 +19,7 @@ from railhead.contract.outcome import LIMIT_BYTES as OUTCOME_BYTES
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import LIMIT_BYTES, MAX_LOST_PODS, Report
 from railhead.driver import cluster
-from railhead.driver.logs.output import name_process
+from railhead.driver.logs import name_process
 from railhead.driver.node.flight_dump import read_dump
 from railhead.driver.ray import nodes as ray_nodes
 from railhead.driver.reporting.progress import Progress

@@ -19,7 +19,7 @@ from railhead.driver.describe import describe_exception, format_traceback, read_
 from railhead.driver.errors import AttemptFailed, CallbackRaised, TrainFunctionRaised, build_training_error
 from railhead.driver.git import explain_output
 from railhead.driver.head import Head, end
-from railhead.driver.logs.output import Ranks
+from railhead.driver.logs import Ranks
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool

@@ -28,18 +28,15 @@ from tests.unit.builders import SETTINGS
 
 CONFIG_MAP_BYTES = 2**20
 INSIDE_RAY = {
-    "railhead.driver.ray.barriers",
     "railhead.driver.ray.callback",
     "railhead.driver.train_controller.callback",
-    "railhead.driver.train_controller.deaths",
     "railhead.driver.train_controller.elastic",
     "railhead.driver.train_controller.failure_policy",
     "railhead.driver.train_controller.fence",
-    "railhead.driver.train_controller.flight_records",
     "railhead.driver.train_controller.group",
     "railhead.driver.train_controller.group_checks",
-    "railhead.driver.train_controller.heartbeat",
     "railhead.driver.train_controller.polls",
+    "railhead.driver.train_controller.post_mortem",
     "railhead.driver.train_controller.progress",
     "railhead.driver.trainers.callbacks",
 }

@@ -3,7 +3,7 @@
 Ray Train runs the function in a thread, builds and logs its exception there, and treats a thread
 that ended without an error as a success. Building and logging may both fail, because the exception
 and the streams are the user's. So this module first records the outcome in this process, where Ray
-Train's controller asks for it (`train_controller.returns`); nothing here that runs after the user's
+Train's controller asks for it (`train_controller.polls`); nothing here that runs after the user's
 function can raise.
 """
 
@@ -29,7 +29,7 @@ from railhead.driver.errors import (
     is_portable,
     note_exception,
 )
-from railhead.driver.logs.output import BEGIN, END, find_self, write_marks
+from railhead.driver.logs import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.notice import NOTICES, watch_notices
 from railhead.driver.rank.steps import watch_optimizers

@@ -1,4 +1,4 @@
-"""Before a rank uploads a checkpoint, the upload is recorded in the run's folder (`storage.leftovers`).
+"""Before a rank uploads a checkpoint, the upload is recorded in the run's folder (`storage.checkpoints`).
 
 Rank 0 does it before the other ranks learn the folder's name, so that one small write per checkpoint is enough and
 no upload begins earlier. A rank that finds no record, because rank 0 has no checkpoint or its write is
@@ -16,7 +16,7 @@ from railhead.driver.describe import describe_exception
 from railhead.driver.rank.steps import reporting
 from railhead.driver.ray.context import Watch, watch_reports
 from railhead.driver.ray.types import Storage
-from railhead.driver.storage.leftovers import is_recorded, keep_uploads, record_upload
+from railhead.driver.storage.checkpoints import is_recorded, keep_uploads, record_upload
 from railhead.driver.storage.run_folder import RunFolder
 
 PATIENCE = 1.0  # seconds that a report waits for the record, for storage that hangs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 
 from ray.train.v2._internal.execution import callback as of_ray
 
@@ -26,18 +26,21 @@ else:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def never_raises(method: _F) -> _F:
-    """The method of a step without which a run is as good: an exception is only logged."""
+def never_raises(task: str) -> Callable[[_F], _F]:
+    """Makes an exception of a step's method a line in the log, which names the task: a run is as good without it."""
 
-    @functools.wraps(method)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(*args, **kwargs)
-        except Exception as error:
-            print(f"railhead: cannot record progress: {describe_exception(error)}", file=sys.stderr, flush=True)
-            return None
+    def guard(method: _F) -> _F:
+        @functools.wraps(method)
+        def guarded(*arguments: Any, **options: Any) -> Any:
+            try:
+                return method(*arguments, **options)
+            except Exception as error:
+                print(f"railhead: cannot {task}: {describe_exception(error)}", file=sys.stderr, flush=True)
+                return None
 
-    return guarded  # type: ignore[return-value]
+        return guarded  # type: ignore[return-value]
+
+    return guard
 
 
 class Step:
@@ -49,11 +52,16 @@ class Step:
     def before_training_context(self, workers: Sequence[Worker]) -> None:
         """The workers' processes run; they are a group's, or replace some of its."""
 
-    def after_group_start(self, worker_group: WorkerGroup) -> None:
-        """The group has formed, and trains once all steps have returned."""
+    def started(self, part: ExecutionGroup, group: WorkerGroup) -> None:
+        """The workers of `part` have started: the entire `group`, or those that have taken the place of some of its.
 
-    def after_part_start(self, part: ExecutionGroup) -> None:
-        """New workers have taken the place of some of the group's, and train once all steps have returned."""
+        They train once all steps have returned.
+        """
+        if part is group:
+            self.after_group_start(group)
+
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        """An entire group has formed: for steps that new workers of a group do not concern."""
 
     def after_poll(self, status: GroupStatus) -> None:
         """All ranks have answered a poll, several times a second."""
@@ -73,6 +81,7 @@ class StepsCallback(_Base):  # type: ignore[misc]
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = tuple(steps)
+        self._group: Optional[WorkerGroup] = None
         self._first: list[Worker] = []  # with which the group started
 
     def before_worker_group_start(self, worker_group_context: GroupContext) -> None:
@@ -89,10 +98,10 @@ class StepsCallback(_Base):  # type: ignore[misc]
 
         Ray does so only if the start fails before the group has a state.
         """
-        self._first = list(worker_group.get_workers())
+        self._group, self._first = worker_group, list(worker_group.get_workers())
         try:
             for step in self._steps:
-                step.after_group_start(worker_group)
+                step.started(worker_group, worker_group)
         except Exception:
             worker_group._worker_group_state = None
             raise
@@ -100,10 +109,10 @@ class StepsCallback(_Base):  # type: ignore[misc]
     def after_replica_group_start(self, replica_group: ExecutionGroup) -> None:
         """Ray calls this for each part of a group that has just started, too."""
         first = {id(worker) for worker in self._first}
-        if all(id(worker) in first for worker in replica_group.get_workers()):
+        if self._group is None or all(id(worker) in first for worker in replica_group.get_workers()):
             return
         for step in self._steps:
-            step.after_part_start(replica_group)
+            step.started(replica_group, self._group)
 
     def after_worker_group_poll_status(self, worker_group_status: GroupStatus) -> None:
         for step in self._steps:

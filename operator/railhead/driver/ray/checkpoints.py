@@ -1,4 +1,4 @@
-"""Ray Train's checkpoint manager: which checkpoints it keeps, how it ranks them, and when it commits and deletes.
+"""A run's storage as Ray Train sees it, and the checkpoint manager, which commits, ranks and deletes there.
 
 The manager is one of the worker group's callbacks, and only it knows the checkpoints of earlier attempts, which of
 them were deleted, and metrics that a validation added later. A commit is its `_write_state_to_storage`, and its
@@ -139,3 +139,25 @@ def read_ranking(manager: CheckpointManager) -> Optional[Ranking]:
         (name_checkpoint(manager, each.checkpoint), each.metrics or {}) for each in manager._checkpoint_results
     )
     return Ranking(config.checkpoint_score_attribute, config.checkpoint_score_order or "max", kept)
+
+
+def find_file_system(run_config: Any) -> tuple[Any, str]:
+    """Returns the file system of a RunConfig and the path there of its storage, in the same way as fit()."""
+    from ray.train.v2._internal.execution.storage import get_fs_and_path
+
+    filesystem, path = get_fs_and_path(run_config.storage_path, run_config.storage_filesystem)
+    return filesystem, str(path)
+
+
+def write_marker(storage_path: str, run_name: str) -> None:
+    """Uses the very class that Ray Train writes with: it leaves its marker file in the run's folder."""
+    from ray.train.v2._internal.execution.storage import StorageContext
+
+    StorageContext(storage_path=storage_path, experiment_dir_name=run_name)
+
+
+def find_fields() -> frozenset[str]:
+    """Returns the keys of a snapshot as the installed Ray reads and writes it."""
+    from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import _CheckpointManagerState as State
+
+    return frozenset(getattr(State, "model_fields", None) or State.__fields__)

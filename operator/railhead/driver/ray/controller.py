@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import functools
 import sys
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, Callable, List, Mapping, Optional, Protocol
 
 from railhead.driver.ray.types import FailureConfig, ScalingConfig, Worker
@@ -21,6 +23,8 @@ from railhead.driver.ray.types import FailureConfig, ScalingConfig, Worker
 CLEANER = "PlacementGroupCleanerCallback"
 DATASETS = "DatasetsCallback"
 MANAGER = "DatasetManager"
+_GROUPS = "ray.train.v2._internal.execution.worker_group.worker_group"
+_DATASETS = "ray.train.v2._internal.callbacks.datasets"
 REQUESTS = ("_send_resource_request", "_maybe_send_resource_request", "_cancel_resource_request")
 
 
@@ -139,3 +143,19 @@ def _do_nothing() -> None:
 
 def _provide_no_shards(workers: List[Worker]) -> Mapping[str, List[NoShards]]:
     return {"dataset_shard_provider": [NoShards()] * len(workers)}
+
+
+def make_room(calls: int) -> None:
+    """Makes room for that many calls at once in the actors of the groups that start from now on.
+
+    The controller looks these actors up in two modules of Ray, by their names, when it starts a group.
+    """
+    from ray.train.v2._internal.execution.checkpoint.sync_actor import SynchronizationActor
+
+    import ray
+
+    groups, datasets = sys.modules[_GROUPS], sys.modules.get(_DATASETS)
+    roomy = partial(SynchronizationActor.options, max_concurrency=calls)
+    setattr(groups, "SynchronizationActor", SimpleNamespace(options=roomy))  # noqa: B010
+    if hasattr(datasets, "DatasetManager"):  # it is made an actor by ray.remote()
+        setattr(datasets, "ray", SimpleNamespace(**{**vars(ray), "remote": ray.remote(max_concurrency=calls)}))  # noqa: B010

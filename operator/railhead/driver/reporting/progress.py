@@ -41,7 +41,7 @@ class Progress:
     resumed_from: str = ""  # URI; empty = this fit() started from scratch, or there was none yet
     warning: Optional[RunWarning] = None
     is_training: bool = False  # the worker group is polled for reports; not while Ray Train shuts it down or validates
-    processes: tuple[str, ...] = ()  # of the current group, as in `marks.name_process`
+    processes: tuple[str, ...] = ()  # of the current group, as in `logs.name_process`
 
     def to_dict(self) -> dict[str, Any]:
         newest, best = self.checkpoint, self.best_checkpoint

@@ -17,16 +17,24 @@ from railhead.contract.report import RunWarning
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, warn_without_notices
 from railhead.driver.pod import Pod, find_storage_path
-from railhead.driver.ray.storage import find_fields, write_marker
+from railhead.driver.ray.checkpoints import find_fields, write_marker
 from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import call_storage
+from railhead.driver.storage.checkpoints import (
+    FILE,
+    UNREADABLE,
+    Found,
+    examine,
+    finish_commit,
+    forget_uploads,
+    read_copy,
+    write_snapshot,
+)
 from railhead.driver.storage.fence import Claim, forget_outcome, take_run
-from railhead.driver.storage.leftovers import finish_commit, forget_uploads
 from railhead.driver.storage.run_folder import RunFolder, open_run_folder
-from railhead.driver.storage.snapshot import FILE, UNREADABLE, Found, examine, read_copy, write_snapshot
 
 PROBE = ".railhead-write-check-"
 PROBE_BYTES = 4096  # a full disk takes an empty file

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Iterable, Optional
 
-from railhead.driver.ray.storage import find_file_system
+from railhead.driver.ray.checkpoints import find_file_system
 from railhead.driver.storage.call import is_passing
 
 OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there

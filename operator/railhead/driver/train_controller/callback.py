@@ -9,13 +9,12 @@ import os
 from pathlib import Path
 
 from railhead.contract import environment as e
-from railhead.driver.ray.barriers import Barriers
 from railhead.driver.ray.callback import Step, StepsCallback
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group, find_group
-from railhead.driver.train_controller.group_checks import OldProcessesStep, SharedStorageStep
+from railhead.driver.train_controller.group_checks import Barriers, OldProcessesStep, SharedStorageStep
 from railhead.driver.train_controller.polls import EndNoticeStep, ReturnsStep, StacksStep
 from railhead.driver.train_controller.progress import ProgressStep
 
@@ -27,8 +26,8 @@ def build_steps(group: Group, spool: Spool, run: RunContext) -> list[Step]:
         FenceStep(group, spool, run),  # before anything touches a run that may belong to another head
         Barriers(),  # before the group starts, when no other step acts
         ProgressStep(group, spool, run),  # before the checks: the head shows the group that they may end
-        OldProcessesStep(group),  # before the ranks' first call on their GPUs
-        SharedStorageStep(group),  # the slowest check, so the last one
+        OldProcessesStep(),  # before the ranks' first call on their GPUs
+        SharedStorageStep(),  # the slowest check, so the last one
         ReturnsStep(group, spool),  # before a hang: a rank that has returned does not hang
         StacksStep(group, spool),  # before the notice, which may wait for rank 0
         EndNoticeStep(group, spool),  # last: it may wait for rank 0, and nothing else is to wait for that

@@ -43,12 +43,11 @@ from railhead.driver.ray.nodes import (
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import failure
-from railhead.driver.train_controller.deaths import Explained, explain_deaths
 from railhead.driver.train_controller.evidence import find_kind
 from railhead.driver.train_controller.failure import FailureFacts, History, RankError
 from railhead.driver.train_controller.fence import warn
-from railhead.driver.train_controller.flight_records import find_difference
 from railhead.driver.train_controller.group import Group, Process, call_ranks, find_group
+from railhead.driver.train_controller.post_mortem import find_causes
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
 # the shards of a dataset. Older Rays may start a new group's on a node that is lost but not yet
@@ -153,22 +152,12 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     pods = tuple(node.host for node in confirmed if node.host)
     errors = find_pods(facts.errors, processes)
     if not lost:
-        explained = explain_deaths(find_ages(errors, group), processes, group)
-        facts, errors = compare_collectives(facts, explained, processes, group), explained.errors
+        errors, finding = find_causes(find_ages(errors, group), processes, group)
+        if finding:
+            odd_pods = {processes[rank].pod for rank in finding.ranks} if finding.is_clear else set()
+            odd_pod = odd_pods.pop() if len(odd_pods) == 1 else ""
+            facts = replace(facts, difference=finding.message, odd_pod=odd_pod)
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
-
-
-def compare_collectives(
-    facts: FailureFacts, explained: Explained, processes: Mapping[int, Process], group: Group
-) -> FailureFacts:
-    """After a hang: with what tells some ranks from the others."""
-    if not any(each.kind in failure.HANGS for each in explained.errors):
-        return facts
-    finding = find_difference(explained.records, processes, group)
-    if finding is None:
-        return facts
-    pods = {processes[rank].pod for rank in finding.ranks} if finding.is_clear else set()
-    return replace(facts, difference=finding.message, odd_pod=pods.pop() if len(pods) == 1 else "")
 
 
 def name_path(facts: FailureFacts, group: Group) -> FailureFacts:

@@ -29,8 +29,8 @@ from railhead.driver.ray.types import CheckpointManager, Worker, WorkerGroup
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE, Patience
+from railhead.driver.storage.checkpoints import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
 from railhead.driver.storage.fence import Claim, look
-from railhead.driver.storage.leftovers import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller.group import Group
 

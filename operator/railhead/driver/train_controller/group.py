@@ -64,11 +64,10 @@ class Group(Step):
         with contextlib.suppress(Exception):
             self.note_workers(workers)
 
-    def after_group_start(self, worker_group: WorkerGroup) -> None:
-        self.worker_group, self.reports = worker_group, 0
-
-    def after_part_start(self, part: ExecutionGroup) -> None:
-        """Notes all ranks again: before, only those that are new were known."""
+    def started(self, part: ExecutionGroup, group: WorkerGroup) -> None:
+        """Notes all ranks again: of a part, only those that are new were known."""
+        if part is group:
+            self.worker_group, self.reports = group, 0
         self.read_processes()
 
     def read_processes(self) -> dict[int, Process]:

@@ -26,11 +26,13 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.ray.callback import Step
+from railhead.driver.ray.controller import make_room
+from railhead.driver.ray.hooks import check_hooks
 from railhead.driver.ray.types import ExecutionGroup, WorkerGroup
 from railhead.driver.storage.acquire_run import PROBE
 from railhead.driver.storage.call import UNREACHABLE, is_passing
 from railhead.driver.train_controller.failure import PROCESS_NOT_ENDING
-from railhead.driver.train_controller.group import Group, call_ranks
+from railhead.driver.train_controller.group import call_ranks
 
 MARKER = ".railhead-shared-check-"
 # A network file system may show a new file late, because it caches the listing of a folder for a while.
@@ -39,25 +41,36 @@ MARKER_TIMEOUT = 60.0  # seconds; a file system that hangs is not necessarily th
 END_PATIENCE = 60.0  # seconds for a killed process to end: freeing a full GPU's memory takes some
 END_PAUSE = 0.05
 END_TIMEOUT = END_PATIENCE + 30.0
+LIMIT = 1000  # calls at once, Ray's default for an async actor
+SPARE = 16  # calls of the controller itself
+
+
+class Barriers(Step):
+    """Makes room for every rank in the actors of Ray Train in which each rank waits for the others.
+
+    Of a group that has more ranks than such an actor runs calls at once, the last ones would not get in, and all would
+    wait forever, at the first `report` or `get_dataset_shard`.
+    """
+
+    def before_group_start(self, size: int) -> None:
+        """Raises JobRefused when this Ray has no room for that many ranks."""
+        if size + SPARE > LIMIT:
+            check_hooks(is_large=True)
+            make_room(size + SPARE)
 
 
 class OldProcessesStep(Step):
     """Gives up the pod in which a process of the previous group does not end: it is not usable any more."""
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self) -> None:
         self._old: dict[str, tuple[int, ...]] = {}  # Ray's node id -> process ids of the last group that was there
 
-    def after_group_start(self, worker_group: WorkerGroup) -> None:
-        """Raises AttemptFailed. Ray's error for a worker that dies meanwhile appears at the next poll."""
-        self._end_old(worker_group, worker_group)
+    def started(self, part: ExecutionGroup, group: WorkerGroup) -> None:
+        """Ends the processes on the nodes of the workers that have started, but for those of the `group`.
 
-    def after_part_start(self, part: ExecutionGroup) -> None:
-        self._end_old(part, self._group.worker_group or part)
-
-    def _end_old(self, started: ExecutionGroup, whole: ExecutionGroup) -> None:
-        """Ends the processes on the nodes of the workers that have started, but for those of the `whole` group."""
-        now, workers = list_processes(whole), started.get_workers()
+        Raises AttemptFailed. Ray's error for a worker that dies meanwhile appears at the next poll.
+        """
+        now, workers = list_processes(group), part.get_workers()
         rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(workers)}
         left = {
             rank: tuple(pid for pid in self._old.get(node, ()) if pid not in now.get(node, ()))
@@ -65,7 +78,7 @@ class OldProcessesStep(Step):
         }
         old = {rank: (pids,) for rank, pids in left.items() if pids}
         self._old.update(now)
-        answers = call_ranks(started, old, end_processes, each=old, timeout=END_TIMEOUT) if old else {}
+        answers = call_ranks(part, old, end_processes, each=old, timeout=END_TIMEOUT) if old else {}
         for rank, answer in answers.items():
             if answer.value:
                 pod = workers[rank].metadata.hostname
@@ -78,21 +91,12 @@ class SharedStorageStep(Step):
     Storage that all pods have shared before is tried again instead.
     """
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+    def __init__(self) -> None:
         self._was_shared = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) >= 0
 
-    def after_group_start(self, worker_group: WorkerGroup) -> None:
+    def started(self, part: ExecutionGroup, group: WorkerGroup) -> None:
         """Raises JobRefused or Unreachable. Ray's error for a worker that dies meanwhile propagates."""
-        self._check(worker_group, worker_group)
-
-    def after_part_start(self, part: ExecutionGroup) -> None:
-        """Raises what `after_group_start` raises."""
-        if self._group.worker_group is not None:
-            self._check(part, self._group.worker_group)
-
-    def _check(self, started: ExecutionGroup, whole: WorkerGroup) -> None:
-        folder = find_run_folder(whole)
+        folder = find_run_folder(group)
         if folder is None:
             return
         _remove_old_markers(Path(folder))
@@ -104,7 +108,7 @@ class SharedStorageStep(Step):
             _remove(marker)  # a full disk takes an empty file
             return
         try:
-            answers = _find_on_workers(started, marker)
+            answers = _find_on_workers(part, marker)
         finally:
             _remove(marker)
         problem = explain_answers(str(Path(folder).parent), answers)

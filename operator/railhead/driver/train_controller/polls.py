@@ -1,4 +1,8 @@
-"""At each poll of the ranks, in Ray Train's controller: who has returned, where they hang, and that the run ends.
+"""What Ray Train's controller asks the ranks: how far they are, who has returned, where they hang; and that it tells
+them that the run ends.
+
+Every few seconds a thread asks all ranks for their steps. No rank waits for another one, as in `report`, and the
+answers enter neither Ray's metrics nor its snapshot. All else is done at each poll of the ranks.
 
 A rank succeeds only if it reports so. Ray Train treats a thread that ended without an error as a success, so each rank
 whose thread has ended is asked whether its function returned. An error that Ray missed is written to the status that
@@ -18,25 +22,33 @@ import os
 import sys
 import sysconfig
 import threading
+import time
 import traceback
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Optional
 
 from railhead.contract import environment as e
+from railhead.contract.report import Steps
 from railhead.driver.describe import describe_exception
 from railhead.driver.errors import NotReturned, Stepless, Stuck
 from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
+from railhead.driver.rank.steps import Beat, read_beat
 from railhead.driver.rank.uploads import count_reports
 from railhead.driver.ray.callback import Step, never_raises
 from railhead.driver.ray.context import notify_ranks
 from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, WorkerGroup
+from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.group import Answer, Group, call_ranks
 
 RETURN_TIMEOUT = 30.0  # seconds; the processes have just answered Ray's own poll
 STACKS_TIMEOUT = 10.0
 NOTICE_TIMEOUT = 5.0  # that the notice waits for rank 0, whose process has just answered Ray's own poll
+HEARTBEAT_SECONDS = 10.0
+HEARTBEAT_TIMEOUT = 5.0
+RATE_SECONDS = 120.0  # over which rates are measured
 LIMIT_CHARS = 12_000  # per rank
 TRAINING_THREAD = "TrainingThread"  # Ray Train's name for it
 _REMEDY = "check the last lines of its pod's log, and look for code that ends threads or intercepts their exceptions"
@@ -97,7 +109,7 @@ class StacksStep(Step):
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         self._spool.take_hang()  # of the previous group, which failed otherwise meanwhile
 
-    @never_raises
+    @never_raises("collect the ranks' stacks")
     def after_poll(self, status: GroupStatus) -> None:
         worker_group = self._group.worker_group
         if worker_group is not None and self._spool.take_request_for_stacks():
@@ -119,7 +131,7 @@ class EndNoticeStep(Step):
         self._spool = spool
         self._has_notified = False
 
-    @never_raises
+    @never_raises("notify the ranks of the end")
     def after_poll(self, status: GroupStatus) -> None:
         deadline, worker_group = None if self._has_notified else self._spool.read_end(), self._group.worker_group
         if deadline is None or worker_group is None:
@@ -198,3 +210,77 @@ def find_package(file: str) -> Optional[str]:
     if file.startswith("<") or file.startswith(sysconfig.get_paths()["stdlib"]):
         return PurePath(file).stem
     return None
+
+
+def watch_steps(group: Group, worker_group: WorkerGroup, spool: Spool) -> None:
+    """Starts the thread, which ends with the group."""
+    spool.forget_heartbeat()  # of the group before
+    threading.Thread(target=_ask, args=(group, worker_group, spool), name="railhead-heartbeat", daemon=True).start()
+
+
+def _ask(group: Group, worker_group: WorkerGroup, spool: Spool) -> None:
+    pulse = Pulse()
+    ranks = range(len(worker_group.get_workers()))
+    while True:
+        time.sleep(HEARTBEAT_SECONDS)
+        try:
+            answers = call_ranks(worker_group, ranks, read_beat, timeout=HEARTBEAT_TIMEOUT)
+        except Exception:  # the group is not active any more
+            return
+        if group.worker_group is not worker_group:
+            return
+        beat = pulse.add(answers)
+        if beat is not None:
+            spool.write_heartbeat(beat)
+
+
+class Pulse:
+    """Merges the answers of one group. Pure."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._beats: dict[int, Beat] = {}
+        self._firsts: deque[Beat] = deque()  # of rank 0, those of the last RATE_SECONDS
+
+    def add(self, answers: Mapping[int, Answer]) -> Optional[Heartbeat]:
+        """A rank that does not answer is where it was; None while no rank has answered at all."""
+        fresh = {rank: answer.value for rank, answer in answers.items() if isinstance(answer.value, Beat)}
+        self._beats.update(fresh)
+        if not self._beats:
+            return None
+        if 0 in fresh:
+            self._note_rank_0(fresh[0])
+        self._number += 1
+        beats = self._beats.values()
+        return Heartbeat(
+            number=self._number,
+            alive=sum(beat.optimizer + beat.calls for beat in beats),
+            most=max(max(beat.optimizer, beat.calls) for beat in beats),
+            is_reporting=bool(fresh) and all(beat.is_reporting for beat in fresh.values()),
+            steps=self._measure(),
+        )
+
+    def _note_rank_0(self, beat: Beat) -> None:
+        before = self._firsts[-1] if self._firsts else beat
+        if (beat.step is None, beat.tokens is None) != (before.step is None, before.tokens is None):
+            self._firsts.clear()  # training code has just begun to call `progress`
+        self._firsts.append(beat)
+        while self._firsts[-1].clock - self._firsts[0].clock > RATE_SECONDS:
+            self._firsts.popleft()
+
+    def _measure(self) -> Steps:
+        if not self._firsts:
+            return Steps()
+        first, last = self._firsts[0], self._firsts[-1]
+        begin, end = (first.optimizer, last.optimizer) if last.step is None else (first.step, last.step)
+        seconds = last.clock - first.clock
+        return Steps(last.step, last.total, _rate(begin, end, seconds), _rate(first.tokens, last.tokens, seconds))
+
+
+def _rate(begin: Optional[int], end: Optional[int], seconds: float) -> str:
+    """Per second, a decimal number; empty while it is not known, or if the count went backwards."""
+    if not end or begin is None or seconds <= 0 or end < begin:
+        return ""
+    rate = (end - begin) / seconds
+    digits = 0 if rate >= 1000 else 2 if rate >= 10 else 5
+    return f"{rate:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{rate:.0f}"

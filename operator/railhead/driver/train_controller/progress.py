@@ -1,28 +1,34 @@
-"""Writes the progress of a fit() to the spool, in Ray Train's controller. Never blocks, never raises."""
+"""Writes the progress of a fit() to the spool, in Ray Train's controller: reports, commits and the best checkpoint.
+
+It never blocks and never raises. A report without a score never wins.
+"""
 
 from __future__ import annotations
 
+import math
+import numbers
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any, Optional
+from typing import Any, Mapping, Optional
 
 from railhead.contract import environment as e
+from railhead.contract.checkpoint import NO_CHECKPOINT
+from railhead.contract.checkpoint import Checkpoint as CheckpointRecord
 from railhead.contract.report import CHECKPOINT_NAME_REPEATED, RunWarning
 from railhead.contract.times import now_text
-from railhead.driver.logs.output import name_process
+from railhead.driver.logs import name_process
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.callback import Step, never_raises
 from railhead.driver.ray.checkpoints import Ranking
-from railhead.driver.ray.types import Checkpoint, CheckpointManager, TrainingReport, WorkerGroup
+from railhead.driver.ray.types import Checkpoint, CheckpointManager, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.train_controller.best_checkpoint import explain_missing_score, find_best, find_score
 from railhead.driver.train_controller.group import Group
-from railhead.driver.train_controller.heartbeat import watch_steps
+from railhead.driver.train_controller.polls import watch_steps
 
 
 class ProgressStep(Step):
@@ -42,14 +48,14 @@ class ProgressStep(Step):
             resumed_from=run.resumed_from, warning=run.warning
         )
 
-    @never_raises
+    @never_raises("record progress")
     def after_state(self, name: str) -> None:
         progress = self._progress.with_ray_state(name)
         if progress.has_run:  # now it is checked that all pods see the folder
             progress = replace(progress, run_uri=self._run_uri)
         self._change(progress)
 
-    @never_raises
+    @never_raises("record progress")
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         watch_steps(self._group, worker_group, self._spool)
         found = self._group.read_processes()  # known even if the group is shut down before it fails
@@ -60,12 +66,12 @@ class ProgressStep(Step):
             self._record_unreported_commit(self._manager)
         self._change(self._with_best(replace(self._progress, processes=processes)))
 
-    @never_raises
+    @never_raises("record progress")
     def after_finish(self) -> None:
         """A validation may have added metrics after the last report."""
         self._change(self._with_best(self._progress))
 
-    @never_raises
+    @never_raises("record progress")
     def after_report(self, report: TrainingReport, metrics: Sequence[dict[str, Any]]) -> None:
         checkpoint = report.checkpoint
         self._group.commits += checkpoint is not None
@@ -147,3 +153,56 @@ class ProgressStep(Step):
         if progress != self._progress:
             self._progress = progress
             self._spool.write(progress.to_dict())
+
+
+def find_score(metrics: Mapping[str, Any], attribute: str) -> Optional[float]:
+    """The number under `attribute`, which may be `a/b` for a nested one, as in Ray; None if missing or NaN."""
+    value = _find_value(metrics, attribute)
+    if not isinstance(value, numbers.Real):
+        return None
+    score = float(value)
+    return None if math.isnan(score) else score
+
+
+def _find_value(metrics: Mapping[str, Any], name: str) -> Any:
+    if name in metrics and not isinstance(metrics[name], Mapping):
+        return metrics[name]
+    for key, inner in metrics.items():
+        if isinstance(inner, Mapping) and name.startswith(f"{key}/"):
+            found = _find_value(inner, name[len(str(key)) + 1 :])
+            if found is not None:
+                return found
+    return None
+
+
+def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) -> CheckpointRecord:
+    """The best one, or NO_CHECKPOINT.
+
+    On equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` has no index
+    and is skipped.
+    """
+    sign = -1.0 if ranking.order == "min" else 1.0
+    best: Optional[tuple[float, str, Metrics]] = None
+    for name, metrics in ranking.kept:
+        score = find_score(metrics, ranking.attribute)
+        if score is not None and name in commits and (best is None or sign * score >= best[0]):
+            best = (sign * score, name, metrics)
+    if best is None:
+        return NO_CHECKPOINT
+    _, name, metrics = best
+    commit = commits[name]
+    return CheckpointRecord(
+        build_checkpoint_uri(run_uri, name),
+        commit.index,
+        commit.time,
+        format_metrics(metrics, first=ranking.attribute),
+        commit.attempt,
+    )
+
+
+def explain_missing_score(name: str, ranking: Ranking) -> str:
+    """The warning for a checkpoint that was reported without the metric that ranks it."""
+    return (
+        f"{name} was reported without a number in {ranking.attribute!r} (run.checkpoint.scoreAttribute): "
+        "it ranks behind all checkpoints that have one; report the metric with each checkpoint"
+    )

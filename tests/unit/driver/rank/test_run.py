@@ -15,7 +15,7 @@ from ray.train.v2._internal.execution.worker_group import thread_runner
 
 from railhead.driver.describe import TEXT_LIMIT, describe_exception, make_printable
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, TrainingError, Unfenced
-from railhead.driver.logs.output import find_mark
+from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
 
 

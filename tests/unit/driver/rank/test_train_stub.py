@@ -11,7 +11,7 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
-from railhead.driver.logs.output import find_mark
+from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
 from railhead.driver.rank import train_func
 from railhead.driver.user_code import WORKING_FOLDER

@@ -17,7 +17,7 @@ from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.rank import uploads
 from railhead.driver.ray import context
-from railhead.driver.storage.leftovers import ELSEWHERE, RECORDS, record_upload
+from railhead.driver.storage.checkpoints import ELSEWHERE, RECORDS, record_upload
 from railhead.driver.storage.run_folder import RunFolder
 
 NAME = "checkpoint_2026-11-22_23-44-51.000123"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.ray.callback import Step, StepsCallback
+from railhead.driver.ray.callback import Step, StepsCallback, never_raises
 
 
 class Noted(Step):
@@ -22,11 +22,12 @@ class Noted(Step):
     def before_training_context(self, workers: Any) -> None:
         self.calls.append((self.name, "before_training_context"))
 
+    def started(self, part: Any, whole: Any) -> None:
+        self.calls.append((self.name, "started" if part is whole else "started in part"))
+        super().started(part, whole)
+
     def after_group_start(self, worker_group: Any) -> None:
         self.calls.append((self.name, "after_group_start"))
-
-    def after_part_start(self, part: Any) -> None:
-        self.calls.append((self.name, "after_part_start"))
 
     def after_poll(self, status: Any) -> None:
         self.calls.append((self.name, "after_poll"))
@@ -75,7 +76,7 @@ def test_each_call_reaches_all_steps_in_their_order(callback: Any, calls: list[t
         "before_group_start 2", "before_training_context", "after_group_start", "after_poll", "after_report",
         "after_state RUNNING", "after_finish",
     ]  # fmt: skip
-    assert calls == [(step, name) for name in names for step in "ab"]
+    assert [call for call in calls if call[1] != "started"] == [(step, name) for name in names for step in "ab"]
 
 
 def test_a_part_that_ray_has_replaced_reaches_the_steps_and_one_of_the_first_start_does_not(
@@ -87,19 +88,28 @@ def test_a_part_that_ray_has_replaced_reaches_the_steps_and_one_of_the_first_sta
     callback.after_replica_group_start(Workers(first))
     assert calls == []
     callback.after_replica_group_start(Workers(third))
-    assert calls == [("a", "after_part_start"), ("b", "after_part_start")]
+    assert calls == [("a", "started in part"), ("b", "started in part")]
 
 
 def test_a_step_that_ends_the_start_of_a_group_ends_it_for_the_later_ones(
     callback: Any, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(step: Any, worker_group: Any) -> None:
+    def fail(step: Any, part: Any, whole: Any) -> None:
         calls.append((step.name, "raises"))
         raise ValueError("no")
 
-    monkeypatch.setattr(Noted, "after_group_start", fail)
+    monkeypatch.setattr(Noted, "started", fail)
     group = Workers()
     with pytest.raises(ValueError, match="no"):
         callback.after_worker_group_start(group)
     assert calls == [("a", "raises")]
     assert group._worker_group_state is None, "else Ray keeps its resources, and there are none for the next group"
+
+
+def test_a_step_without_which_a_run_is_as_good_says_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:
+    @never_raises("record progress")
+    def record() -> None:
+        raise OSError("no space")
+
+    record()
+    assert capsys.readouterr().err.startswith("railhead: cannot record progress: OSError: no space")

@@ -9,7 +9,6 @@ import pytest
 
 from railhead.contract.checkpoint import MAX_METRIC_VALUE, MAX_METRICS, Checkpoint
 from railhead.contract.report import RunWarning, State
-from railhead.driver.ray.callback import never_raises
 from railhead.driver.reporting.progress import _STATES, Progress, build_checkpoint_uri, format_metrics
 
 WARNING = RunWarning("RunNameDiffers", "another name")
@@ -102,12 +101,3 @@ def test_counts_continue_in_another_fit() -> None:
 def test_checkpoint_uri() -> None:
     assert build_checkpoint_uri("/runs/", "c1") == "/runs/c1"
     assert build_checkpoint_uri("s3://bucket/x?region=a", "c1") == "s3://bucket/x/c1?region=a"
-
-
-def test_callback_never_raises(capsys: pytest.CaptureFixture[str]) -> None:
-    @never_raises
-    def hook() -> None:
-        raise OSError("no space")
-
-    hook()
-    assert "no space" in capsys.readouterr().err

@@ -30,18 +30,18 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract import environment as e
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.ray import checkpoints
-from railhead.driver.ray.storage import find_fields
+from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import Restored, restore_run
 from railhead.driver.storage.call import Patience
+from railhead.driver.storage.checkpoints import finish_commit, record_upload
 from railhead.driver.storage.fence import take_run
-from railhead.driver.storage.leftovers import finish_commit, record_upload
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller.best_checkpoint import find_score
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
+from railhead.driver.train_controller.progress import find_score
 from tests.unit.driver.storage.test_fence import fake_group, wait_for_clean_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic

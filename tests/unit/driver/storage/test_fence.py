@@ -28,16 +28,15 @@ from railhead.contract import environment as e
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.rank.run import permit_training
 from railhead.driver.ray import checkpoints
-from railhead.driver.ray.storage import find_fields
+from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.call import Patience
+from railhead.driver.storage.checkpoints import RECORDS, examine, record_upload
 from railhead.driver.storage.fence import Claim, look, take_run
-from railhead.driver.storage.leftovers import RECORDS, record_upload
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.snapshot import examine
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
 

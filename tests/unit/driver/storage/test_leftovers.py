@@ -12,19 +12,24 @@ from ray.train import Checkpoint
 from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.errors import CheckpointNotWritten, explain_exception
-from railhead.driver.ray.storage import find_fields
+from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.storage.acquire_run import restore_run
-from railhead.driver.storage.leftovers import (
+from railhead.driver.storage.checkpoints import (
+    FILE,
     RECORDS,
+    Entry,
+    Snapshot,
+    SnapshotUnreadable,
     find_leftovers,
     finish_commit,
     is_recorded,
     keep_uploads,
+    parse_snapshot,
     record_upload,
     remove_leftovers,
+    write_snapshot,
 )
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.snapshot import FILE, Entry, Snapshot, SnapshotUnreadable, parse_snapshot, write_snapshot
 
 PARTIAL, COMMITTED = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
 COPIED = "checkpoint_2026-11-22_23-44-59.999999"  # by a user, from another run

@@ -19,22 +19,22 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
-from railhead.driver.ray.storage import find_fields
+from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import Restored, restore_run
-from railhead.driver.storage.fence import look, take_run
-from railhead.driver.storage.leftovers import finish_commit
-from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.snapshot import (
+from railhead.driver.storage.checkpoints import (
     COPY,
     FILE,
     UNREADABLE,
     SnapshotUnreadable,
+    finish_commit,
     parse_snapshot,
     read_copy,
     write_snapshot,
 )
+from railhead.driver.storage.fence import look, take_run
+from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
 from tests.unit.driver.storage.test_fence import fake_group, wait_for_clean_up

@@ -59,10 +59,9 @@ from railhead.driver.ray.nodes import LostNode
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import failure, failure_policy
+from railhead.driver.train_controller import failure, failure_policy, post_mortem
 from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.collectives import Finding
-from railhead.driver.train_controller.deaths import Explained
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.group import Answer, Group, Process
 from railhead.driver.train_controller.progress import ProgressStep
@@ -293,7 +292,7 @@ def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_
 
 def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     group = Group()
-    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes, group: None)
+    monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: None)
     spool, decider = Spool(tmp_path), RetryDecider(group, Spool(tmp_path), max_failures=None)
     spool.write_allowed_restarts(1, [])
     stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s")})
@@ -352,7 +351,7 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
     error = WorkerGroupError("", {0: broken, 1: RAISED, 2: broken, 3: dead_actor("killed by the memory monitor")})
     facts = failure_policy.collect_facts(error, join(WorkerGroup([])))
     assert [each.age for each in facts.errors] == [0.2, 2.5, None, None]
-    monkeypatch.setattr(failure_policy, "explain_deaths", lambda errors, processes, group: Explained(errors[:3]))
+    monkeypatch.setattr(failure_policy, "find_causes", lambda errors, processes, group: (errors[:3], None))
     assert not RetryDecider(join(WorkerGroup([])), Spool(tmp_path), max_failures=0).decide(error)
     found = Spool(tmp_path).read_failure()
     assert found is not None and found.message.startswith("rank 1: ValueError: no")
@@ -373,7 +372,7 @@ def test_a_hang_has_the_pod_of_the_ranks_that_are_to_blame(
 ) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr(failure_policy, "find_ages", lambda errors, group: errors)
-    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes, group: finding)
+    monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: finding)
     group = join(WorkerGroup(nodes))
     RetryDecider(group, Spool(tmp_path), max_failures=0).decide(WorkerGroupError("", {0: Stuck(-1, "no reports")}))
     found = Spool(tmp_path).read_failure()
@@ -383,7 +382,7 @@ def test_a_hang_has_the_pod_of_the_ranks_that_are_to_blame(
 
 def test_only_after_a_hang_are_collectives_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
-    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes, group: pytest.fail("compared"))
+    monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: pytest.fail("compared"))
     group = join(WorkerGroup(["a", "b"]))
     assert not RetryDecider(group, Spool(tmp_path), max_failures=0).decide(WorkerGroupError("", {1: RAISED}))
 

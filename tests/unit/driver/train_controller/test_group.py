@@ -67,8 +67,8 @@ def test_a_replaced_rank_leaves_the_others_known() -> None:
     workers = [make("a"), make("b")]
     whole: Any = SimpleNamespace(get_workers=lambda: workers)
     group = Group()
-    group.after_group_start(whole)
+    group.started(whole, whole)
     workers[1] = make("c")
     group.before_training_context(workers[1:])
-    group.after_part_start(SimpleNamespace(get_workers=lambda: workers[1:]))
+    group.started(SimpleNamespace(get_workers=lambda: workers[1:]), whole)
     assert [group.find_rank(f"(pid=7, ip=ip-{node})") for node in "abc"] == [0, -1, 1]

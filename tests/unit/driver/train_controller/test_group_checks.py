@@ -27,7 +27,7 @@ from railhead.contract.failure import FailureClass
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.train_controller import group_checks
-from railhead.driver.train_controller.group import Answer, Group
+from railhead.driver.train_controller.group import Answer
 from railhead.driver.train_controller.group_checks import (
     OldProcessesStep,
     SharedStorageStep,
@@ -108,11 +108,11 @@ def test_one_worker_per_node_checks_and_no_files_remain(tmp_path: Path, monkeypa
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     before = sorted((tmp_path / "r").iterdir())
     group = make_group(storage, find_marker, nodes="aabbc")
-    SharedStorageStep(Group()).after_group_start(group)
+    SharedStorageStep().started(group, group)
     assert len(group.called) == 3
     group = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
     with pytest.raises(JobRefused, match=f"run.storagePath {tmp_path}: .* worker pod w1 does not see") as caught:
-        SharedStorageStep(Group()).after_group_start(group)
+        SharedStorageStep().started(group, group)
     assert caught.value.failure.reason == "StorageNotShared"
     assert sorted((tmp_path / "r").iterdir()) == before
 
@@ -129,7 +129,7 @@ def test_a_full_disk_skips_the_check_and_leaves_no_marker(
 
     monkeypatch.setattr(Path, "write_text", write_to_full_disk)
     group = make_group(storage, find_marker, nodes="ab")
-    SharedStorageStep(Group()).after_group_start(group)
+    SharedStorageStep().started(group, group)
     assert "No space left on device" in capsys.readouterr().err
     assert not group.called and sorted((tmp_path / "r").iterdir()) == before
 
@@ -141,7 +141,8 @@ def test_removes_only_the_check_files_of_killed_heads(tmp_path: Path, monkeypatc
     before = {path.name for path in run.iterdir()} | {"railhead-shared-check-mine", ".railhead-notes"}
     for name in (*before, ".railhead-shared-check-0123", ".railhead-write-check-77"):
         (run / name).touch()
-    SharedStorageStep(Group()).after_group_start(make_group(storage, find_marker, nodes="ab"))
+    group = make_group(storage, find_marker, nodes="ab")
+    SharedStorageStep().started(group, group)
     assert {path.name for path in run.iterdir()} == before
 
 
@@ -151,15 +152,15 @@ def test_storage_that_was_shared_before_is_retried_not_rejected(
     """A mount that is missing on one node after a restart, in a run that has trained."""
     monkeypatch.setattr("ray.get", lambda references, timeout: references)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
-    callback = SharedStorageStep(Group())
-    callback.after_group_start(make_group(storage, find_marker, nodes="ab"))
+    callback, good = SharedStorageStep(), make_group(storage, find_marker, nodes="ab")
+    callback.started(good, good)
     bad = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
     with pytest.raises(Unreachable, match="worker pod w1 does not see") as caught:
-        callback.after_group_start(bad)
+        callback.started(bad, bad)
     assert (caught.value.failure.class_, caught.value.failure.reason) == ("Infrastructure", "StorageNotShared")
     monkeypatch.setenv(e.CHECKPOINT_INDEX, "4")
     with pytest.raises(Unreachable):
-        SharedStorageStep(Group()).after_group_start(bad)
+        SharedStorageStep().started(bad, bad)
 
 
 @pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ESTALE, errno.EIO])
@@ -184,7 +185,7 @@ def test_a_broken_mount_on_a_worker_is_no_configuration_error(
 
     monkeypatch.setattr("ray.get", get)
     with pytest.raises(Unreachable, match=f"run.storagePath {tmp_path}/r: .*worker pod {POD}: .*{os.strerror(code)}"):
-        SharedStorageStep(Group()).after_group_start(group)
+        SharedStorageStep().started(group, group)
     assert not list((tmp_path / "r").glob(".railhead-*"))
 
 
@@ -264,7 +265,7 @@ def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest
         return {rank: answers.get(rank, Answer("")) for rank in ranks}
 
     monkeypatch.setattr(group_checks, "call_ranks", collect)
-    callback = StepsCallback([OldProcessesStep(Group())])
+    callback = StepsCallback([OldProcessesStep()])
     callback.after_worker_group_start(make_workers(("a", 1), ("a", 2), ("b", 3), ("d", 8)))
     assert calls == [], "the first group has no previous one"
     callback.after_worker_group_start(make_workers(("a", 4), ("a", 5), ("c", 6), ("d", 9)))
@@ -299,18 +300,17 @@ def test_a_replaced_rank_waits_for_the_process_before_it_and_spares_those_beside
 
     monkeypatch.setattr(group_checks, "call_ranks", collect)
     whole = make_workers(("a", 1), ("a", 2), ("b", 3))
-    group = Group(worker_group=whole)
-    step = OldProcessesStep(group)
-    step.after_group_start(whole)
+    step = OldProcessesStep()
+    step.started(whole, whole)
     whole.found = make_workers(("a", 1), ("a", 4), ("b", 3)).found  # Ray has replaced rank 1
-    step.after_part_start(make_workers(("a", 4)))
+    step.started(make_workers(("a", 4)), whole)
     assert calls == [{0: ((2,),)}]
 
 
 def test_a_replaced_rank_must_see_the_storage_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.get", lambda references, timeout: references)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
-    step = SharedStorageStep(Group(worker_group=make_group(storage, find_marker, nodes="ab")))
+    whole = make_group(storage, find_marker, nodes="ab")
     part = make_group(storage, lambda path: ("w1", "does not see"), nodes="c")
     with pytest.raises(JobRefused, match="worker pod w1 does not see"):
-        step.after_part_start(part)
+        SharedStorageStep().started(part, whole)

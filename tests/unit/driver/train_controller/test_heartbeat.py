@@ -13,9 +13,9 @@ from railhead.contract.report import Steps
 from railhead.driver.rank.steps import Beat
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller import heartbeat
+from railhead.driver.train_controller import polls
 from railhead.driver.train_controller.group import Answer, Group
-from railhead.driver.train_controller.heartbeat import Pulse
+from railhead.driver.train_controller.polls import Pulse
 from tests.waiting import wait_until
 
 
@@ -62,7 +62,7 @@ def test_rates_are_decimal_numbers(rate: float, text: str) -> None:
     found = pulse.add({0: beat(100_000.0 if rate < 1 else 100.0, calls=2, step=1, tokens=1)})
     assert found is not None
     begin, end = 0, round(rate * 100_000)
-    assert heartbeat._rate(begin, end, 100_000.0) == text
+    assert polls._rate(begin, end, 100_000.0) == text
 
 
 def test_a_run_that_begins_again_has_no_rate() -> None:
@@ -109,15 +109,15 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
             group.worker_group = groups[1]
         return {rank: beat(1.0, optimizer=len(asked)) for rank in ranks}
 
-    monkeypatch.setattr(heartbeat, "INTERVAL", 0.0)
-    monkeypatch.setattr(heartbeat, "call_ranks", ask)
-    heartbeat.watch_steps(group, groups[0], spool)
+    monkeypatch.setattr(polls, "HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(polls, "call_ranks", ask)
+    polls.watch_steps(group, groups[0], spool)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked == [groups[0]] * 2, "another group trains now"
     assert known[0] is None, "not that of the group before"
     found = spool.read_heartbeat()
     assert found is not None and (found.number, found.alive) == (1, 2)
-    heartbeat.watch_steps(group, groups[1], spool)
+    polls.watch_steps(group, groups[1], spool)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked[2:] == [groups[1]] * 2, "its group was shut down"
 

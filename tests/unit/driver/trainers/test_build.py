@@ -15,7 +15,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused, TrainFunctionRaised, read_note
-from railhead.driver.logs.output import find_mark
+from railhead.driver.logs import find_mark
 from railhead.driver.rank import loop
 from railhead.driver.rank import run as rank
 from railhead.driver.run_context import RunContext

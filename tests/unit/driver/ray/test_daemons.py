@@ -12,8 +12,8 @@ import pytest
 from ray._private import node, services
 from ray.scripts.scripts import start
 
-from railhead.driver.ray import command
-from railhead.driver.ray.command import FILES, OPTIONS, announce_ports, choose_ports
+from railhead.driver.ray import daemons
+from railhead.driver.ray.daemons import FILES, OPTIONS, announce_ports, choose_ports
 
 
 def read_ports(options: list[str]) -> list[int]:
@@ -30,8 +30,8 @@ def test_ports_are_different_and_can_be_listened_on() -> None:
 
 
 def test_the_heads_own_port_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "LAST", command.FIRST + 1000)
-    for port in range(command.FIRST, command.FIRST + 200):
+    monkeypatch.setattr(daemons, "LAST", daemons.FIRST + 1000)
+    for port in range(daemons.FIRST, daemons.FIRST + 200):
         assert port not in read_ports(choose_ports(["start", f"--port={port}", "--head"]))
 
 
@@ -72,14 +72,14 @@ def test_contract_ray_start_takes_the_ports() -> None:
 @pytest.mark.parametrize("are_on", [False, True])
 def test_servers_that_nobody_uses_are_left_out(monkeypatch: pytest.MonkeyPatch, *, are_on: bool) -> None:
     """The dashboard's process without the dashboard is for usage statistics, which users may switch on."""
-    monkeypatch.setenv(command.STATISTICS, "1" if are_on else "0")
+    monkeypatch.setenv(daemons.STATISTICS, "1" if are_on else "0")
     original = node.Node.start_api_server
     for name in ("start_ray_client_server", "start_api_server"):
         monkeypatch.setattr(node.Node, name, getattr(node.Node, name))
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr("ray.scripts.scripts.main", lambda: None)
     monkeypatch.setattr(services, "start_raylet", services.start_raylet)
-    command.run_ray(["start", "--head"])
+    daemons.run_ray(["start", "--head"])
     assert (node.Node.start_api_server is original) == are_on
     if not are_on:
         node.Node.start_api_server(None, include_dashboard=False, raise_on_failure=True)
@@ -95,6 +95,6 @@ def test_reports_what_a_newer_ray_start_lacks_and_starts_it_unchanged(
     monkeypatch.setattr("ray.scripts.scripts.main", lambda: seen.append(sys.argv))
     monkeypatch.setattr(start, "params", [each for each in start.params if OPTIONS[0] not in each.opts])
     before = services.start_raylet
-    command.run_ray(["start", "--head"])
+    daemons.run_ray(["start", "--head"])
     assert seen == [["ray", "start", "--head"]] and services.start_raylet is before
     assert f"ray start has no {OPTIONS[0]}" in capsys.readouterr().out

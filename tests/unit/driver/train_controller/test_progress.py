@@ -30,9 +30,8 @@ from railhead.driver.ray.checkpoints import Ranking, find_manager, read_ranking,
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.train_controller.best_checkpoint import find_best, find_score
 from railhead.driver.train_controller.group import Group
-from railhead.driver.train_controller.progress import ProgressStep
+from railhead.driver.train_controller.progress import ProgressStep, find_best, find_score
 
 # Ray's manager writes its snapshot with pydantic's deprecated API.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")

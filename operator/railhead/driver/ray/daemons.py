@@ -1,4 +1,4 @@
-"""Runs Ray's own command in this process, with hooks that only work inside the process.
+"""What is changed in the processes of a Ray node: `ray start`, with its raylet and servers, and the log monitor.
 
 A raylet starts two Python agents, waits for the files to which they write their ports, and
 dies after 15 s, which is hard-coded (ray-project/ray#65983). A busy machine, or one that
@@ -7,6 +7,10 @@ the raylet has what it waits for when it starts, and the node joins at once.
 
 Without `ray[default]` the first agent runs no servers. A raylet with ports for them would try to reach
 them for 30 s and then log an error, in the job's log too.
+
+With spec.logs.forward Rank0 a worker pod's log monitor sends to the head only the lines of the process that is rank 0,
+from its first mark on. The rest never leaves the pod, so that neither Ray's control store nor the driver
+carries what the head does not show. With None there is no log monitor.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ import socket
 import sys
 from typing import Any, Sequence
 
+from railhead.driver.logs import find_mark
+
+ONLY_RANK_0 = "RAILHEAD_ONLY_RANK_0"  # in the environment of a worker pod's Ray
 STATISTICS = "RAY_USAGE_STATS_ENABLED"
 FIRST, LAST = 20000, 32000  # above Ray's own range, below the kernel's for outgoing connections
 # Pods may share a machine's ports: in a local cluster, and with hostNetwork.
@@ -98,3 +105,34 @@ def announce_ports(services: Any, raylet: Any, *, is_minimal: bool) -> None:
         return start(*arguments, **options)
 
     services.start_raylet = start_raylet
+
+
+class RankFilter:
+    """Keeps the lines of rank 0; which rank a process is, its marks tell."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, int] = {}
+
+    def select(self, pid: Any, lines: list[str]) -> list[str]:
+        """`pid`: a process id, or the name of one of Ray's own daemons."""
+        kept = []
+        for line in lines:
+            mark = find_mark(line)
+            if mark is not None:
+                self._ranks[pid] = mark.rank
+            if self._ranks.get(pid) == 0:
+                kept.append(line)
+        return kept
+
+
+def install_filter(raylet: Any) -> None:
+    """`raylet`: the module `ray._raylet`. Source: `LogMonitor` in `ray/_private/log_monitor.py`."""
+    filter_ = RankFilter()
+
+    class GcsClient(raylet.GcsClient):  # type: ignore[misc]  # Ray's is compiled: none of its methods can be set
+        def publish_logs(self, data: dict[str, Any]) -> None:
+            lines = filter_.select(data["pid"], data["lines"])
+            if lines:
+                self.__getattr__("publish_logs")({**data, "lines": lines})  # of an inner client
+
+    raylet.GcsClient = GcsClient

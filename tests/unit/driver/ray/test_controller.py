@@ -11,7 +11,7 @@ from ray.train.v2._internal.execution.worker_group import worker_group
 
 import ray
 from railhead.driver.errors import JobRefused
-from railhead.driver.ray.barriers import LIMIT, SPARE, Barriers
+from railhead.driver.train_controller.group_checks import LIMIT, SPARE, Barriers
 
 ROOM = "max_concurrency"
 

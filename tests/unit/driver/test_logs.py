@@ -1,20 +1,32 @@
-"""A worker pod's tail of its ranks' output, and the space on the disk that it frees: no line changes by that."""
+"""The ranks' lines in a worker pod's log and in the head's, and the space on the disk that the files give back."""
 
 from __future__ import annotations
 
 import io
 import os
 import subprocess
+import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from railhead.driver.logs import log_tail
-from railhead.driver.logs.log_tail import LINE_LIMIT, TRAIN_LOGS, WORKER_LOGS, LogTail, free_beginning, keep_small
+from railhead.driver import logs
+from railhead.driver.logs import (
+    LINE_LIMIT,
+    TRAIN_LOGS,
+    WORKER_LOGS,
+    LogTail,
+    Ranks,
+    RankStream,
+    free_beginning,
+    keep_small,
+)
+from railhead.driver.ray.daemons import RankFilter
 
 MIB = 2**20
+PREFIX = "(RayTrainWorker pid=7, ip=10.0.0.3)"
 
 
 def disk_bytes(path: Path) -> int:
@@ -36,7 +48,7 @@ def test_the_beginning_is_freed_and_the_offsets_stay(tmp_path: Path) -> None:
 def test_the_log_of_a_long_run_stays_small_on_the_disk_and_is_shown_in_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_tail, "KEPT_BYTES", MIB)
+    monkeypatch.setattr(logs, "KEPT_BYTES", MIB)
     folder = tmp_path / "session_2026" / "logs"
     folder.mkdir(parents=True)
     path, shown = folder / "worker-1.out", io.StringIO()
@@ -60,8 +72,8 @@ def test_a_file_system_that_cannot_free_costs_nothing_but_the_space(
     def refuse(path: Path, length: int) -> bool:
         raise OSError("not supported")
 
-    monkeypatch.setattr(log_tail, "KEPT_BYTES", 10)
-    monkeypatch.setattr(log_tail, "free_beginning", refuse)
+    monkeypatch.setattr(logs, "KEPT_BYTES", 10)
+    monkeypatch.setattr(logs, "free_beginning", refuse)
     folder = tmp_path / "session_2026" / "logs"
     folder.mkdir(parents=True)
     (folder / "worker-1.out").write_text(":actor_name:RayTrainWorker\n" + "line\n" * 50)
@@ -154,22 +166,22 @@ def test_a_day_of_progress_bars_uses_bounded_memory_and_shows_some_states(tmp_pa
 
 def test_forgets_the_files_of_processes_that_have_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray Data starts thousands in a run, and their files stay. An idle process may become a rank's later."""
-    logs, now, out = tmp_path / "session_2026-01-01" / "logs", 0.0, io.StringIO()
-    logs.mkdir(parents=True)
+    folder, now, out = tmp_path / "session_2026-01-01" / "logs", 0.0, io.StringIO()
+    folder.mkdir(parents=True)
     child = subprocess.Popen(["true"])
     child.wait()
-    ended, idle = logs / f"worker-a-01-{child.pid}.out", logs / f"worker-b-01-{os.getpid()}.out"
-    rank = logs / f"worker-c-01-{child.pid}.out"
+    ended, idle = folder / f"worker-a-01-{child.pid}.out", folder / f"worker-b-01-{os.getpid()}.out"
+    rank = folder / f"worker-c-01-{child.pid}.out"
     for path in (ended, idle, rank):
         path.write_text(":job_id:01\n" + (":actor_name:RayTrainWorker\n" if path == rank else ""))
     read: list[Path] = []
-    read_new = log_tail._read_new
+    read_new = logs._read_new
 
     def count(path: Path, state: Any) -> bytes:
         read.append(path)
         return read_new(path, state)
 
-    monkeypatch.setattr(log_tail, "_read_new", count)
+    monkeypatch.setattr(logs, "_read_new", count)
     tail = LogTail(tmp_path, out=out, clock=lambda: now)
     for now in (0.0, 50.0, 100.0, 170.0, 180.0):
         if now == 50.0:
@@ -217,3 +229,66 @@ def test_reads_a_rotated_file_to_its_end_and_then_the_new_one(tmp_path: Path, ra
     while tail.poll():
         pass
     assert err.getvalue() == "one\n" + ("two\n" * 600_000 if way == "renamed" else "") + "3\n"
+
+
+def test_head_names_ranks_and_hides_marks() -> None:
+    shown = io.StringIO()
+    ranks = Ranks()
+    stream = RankStream(shown, ranks)
+    stream.write(f"{PREFIX} before\n{PREFIX} :railhead-mark:begin:4:ab-7:out:\n{PREFIX} epoch")
+    stream.write(" 1\n(TrainController pid=9) hello\n(PlacementGroupCleaner pid=1) Failed to query\nmine\n")
+    assert not ranks.wait_until_ended(["ab-7"], timeout=0)
+    stream.write(f"{PREFIX} half:railhead-mark:end:4:ab-7:out:\n")
+    stream.write(f"{PREFIX} :railhead-mark:end:4:ab-7:err:\n")
+    assert ranks.wait_until_ended(["ab-7"], timeout=0)
+    assert not ranks.wait_until_ended(["ab-7", "ab-8"], timeout=0)
+    assert shown.getvalue().splitlines() == [
+        f"{PREFIX} before",
+        "(rank 4) epoch 1",
+        "(TrainController pid=9) hello",
+        "mine",
+        "(rank 4) half",
+    ]
+
+
+@pytest.mark.parametrize(("forward", "wanted"), [("All", ["a", "b"]), ("Rank0", ["a"]), ("None", [])])
+def test_the_end_waits_only_for_ranks_whose_lines_come(forward: str, wanted: list[str]) -> None:
+    shown = io.StringIO()
+    ranks = Ranks(forward)
+    stream = RankStream(shown, ranks)
+    for rank, process in enumerate(wanted):
+        assert not ranks.wait_until_ended(["a", "b"], timeout=0)
+        for name in ("out", "err"):
+            stream.write(f"{PREFIX} :railhead-mark:end:{rank}:{process}:{name}:\n")
+    assert ranks.wait_until_ended(["a", "b"], timeout=0)
+
+
+def test_only_the_lines_of_rank_0_leave_the_pod() -> None:
+    ranks = RankFilter()
+    assert ranks.select(7, ["import of torch"]) == []
+    assert ranks.select(8, [":railhead-mark:begin:1:ab-8:out:", "of rank 1"]) == []
+    begin, end = ":railhead-mark:begin:0:ab-7:out:", ":railhead-mark:end:0:ab-7:out:"
+    assert ranks.select(7, ["before", begin, "of rank 0"]) == [begin, "of rank 0"]
+    assert ranks.select(7, ["more", end]) == ["more", end]
+    assert ranks.select(8, ["more"]) == ranks.select("raylet", ["a word of Ray's"]) == []
+    assert ranks.select(7, ["a", ":railhead-mark:begin:3:ab-7:out:", "b"]) == ["a"], "another process with its id"
+
+
+def test_writes_a_line_of_a_rank_at_once(tmp_path: Path) -> None:
+    """A pod's output is a pipe, which Python and Ray leave buffered."""
+    file = tmp_path / "head.log"
+    with open(file, "w") as shown:
+        RankStream(shown, Ranks()).write(f"{PREFIX} epoch 1\n")
+        assert file.read_text() == f"{PREFIX} epoch 1\n"
+
+
+def test_lines_of_two_threads_stay_apart() -> None:
+    """print() writes a line and its end one after the other, and Ray prints the ranks' lines in its own thread."""
+    shown = io.StringIO()
+    stream = RankStream(shown, Ranks())
+    stream.write("railhead: state")
+    ray = threading.Thread(target=stream.write, args=(f"{PREFIX} epoch 1\n",))
+    ray.start()
+    ray.join()
+    stream.write("\n")
+    assert shown.getvalue().splitlines() == [f"{PREFIX} epoch 1", "railhead: state"]

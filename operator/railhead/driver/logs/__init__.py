@@ -1,1 +1,0 @@
-"""The output of the ranks, on its way to `kubectl logs`."""
