@@ -1502,8 +1502,8 @@ DEFECTS = (
     Defect(
         "a call to the storage that hangs is made a second time beside itself",
         "driver/storage/call.py",
-        "        if self._results is None:\n",
-        "        if True:\n",
+        "future = self._future or self._start()",
+        "future = self._start()",
         (WAITING,),
     ),
     Defect(
@@ -1631,8 +1631,8 @@ DEFECTS = (
     Defect(
         "a snapshot stays in the format of another Ray",
         "driver/storage/acquire_run.py",
-        "if found.damage or not fields <= found.snapshot.fields:",
-        "if found.damage:",
+        "if damage or not fields <= snapshot.fields:",
+        "if damage:",
         (SNAPSHOT,),
     ),
     Defect(
@@ -1645,7 +1645,7 @@ DEFECTS = (
     Defect(
         "records of uploads outlive the repair of a snapshot",
         "driver/storage/acquire_run.py",
-        "None if found.damage else known",
+        "None if damage else known",
         "known",
         ("tests/unit/driver/storage/test_leftovers.py",),
     ),

@@ -15,7 +15,7 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.storage.acquire_run import Restored, restore_run
+from railhead.driver.storage.acquire_run import ResumePoint, restore_run
 from railhead.driver.storage.checkpoints import FILE, finish_commit
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.run_folder import RunFolder
@@ -120,7 +120,7 @@ def test_damage_in_a_bucket_is_detected_and_repaired_as_on_a_path(s3: S3) -> Non
         claimed = restore_run(folder, fields=find_fields(), known={}, commits=0)
         assert claimed.latest == (f"c{epoch - 1}" if epoch else None), name
         assert message in (claimed.warning.message if claimed.warning else ""), name
-        assert restore_run(folder, fields=find_fields(), known={}, commits=0) == Restored(claimed.latest, None)
+        assert restore_run(folder, fields=find_fields(), known={}, commits=0) == ResumePoint(claimed.latest, None)
 
 
 @pytest.mark.slow

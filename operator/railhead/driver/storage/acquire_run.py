@@ -26,7 +26,6 @@ from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.checkpoints import (
     FILE,
     UNREADABLE,
-    Found,
     examine,
     finish_commit,
     forget_uploads,
@@ -42,11 +41,11 @@ ACQUIRE_SECONDS = 600.0  # it lists the checkpoints, of which a run may have tho
 
 
 @dataclass(frozen=True)
-class Restored:
-    """What `restore_run` has found.
+class ResumePoint:
+    """Where a run resumes.
 
     Attributes:
-        latest: the name of the checkpoint that the run resumes from, or None.
+        latest: the checkpoint's name, or None to start from scratch.
         warning: what was wrong, or None.
     """
 
@@ -87,31 +86,31 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
     commits = newest + 1
     fields, spool = find_fields(), Spool(pod.temp)
 
-    def acquire() -> tuple[Claim, Restored]:
+    def acquire() -> tuple[Claim, ResumePoint]:
         folder = open_run_folder(run_config)
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
         forget_outcome(folder)
         return claim, restore_run(folder, fields=fields, known=known, commits=commits)
 
-    claim, restored = call_storage(
+    claim, point = call_storage(
         run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, spool=spool
     )
-    resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
+    resumed_from = build_checkpoint_uri(run.run_uri, point.latest) if point.latest else ""
     if not resumed_from and is_own and pod.resume_from:
-        check_initial(pod.resume_from, spool=spool)
+        check_resume_from(pod.resume_from, spool=spool)
         resumed_from = pod.resume_from
-    if restored.warning or resumed_from:
-        news = restored.warning.message if restored.warning else f"the run resumes from {resumed_from}"
+    if point.warning or resumed_from:
+        news = point.warning.message if point.warning else f"the run resumes from {resumed_from}"
         print(f"railhead: {news}", flush=True)
     version = find_version()
-    warning = restored.warning or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
+    warning = point.warning or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
     warning = warning or warn_of_newer_ray(version)
     claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
     claimed.write()
     return claimed
 
 
-def check_initial(uri: str, *, spool: Spool) -> None:
+def check_resume_from(uri: str, *, spool: Spool) -> None:
     """Raises JobRefused when a job cannot start from this checkpoint."""
 
     def list_names() -> list[str]:
@@ -128,35 +127,35 @@ def check_initial(uri: str, *, spool: Spool) -> None:
         )
 
 
-def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int) -> Restored:
+def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int) -> ResumePoint:
     """Call only behind the fence. `commits`: how many the status records. Raises JobRefused when none is left."""
-    found = examine(folder, known=known)
-    forget_uploads(folder, None if found.damage else known)
-    if found.snapshot is None:
-        return _start_from_scratch(folder, found, commits=commits)
-    if found.damage or not fields <= found.snapshot.fields:
-        folder.replace(FILE, write_snapshot(found.snapshot, fields=fields, ray_version=find_version()).encode())
+    snapshot, damage = examine(folder, known=known)
+    forget_uploads(folder, None if damage else known)
+    if snapshot is None:
+        _refuse_lost_checkpoints(damage, commits=commits)
+        data = folder.read(FILE)
+        if data is not None and damage:  # Ray would raise on it
+            folder.write(UNREADABLE, data)
+            folder.delete(FILE)
+        return ResumePoint(None, _complete(damage, "no checkpoint is known, so training starts from scratch"))
+    if damage or not fields <= snapshot.fields:
+        folder.replace(FILE, write_snapshot(snapshot, fields=fields, ray_version=find_version()).encode())
     copy = read_copy(folder)
-    if copy is None or copy.entries != found.snapshot.entries:
+    if copy is None or copy.entries != snapshot.entries:
         finish_commit(folder, lambda: None)
-    return Restored(found.snapshot.latest, _warn(found, f"the run resumes from {found.snapshot.latest}"))
+    return ResumePoint(snapshot.latest, _complete(damage, f"the run resumes from {snapshot.latest}"))
 
 
-def _start_from_scratch(folder: RunFolder, found: Found, *, commits: int) -> Restored:
+def _refuse_lost_checkpoints(damage: Optional[RunWarning], *, commits: int) -> None:
     if commits:
-        what = found.damage.text if found.damage else f"{FILE} is gone"
+        what = damage.message if damage else f"{FILE} is gone"
         raise JobRefused(
             "CheckpointsLost",
             f"run.storagePath: {what}, and none of the {commits} committed checkpoints is intact; Railhead does not "
             "restart training from scratch by itself: restore the run's folder, or begin from scratch with another job "
             "and another run.name",
         )
-    data = folder.read(FILE)
-    if data is not None and found.damage:  # Ray would raise on it
-        folder.write(UNREADABLE, data)
-        folder.delete(FILE)
-    return Restored(None, _warn(found, "no checkpoint is known, so training starts from scratch"))
 
 
-def _warn(found: Found, then: str) -> Optional[RunWarning]:
-    return RunWarning(found.damage.reason, f"{found.damage.text}; {then}") if found.damage else None
+def _complete(damage: Optional[RunWarning], then: str) -> Optional[RunWarning]:
+    return replace(damage, message=f"{damage.message}; {then}") if damage else None

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import queue
 import re
 import threading
 import time
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Callable, Generic, Optional, TypeVar, Union
+from typing import Callable, Generic, Optional, TypeVar
 
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import clean, name_class, read_text
@@ -121,27 +121,27 @@ class _Call(Generic[T]):
 
     def __init__(self, question: Callable[[], T]) -> None:
         self._question = question
-        self._results: Optional[queue.SimpleQueue[Union[tuple[T, None], tuple[None, Exception]]]] = None
+        self._future: Optional[Future[T]] = None
 
     def wait(self, seconds: float) -> T:
         """Returns the answer. Raises TimeoutError."""
-        if self._results is None:
-            self._results = queue.SimpleQueue()
-            threading.Thread(target=self._run, args=(self._results,), name="railhead-storage", daemon=True).start()
-        try:
-            result, error = self._results.get(timeout=seconds)
-        except queue.Empty:
-            raise TimeoutError from None
-        self._results = None
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]
+        future = self._future or self._start()
+        if not wait([future], seconds).done:
+            raise TimeoutError
+        self._future = None
+        return future.result()
 
-    def _run(self, results: queue.SimpleQueue[Union[tuple[T, None], tuple[None, Exception]]]) -> None:
-        try:
-            results.put((self._question(), None))
-        except Exception as error:
-            results.put((None, error))
+    def _start(self) -> Future[T]:
+        future = self._future = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(self._question())
+            except Exception as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="railhead-storage", daemon=True).start()
+        return future
 
 
 def _find_pyarrow() -> str:

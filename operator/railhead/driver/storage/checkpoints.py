@@ -27,7 +27,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Collection, Iterable, Mapping, Optional
 
-from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE
+from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE, RunWarning
 from railhead.driver.describe import describe_exception
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 
@@ -148,40 +148,22 @@ def write_snapshot(snapshot: Snapshot, *, fields: Collection[str], ray_version: 
     return json.dumps({key: value for key, value in values.items() if key in fields})
 
 
-@dataclass(frozen=True)
-class Damage:
-    """What is wrong with a run: a CamelCase reason and the beginning of a sentence."""
+def examine(folder: RunFolder, *, known: Mapping[str, int]) -> tuple[Optional[Snapshot], Optional[RunWarning]]:
+    """Returns the snapshot that the run resumes from, or None, and the damage, or None: the beginning of a warning.
 
-    reason: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Found:
-    """What an attempt finds of a run.
-
-    Attributes:
-        snapshot: what the run resumes from, None for nothing.
-        damage: what is wrong, None if there is no problem.
+    Changes nothing. `known`: names of the checkpoints in the status, with their index.
     """
-
-    snapshot: Optional[Snapshot]
-    damage: Optional[Damage]
-
-
-def examine(folder: RunFolder, *, known: Mapping[str, int]) -> Found:
-    """Changes nothing. `known`: names of the checkpoints in the status, with their index."""
     copy = read_copy(folder)
     data = folder.read(FILE)
     if data is None and copy is None and not known:
-        return Found(None, None)
+        return None, None
     own, damage = _read_own(data)
     for snapshot in filter(None, (own, copy, _from_status(known))):
         left, problem = _keep_existing(snapshot, folder)
         damage = damage or problem
         if left.entries:
-            return Found(left, damage)
-    return Found(None, damage)
+            return left, damage
+    return None, damage
 
 
 def read_copy(folder: RunFolder) -> Optional[Snapshot]:
@@ -193,16 +175,16 @@ def read_copy(folder: RunFolder) -> Optional[Snapshot]:
         return None
 
 
-def _read_own(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[Damage]]:
+def _read_own(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[RunWarning]]:
     if data is None:
-        return None, Damage(SNAPSHOT_UNREADABLE, f"{FILE} is gone")
+        return None, RunWarning(SNAPSHOT_UNREADABLE, f"{FILE} is gone")
     try:
         return parse_snapshot(data.decode(errors="replace")), None
     except SnapshotUnreadable as error:
-        return None, Damage(SNAPSHOT_UNREADABLE, f"{FILE} cannot be read ({error})")
+        return None, RunWarning(SNAPSHOT_UNREADABLE, f"{FILE} cannot be read ({error})")
 
 
-def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Optional[Damage]]:
+def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Optional[RunWarning]]:
     """Leaves out the checkpoints that are gone, and the newest ones that are empty.
 
     An older one only has to exist: its owner may have removed what no run resumes from.
@@ -220,7 +202,7 @@ def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Opt
         return snapshot, None
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     left = snapshot.keep(set(snapshot.names) - set(lost))
-    return left, Damage(CHECKPOINT_MISSING, f"checkpoint {lost[0]} is gone or empty{more}")
+    return left, RunWarning(CHECKPOINT_MISSING, f"checkpoint {lost[0]} is gone or empty{more}")
 
 
 def _from_status(known: Mapping[str, int]) -> Snapshot:

@@ -34,7 +34,7 @@ from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
-from railhead.driver.storage.acquire_run import Restored, restore_run
+from railhead.driver.storage.acquire_run import ResumePoint, restore_run
 from railhead.driver.storage.call import Patience
 from railhead.driver.storage.checkpoints import finish_commit, record_upload
 from railhead.driver.storage.fence import take_run
@@ -94,7 +94,7 @@ class World:
             self.crash_at = ""
             raise Crashed
 
-    def restore(self, path: Path) -> Restored:
+    def restore(self, path: Path) -> ResumePoint:
         commits = max(self.known.values(), default=-1) + 1
         return restore_run(find_folder(path), fields=find_fields(), known=self.known, commits=commits)
 
@@ -248,7 +248,7 @@ def check(world: World, head: Head) -> None:
             shutil.copytree(world.path, path)
         restored = world.restore(path)
         if world.newest is None or world.newest not in world.torn:
-            assert restored == Restored(world.newest, None)
+            assert restored == ResumePoint(world.newest, None)
 
 
 def check_kept(world: World, head: Head) -> None:

@@ -403,7 +403,7 @@ def test_one_name_for_all_checkpoints_keeps_the_newest(tmp_path: Path, monkeypat
     for number in range(8):
         run.commit("last")
         assert (run.kept(), run.latest()) == (["last"], "last")
-        assert examine(run.folder, known={"last": number}).damage is None
+        assert examine(run.folder, known={"last": number})[1] is None
     run.commit("c0")
     run.commit("c1")
     assert (run.kept(), (tmp_path / "r" / "last").exists()) == (["c0", "c1"], False)
@@ -442,7 +442,7 @@ def test_a_name_repeated_after_a_fall_back_is_kept(
     assert run.kept() == ["c2"]
     for name in names:
         run.commit(name)
-        assert examine(run.folder, known={"c2": 3}).damage is None
+        assert examine(run.folder, known={"c2": 3})[1] is None
     assert run.kept() == sorted(set(names)) == sorted(path.name for path in (tmp_path / "r").glob("c?"))
 
 

@@ -22,7 +22,7 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage.acquire_run import Restored, restore_run
+from railhead.driver.storage.acquire_run import ResumePoint, restore_run
 from railhead.driver.storage.checkpoints import (
     COPY,
     FILE,
@@ -87,7 +87,7 @@ def test_the_installed_ray_resumes_from_a_snapshot_of_another_version(form: str,
         run.commit(name)
     (tmp_path / "r" / FILE).write_text(json.dumps(FORMS[form]))
     (tmp_path / "r" / COPY).unlink(missing_ok=True)
-    assert run.restore() == Restored("c1", None)
+    assert run.restore() == ResumePoint("c1", None)
     manager = Run(tmp_path).manager
     assert manager.latest_checkpoint_result is not None
     assert Path(manager.latest_checkpoint_result.checkpoint.path).name == "c1"
@@ -103,7 +103,7 @@ def test_a_suspended_run_resumes_with_an_older_and_with_a_newer_ray(tmp_path: Pa
         folder.write(f"{name}/weights", b"w")
     folder.write(FILE, json.dumps(FORMS[before]).encode())
     for form in (after, before):
-        assert restore_run(folder, fields=frozenset(FORMS[form]), known={}, commits=2) == Restored("c1", None)
+        assert restore_run(folder, fields=frozenset(FORMS[form]), known={}, commits=2) == ResumePoint("c1", None)
         text = (folder.read(FILE) or b"").decode()
         values, snapshot = json.loads(text), parse_snapshot(text)
         assert set(FORMS[form]) <= set(values) and values.items() >= RESULTS.items()
@@ -159,7 +159,7 @@ class Run:
 
         asyncio.run(register())
 
-    def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> Restored:
+    def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> ResumePoint:
         return restore_run(self.folder, fields=find_fields(), known=known or {}, commits=commits)
 
 
@@ -216,15 +216,15 @@ def test_the_run_resumes_from_the_newest_intact_checkpoint(run: Run, tmp_path: P
         latest,
         {"loss": float(latest[1])},
     )
-    assert again.restore() == Restored(latest, None), "the repaired run is intact"
+    assert again.restore() == ResumePoint(latest, None), "the repaired run is intact"
     again.commit("c9", loss=9.0)
-    assert again.restore() == Restored("c9", None)
+    assert again.restore() == ResumePoint("c9", None)
 
 
 def test_touches_nothing_in_an_intact_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / "c2" / "added-later").write_text("by the user")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")}
-    assert run.restore() == Restored("c2", None)
+    assert run.restore() == ResumePoint("c2", None)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")} == before
 
 
@@ -267,14 +267,14 @@ def make_many(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def restore(folder: RunFolder) -> Restored:
+def restore(folder: RunFolder) -> ResumePoint:
     return restore_run(folder, fields=find_fields(), known={}, commits=MANY)
 
 
 def test_the_cost_does_not_depend_on_the_number_of_old_checkpoints(tmp_path: Path) -> None:
     """1,000 checkpoints of 200 files at 5 ms each, listed in full, would take a quarter of an hour."""
     folder = make_many(tmp_path)
-    assert restore(folder) == Restored("c999", None)
+    assert restore(folder) == ResumePoint("c999", None)
     calls = folder.filesystem.calls
     assert not [call for call in calls if " " in call], "none is listed in full"
     assert len(calls) <= 6, calls
@@ -296,7 +296,7 @@ def test_keeps_old_checkpoints_without_files_in_the_snapshot(tmp_path: Path) -> 
     folder = make_many(tmp_path)
     for number in range(MANY - 1):
         empty(tmp_path / "r", f"c{number}")
-    assert restore(folder) == Restored("c999", None)
+    assert restore(folder) == ResumePoint("c999", None)
     snapshot = parse_snapshot((folder.read(FILE) or b"").decode())
     assert len(snapshot.names) == MANY, "Ray can still remove them"
 
@@ -312,7 +312,7 @@ def test_skips_damaged_checkpoints_from_the_newest_on(tmp_path: Path) -> None:
 
 def test_ignores_a_truncated_copy(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / COPY).write_text("{")
-    assert run.restore() == Restored("c2", None)
+    assert run.restore() == ResumePoint("c2", None)
     (tmp_path / "r" / FILE).write_text("{")
     claimed = run.restore()
     assert claimed.latest == "c2" and claimed.warning is not None
@@ -345,7 +345,7 @@ def test_fails_instead_of_training_from_scratch_if_no_checkpoint_is_left(
 
 def test_starts_a_run_without_commits(tmp_path: Path) -> None:
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
-    assert restore_run(folder, fields=find_fields(), known={}, commits=0) == Restored(None, None)
+    assert restore_run(folder, fields=find_fields(), known={}, commits=0) == ResumePoint(None, None)
     with pytest.raises(JobRefused, match=f"{FILE} is gone"):
         restore_run(folder, fields=find_fields(), known={}, commits=1)
 
@@ -378,7 +378,7 @@ def test_resumes_on_a_storage_that_cannot_rename(run: Run, tmp_path: Path, error
         latest = DAMAGES[damage][3]
     run.folder = RunFolder(NoRename(error), run.folder.path)
     assert run.restore().latest == latest
-    assert run.restore() == Restored(latest, None)
+    assert run.restore() == ResumePoint(latest, None)
     finish_commit(run.folder, check=lambda: None)
     assert read_copy(run.folder) is not None
     assert not list((tmp_path / "r" / ".railhead").glob("*.new"))
@@ -387,4 +387,4 @@ def test_resumes_on_a_storage_that_cannot_rename(run: Run, tmp_path: Path, error
 def test_a_failed_write_of_the_copy_fails_no_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / COPY).unlink()
     run.folder = RunFolder(NoRename(OSError(errno.EIO, "Input/output error")), run.folder.path)
-    assert run.restore() == Restored("c2", None)
+    assert run.restore() == ResumePoint("c2", None)

@@ -23,7 +23,7 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import call
-from railhead.driver.storage.acquire_run import acquire_run, check_initial, prepare_storage
+from railhead.driver.storage.acquire_run import acquire_run, check_resume_from, prepare_storage
 from railhead.driver.storage.call import Patience, call_storage
 from railhead.driver.storage.fence import FENCE, Claim
 from railhead.driver.storage.run_folder import RunFolder
@@ -172,7 +172,7 @@ def test_an_attempt_waits_for_the_checkpoint_that_it_begins_from(
     monkeypatch: pytest.MonkeyPatch, spool: Spool, pauses: list[tuple[float, RunWarning | None]]
 ) -> None:
     monkeypatch.setattr(RunFolder, "list_names", fail([OSError(errno.ESTALE, "Stale file handle")], then="a file"))
-    check_initial("/runs/other/c1", spool=spool)
+    check_resume_from("/runs/other/c1", spool=spool)
     assert len(pauses) == 1 and pauses[0][1] is not None
     assert pauses[0][1].message.startswith("spec.resumeFrom /runs/other/c1")
 
