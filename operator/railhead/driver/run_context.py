@@ -19,12 +19,14 @@ class RunContext:
     claim: this attempt's, as in `storage.fence`; empty = not claimed.
     resumed_from: URI of the checkpoint that this fit() starts from, empty = none.
     warning: what the user should change, or None.
+    is_own: it has the job's run.name and run.storagePath.
     """
 
     run_uri: str
     claim: str = ""
     resumed_from: str = ""
     warning: Optional[RunWarning] = None
+    is_own: bool = True
 
     def write(self) -> None:
         os.environ[_VARIABLE] = json.dumps(asdict(self))

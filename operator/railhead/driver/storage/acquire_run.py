@@ -16,7 +16,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, warn_without_notices
-from railhead.driver.pod import Pod, find_storage_path
+from railhead.driver.pod import Pod
 from railhead.driver.ray.checkpoints import find_fields, write_marker
 from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
@@ -77,12 +77,11 @@ def _check_path(folder: str) -> None:
 
 def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
     """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
-    is_own = run.run_uri == build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
     found = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
     # The job knows a run with a name or path of the script's for this fit() only; it may be a new one each time.
     known = {} if run.warning else {name: commit.index for name, commit in found.items()}
     # A script has several runs, and the newest checkpoint may be of another one.
-    newest = pod.checkpoint_index if is_own and not job.entrypoint else max(known.values(), default=-1)
+    newest = pod.checkpoint_index if run.is_own and not job.entrypoint else max(known.values(), default=-1)
     commits = newest + 1
     fields, spool = find_fields(), Spool(pod.temp)
 
@@ -96,7 +95,7 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
         run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, spool=spool
     )
     resumed_from = build_checkpoint_uri(run.run_uri, point.latest) if point.latest else ""
-    if not resumed_from and is_own and pod.resume_from:
+    if not resumed_from and run.is_own and pod.resume_from:
         check_resume_from(pod.resume_from, spool=spool)
         resumed_from = pod.resume_from
     if point.warning or resumed_from:

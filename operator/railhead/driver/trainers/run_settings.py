@@ -77,4 +77,6 @@ def find_run(offer: RunSettings, run_config: Any, *, offered_path: str) -> RunCo
     warning = find_warning(offer, name=run_config.name, storage_path=path)
     if warning:
         print(f"railhead: {warning.message}", flush=True)
-    return RunContext(build_checkpoint_uri(path, run_config.name), warning=warning)
+    run_uri = build_checkpoint_uri(path, run_config.name)
+    is_own = run_uri == build_checkpoint_uri(offer.storage_path, offer.run_name)
+    return RunContext(run_uri, warning=warning, is_own=is_own)

@@ -12,7 +12,6 @@ from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.loop import mark_loop
-from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RunContext
 from railhead.driver.trainers.run_settings import RunSettings, find_run
 
@@ -28,8 +27,7 @@ def make_ready(trainer: Any, *, who: str, job: JobInput, offer: RunSettings, off
 
     add_callbacks(trainer.run_config, job.callbacks)
     run = find_run(offer, trainer.run_config, offered_path=offered_path)
-    is_own = run.run_uri == build_checkpoint_uri(offer.storage_path, offer.run_name)
-    initial = os.environ.get(e.RESUME_FROM, "") if is_own else ""
+    initial = os.environ.get(e.RESUME_FROM, "") if run.is_own else ""
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:
