@@ -21,7 +21,7 @@ import uuid
 from pathlib import Path
 from typing import Callable, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
@@ -36,11 +36,11 @@ from railhead.driver.train_controller.group import call_ranks
 
 MARKER = ".railhead-shared-check-"
 # A network file system may show a new file late, because it caches the listing of a folder for a while.
-MARKER_PATIENCE, MARKER_PAUSE = 6.0, 0.5  # seconds
-MARKER_TIMEOUT = 60.0  # seconds; a file system that hangs is not necessarily the wrong one
-END_PATIENCE = 60.0  # seconds for a killed process to end: freeing a full GPU's memory takes some
-END_PAUSE = 0.05
-END_TIMEOUT = END_PATIENCE + 30.0
+MARKER_PATIENCE_SECONDS, MARKER_PAUSE_SECONDS = 6.0, 0.5
+MARKER_TIMEOUT_SECONDS = 60.0  # a file system that hangs is not necessarily the wrong one
+END_PATIENCE_SECONDS = 60.0  # for a killed process to end: freeing a full GPU's memory takes some
+END_PAUSE_SECONDS = 0.05
+END_TIMEOUT_SECONDS = END_PATIENCE_SECONDS + 30.0
 LIMIT = 1000  # calls at once, Ray's default for an async actor
 SPARE = 16  # calls of the controller itself
 
@@ -78,7 +78,7 @@ class OldProcessesStep(Step):
         }
         old = {rank: (pids,) for rank, pids in left.items() if pids}
         self._old.update(now)
-        answers = call_ranks(part, old, end_processes, each=old, timeout=END_TIMEOUT) if old else {}
+        answers = call_ranks(part, old, end_processes, each=old, timeout=END_TIMEOUT_SECONDS) if old else {}
         for rank, answer in answers.items():
             if answer.value:
                 pod = workers[rank].metadata.hostname
@@ -92,7 +92,7 @@ class SharedStorageStep(Step):
     """
 
     def __init__(self) -> None:
-        self._was_shared = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) >= 0
+        self._was_shared = int(os.environ.get(environment.CHECKPOINT_INDEX) or -1) >= 0
 
     def started(self, part: ExecutionGroup, group: WorkerGroup) -> None:
         """Raises JobRefused or Unreachable. Ray's error for a worker that dies meanwhile propagates."""
@@ -129,7 +129,7 @@ def list_processes(group: ExecutionGroup) -> dict[str, tuple[int, ...]]:
 def end_processes(
     pids: tuple[int, ...],
     *,
-    patience: float = END_PATIENCE,
+    patience: float = END_PATIENCE_SECONDS,
     sleep: Callable[[float], None] = time.sleep,
     proc: Path = Path("/proc"),
 ) -> str:
@@ -140,11 +140,11 @@ def end_processes(
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        sleep(END_PAUSE)
+        sleep(END_PAUSE_SECONDS)
         left = find_left(pids, proc)
     if not left:
         return ""
-    pod = os.environ.get(e.POD_NAME, "of another node")
+    pod = os.environ.get(environment.POD_NAME, "of another node")
     return (
         f"pod {pod}: process {', '.join(map(str, left[:8]))} of the previous worker group has not ended "
         f"{patience:.0f} s after SIGKILL and may hold its GPU; check the node's driver"
@@ -171,29 +171,30 @@ def find_run_folder(worker_group: WorkerGroup) -> Optional[str]:
     return str(storage.experiment_fs_path) if storage.storage_filesystem.type_name == "local" else None
 
 
-def _find_on_workers(group: ExecutionGroup, marker: Path) -> list[tuple[str, str]]:
+def _find_on_workers(part: ExecutionGroup, marker: Path) -> list[tuple[str, str]]:
+    """Returns the answers of `find_marker`, which one worker of each node gives."""
     import ray
 
-    rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(group.get_workers())}
-    references = [group.execute_single_async(rank, find_marker, str(marker)) for rank in rank_of_node.values()]
-    try:
-        return list(ray.get(references, timeout=MARKER_TIMEOUT))
-    except ray.exceptions.GetTimeoutError:
-        _log(f"did not check that all pods share {marker.parent}: a worker did not respond in {MARKER_TIMEOUT:.0f} s")
-        return []
-    except ray.exceptions.RayTaskError as error:
-        if not is_passing(error):
-            raise
-        raise Unreachable(UNREACHABLE, f"run.storagePath {marker.parent}: {read_text(error.cause)}") from error
+    ranks = {worker.metadata.node_id: rank for rank, worker in enumerate(part.get_workers())}.values()
+    asked = dict.fromkeys(ranks, (str(marker),))
+    answers = call_ranks(part, asked, find_marker, each=asked, timeout=MARKER_TIMEOUT_SECONDS).values()
+    for error in filter(None, (answer.error for answer in answers)):
+        if isinstance(error, ray.exceptions.RayTaskError) and is_passing(error):
+            raise Unreachable(UNREACHABLE, f"run.storagePath {marker.parent}: {read_text(error.cause)}") from error
+        raise error
+    if any(answer.value is None for answer in answers):
+        problem = f"a worker did not respond in {MARKER_TIMEOUT_SECONDS:.0f} s"
+        _log(f"did not check that all pods share {marker.parent}: {problem}")
+    return [answer.value for answer in answers if answer.value]
 
 
-def find_marker(path: str, patience: float = MARKER_PATIENCE) -> tuple[str, str]:
+def find_marker(path: str, patience: float = MARKER_PATIENCE_SECONDS) -> tuple[str, str]:
     """Returns, on a worker, its pod and the problem or an empty string. Raises OSError if its mount does not work."""
-    pod = os.environ.get(e.POD_NAME, "of another node")
+    pod = os.environ.get(environment.POD_NAME, "of another node")
     deadline = time.monotonic() + patience
     problem, error = _find_problem(path)
     while problem and time.monotonic() < deadline:
-        time.sleep(MARKER_PAUSE)
+        time.sleep(MARKER_PAUSE_SECONDS)
         problem, error = _find_problem(path)
     if error is not None and is_passing(error):
         raise OSError(error.errno, f"worker pod {pod}: {describe_exception(error)}")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return problem
 
     monkeypatch.setattr(group_checks, "_find_problem", find_late)
-    monkeypatch.setattr(group_checks, "MARKER_PAUSE", 0.0)
+    monkeypatch.setattr(group_checks, "MARKER_PAUSE_SECONDS", 0.0)
     assert find_marker(str(tmp_path / "m")) == (POD, "")
 
 
@@ -103,8 +103,13 @@ def make_group(storage: StorageContext, answer: Any, *, nodes: str) -> Any:
     )
 
 
+def answer_at_once(monkeypatch: pytest.MonkeyPatch, read: Callable[[Any], Any] = lambda reference: reference) -> None:
+    monkeypatch.setattr("ray.wait", lambda references, *, num_returns, timeout: (references, []))
+    monkeypatch.setattr("ray.get", read)
+
+
 def test_one_worker_per_node_checks_and_no_files_remain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    answer_at_once(monkeypatch)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     before = sorted((tmp_path / "r").iterdir())
     group = make_group(storage, find_marker, nodes="aabbc")
@@ -135,7 +140,7 @@ def test_a_full_disk_skips_the_check_and_leaves_no_marker(
 
 
 def test_removes_only_the_check_files_of_killed_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    answer_at_once(monkeypatch)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     run = tmp_path / "r"
     before = {path.name for path in run.iterdir()} | {"railhead-shared-check-mine", ".railhead-notes"}
@@ -150,7 +155,7 @@ def test_storage_that_was_shared_before_is_retried_not_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mount that is missing on one node after a restart, in a run that has trained."""
-    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    answer_at_once(monkeypatch)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     callback, good = SharedStorageStep(), make_group(storage, find_marker, nodes="ab")
     callback.started(good, good)
@@ -170,11 +175,11 @@ def test_a_broken_mount_on_a_worker_is_no_configuration_error(
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     group = make_group(storage, lambda path: path, nodes="a")
 
-    def get(references: list[str], timeout: float) -> None:
+    def get(reference: str) -> None:
         read = Path.read_text
         try:
             monkeypatch.setattr(Path, "read_text", fail)
-            find_marker(references[0], patience=0.0)
+            find_marker(reference, patience=0.0)
         except OSError as error:
             raise RayTaskError("find_marker", "Traceback ...", error).as_instanceof_cause() from None
         finally:
@@ -183,7 +188,7 @@ def test_a_broken_mount_on_a_worker_is_no_configuration_error(
     def fail(path: Path) -> str:
         raise OSError(code, os.strerror(code), str(path))
 
-    monkeypatch.setattr("ray.get", get)
+    answer_at_once(monkeypatch, get)
     with pytest.raises(Unreachable, match=f"run.storagePath {tmp_path}/r: .*worker pod {POD}: .*{os.strerror(code)}"):
         SharedStorageStep().started(group, group)
     assert not list((tmp_path / "r").glob(".railhead-*"))
@@ -308,7 +313,7 @@ def test_a_replaced_rank_waits_for_the_process_before_it_and_spares_those_beside
 
 
 def test_a_replaced_rank_must_see_the_storage_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    answer_at_once(monkeypatch)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     whole = make_group(storage, find_marker, nodes="ab")
     part = make_group(storage, lambda path: ("w1", "does not see"), nodes="c")
