@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import NO_STEPS, RESTART_AT_HANG, RunWarning
-from railhead.driver.describe import clean
+from railhead.driver.describe import clean, write_ranks
 from railhead.driver.reporting.heartbeat import StepWatch
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Hang, Spool
@@ -204,16 +204,6 @@ def describe_stacks(stacks: Optional[list[dict[str, Any]]]) -> list[str]:
 
 
 def _name(ranks: list[dict[str, Any]]) -> str:
-    """For example: ranks 0, 2-7; or: rank 1 (pod x)."""
-    numbers = sorted(rank["rank"] for rank in ranks)
-    if len(numbers) == 1:
-        pod = ranks[0]["pod"]
-        return f"rank {numbers[0]}" + (f" (pod {pod})" if pod else "")
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][1] == number - 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    texts = [f"{first}" if first == last else f"{first}-{last}" for first, last in spans[:8]]
-    return "ranks " + ", ".join(texts) + (", ..." if len(spans) > 8 else "")
+    """For example: ranks 0 and 2-7; or: rank 1 (pod x)."""
+    text = write_ranks(rank["rank"] for rank in ranks)
+    return f"{text} (pod {ranks[0]['pod']})" if len(ranks) == 1 and ranks[0]["pod"] else text

@@ -157,7 +157,7 @@ def test_the_message_of_a_failure_of_all_ranks_is_short(size: int, ray_cluster: 
     error = WorkerGroupError("text " * size, {rank: ValueError("no " * 999) for rank in range(size)})
     assert not RetryDecider(Group(), Spool(tmp_path), max_failures=0).decide(error)
     found = Spool(tmp_path).read_failure()
-    assert found is not None and "; also failed: rank 1, 2, 3, 4, 5, 6, 7, 8, ..." in found.message
+    assert found is not None and "; also failed: ranks 1-" in found.message
     assert len(Outcome(found.class_.value, found.reason, found.message).to_json().encode()) <= OUTCOME_BYTES
 
 
@@ -175,4 +175,4 @@ def test_512_full_dumps_one_of_them_torn() -> None:
             records[rank] = record
     finding = compare_records(records, size=512)
     assert len(records) == 511 and finding is not None
-    assert finding.message.startswith("rank 37 never entered ALLREDUCE #2000 of default_pg, in which ranks 0, 1, 2 and")
+    assert finding.message.startswith("rank 37 never entered ALLREDUCE #2000 of default_pg, in which ranks 0-36")

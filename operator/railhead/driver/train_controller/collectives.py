@@ -16,10 +16,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from railhead.driver.describe import write_ranks
 from railhead.driver.node.flight_dump import OUTPUT_BYTES
 
 _DEFAULT = "default_pg"  # torch's description of the group of all ranks
-_NAMED = 8  # ranks in a message
 _TENSORS = 3
 _FINISHED = 100  # by how many calls of a group a rank may be ahead of another
 # Operations whose tensors are as large on all ranks.
@@ -224,11 +224,3 @@ def _write_tensors(tensors: tuple[str, ...]) -> str:
 
 def _wait(ranks: Collection[int]) -> str:
     return "waits" if len(ranks) == 1 else "wait"
-
-
-def write_ranks(ranks: Iterable[int]) -> str:
-    """For example: rank 3; ranks 37 and 41; ranks 0, 1, 2 and 509 more."""
-    texts = [str(rank) for rank in ranks]
-    if len(texts) > _NAMED:
-        texts = [*texts[:3], f"{len(texts) - 3} more"]
-    return f"rank {texts[0]}" if len(texts) == 1 else f"ranks {', '.join(texts[:-1])} and {texts[-1]}"

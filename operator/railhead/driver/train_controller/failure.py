@@ -12,6 +12,7 @@ from typing import Optional
 
 from railhead.contract.failure import Failure, FailureClass, Payer
 from railhead.contract.report import NO_STEPS
+from railhead.driver.describe import write_ranks
 
 # Kinds of a rank's error.
 RAISED = "raised"  # train_func raised
@@ -217,12 +218,9 @@ def _infrastructure(reason: str, message: str) -> Failure:
 def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are usually its consequences."""
     first = _find_first(errors)
-    others = sorted(error.rank for error in errors if error is not first)
+    others = [error.rank for error in errors if error is not first]
     text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in FOUND_HANGS else first.text
-    if not others:
-        return text
-    ranks = ", ".join(str(rank) for rank in others[:8]) + (", ..." if len(others) > 8 else "")
-    return f"{text}; also failed: rank {ranks}"
+    return f"{text}; also failed: {write_ranks(others)}" if others else text
 
 
 def _find_first(errors: list[RankError]) -> RankError:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record, write_ranks
+from railhead.driver.describe import write_ranks
+from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record
 from tests.unit.driver.flight_dumps import Call, convert, make_dump, run
 
 Calls = Mapping[int, Sequence[Call]]
@@ -154,8 +155,3 @@ def test_of_what_has_ended_the_newest_is_enough() -> None:
     """The records of all ranks are in the controller's memory at once."""
     record = parse_record(convert(make_dump([*run(999), Call("all_reduce", 1000, "scheduled")])))
     assert record is not None and [each.number for each in record.entries] == list(range(900, 1001))
-
-
-def test_many_ranks_are_counted() -> None:
-    assert write_ranks(range(512)) == "ranks 0, 1, 2 and 509 more"
-    assert write_ranks([37, 41]) == "ranks 37 and 41"

@@ -149,7 +149,7 @@ def test_asks_each_rank_and_the_pods_of_those_that_died_meanwhile(
     finding = find_difference({0: WAITING, 4: b"torn"}, PROCESSES, group)
     assert ranks.asked == {"living": [1, 2, 3], "dead": [3]}
     assert finding is not None
-    assert finding.message == "rank 2 never entered ALLREDUCE #4 of default_pg, in which ranks 0, 1 and 3 wait"
+    assert finding.message == "rank 2 never entered ALLREDUCE #4 of default_pg, in which ranks 0-1 and 3 wait"
     kept = json.loads(folder.read(".railhead/dumps/2-1/rank-2.json") or b"")
     assert [entry["collective_seq_id"] for entry in kept["entries"]] == [1, 2, 3]
 
