@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
 from ray.train.v2._internal.execution import callback as of_ray
 
 from railhead.driver.describe import describe_exception
-from railhead.driver.ray.types import ExecutionGroup, GroupContext, GroupStatus, TrainingReport, Worker, WorkerGroup
+from railhead.driver.ray.types import (
+    ControllerState,
+    ExecutionGroup,
+    GroupContext,
+    GroupStatus,
+    Metrics,
+    TrainingReport,
+    Worker,
+    WorkerGroup,
+)
 
 if TYPE_CHECKING:
     _Base: Any = object
@@ -23,7 +32,7 @@ else:
     # Older Rays replace no part of a group, and have no class for it.
     _Base = type("_Base", tuple(getattr(of_ray, each) for each in _KINDS if hasattr(of_ray, each)), {})
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 
 
 def never_raises(task: str) -> Callable[[_F], _F]:
@@ -31,7 +40,7 @@ def never_raises(task: str) -> Callable[[_F], _F]:
 
     def guard(method: _F) -> _F:
         @functools.wraps(method)
-        def guarded(*arguments: Any, **options: Any) -> Any:
+        def guarded(*arguments: object, **options: object) -> object:
             try:
                 return method(*arguments, **options)
             except Exception as error:
@@ -66,7 +75,7 @@ class Step:
     def after_poll(self, status: GroupStatus) -> None:
         """All ranks have answered a poll, several times a second."""
 
-    def after_report(self, report: TrainingReport, metrics: Sequence[dict[str, Any]]) -> None:
+    def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
         """All ranks have reported, and their checkpoint is committed; `metrics` are by rank."""
 
     def after_state(self, name: str) -> None:
@@ -88,7 +97,7 @@ class StepsCallback(_Base):  # type: ignore[misc]
         for step in self._steps:
             step.before_group_start(worker_group_context.num_workers)
 
-    def before_init_train_context(self, workers: list[Worker]) -> dict[str, list[Any]]:
+    def before_init_train_context(self, workers: list[Worker]) -> dict[str, list[object]]:
         for step in self._steps:
             step.before_training_context(workers)
         return {}
@@ -118,14 +127,14 @@ class StepsCallback(_Base):  # type: ignore[misc]
         for step in self._steps:
             step.after_poll(worker_group_status)
 
-    def after_report(self, training_report: TrainingReport, metrics: list[dict[str, Any]]) -> None:
+    def after_report(self, training_report: TrainingReport, metrics: list[Metrics]) -> None:
         for step in self._steps:
             step.after_report(training_report, metrics)
 
-    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
+    def after_controller_state_update(self, previous_state: object, current_state: ControllerState) -> None:
         for step in self._steps:
             step.after_state(current_state._state_type.state_name)
 
-    def after_controller_finish(self, result: Any) -> None:
+    def after_controller_finish(self, result: object) -> None:
         for step in self._steps:
             step.after_finish()

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
-from railhead.driver.ray.types import Checkpoint, CheckpointManager, CheckpointResult, Metrics, WorkerGroup
+from railhead.driver.ray.types import (
+    Checkpoint,
+    CheckpointManager,
+    CheckpointResult,
+    FileSystem,
+    Metrics,
+    RunConfig,
+    WorkerGroup,
+)
 
 Write = Callable[[], None]
 Delete = Callable[[str], None]
@@ -61,7 +69,7 @@ def guard(
     module: Any = sys.modules[type(manager).__module__]
     original = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
 
-    def delete_fs_path(fs: Any, fs_path: str) -> None:
+    def delete_fs_path(fs: FileSystem, fs_path: str) -> None:
         delete(lambda path: original(fs=fs, fs_path=path), fs_path)
 
     setattr(delete_fs_path, _ORIGINAL, original)
@@ -69,7 +77,7 @@ def guard(
     setattr(manager, _GUARDED, True)
 
 
-def repair_scores(manager: CheckpointManager, find_score: Callable[[Mapping[str, Any], str], Optional[float]]) -> None:
+def repair_scores(manager: CheckpointManager, find_score: Callable[[Metrics, str], Optional[float]]) -> None:
     """Makes a checkpoint without a score rank below all others, as one with a NaN does.
 
     Ray by itself treats a missing metric as the very best with order "min", and so deletes good
@@ -141,7 +149,7 @@ def read_ranking(manager: CheckpointManager) -> Optional[Ranking]:
     return Ranking(config.checkpoint_score_attribute, config.checkpoint_score_order or "max", kept)
 
 
-def find_file_system(run_config: Any) -> tuple[Any, str]:
+def find_file_system(run_config: RunConfig) -> tuple[FileSystem, str]:
     """Returns the file system of a RunConfig and the path there of its storage, in the same way as fit()."""
     from ray.train.v2._internal.execution.storage import get_fs_and_path
 

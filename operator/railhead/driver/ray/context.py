@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Optional, Sequence
+from typing import Any, Callable, ContextManager, Optional, Protocol, Sequence
 
 from railhead.driver.ray.types import Storage, TrainContext, Worker
 
@@ -20,7 +20,13 @@ METHODS = {
 }
 NOTICE = "get_preemption_info"
 _WATCHED = "_railhead_is_watched"
-_Method = Callable[..., Any]
+_Method = Callable[..., Any]  # one of Ray's, which is handed what it was called with
+
+
+class Notice(Protocol):
+    """Ray's PreemptionInfo."""
+
+    deadline_ms: int
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ def watch_reports(watch: Watch) -> None:
         setattr(Context, _WATCHED, True)
 
 
-def _takes(context: Any, method: str, names: list[str]) -> bool:
+def _takes(context: type, method: str, names: list[str]) -> bool:
     found = getattr(context, method, None)
     return found is not None and list(inspect.signature(found).parameters)[: len(names)] == names
 
@@ -59,12 +65,12 @@ def _watch_report(report: _Method, watch: Watch) -> _Method:
     @functools.wraps(report)
     def announce_and_report(
         self: TrainContext,
-        metrics: Any,
-        checkpoint: Any = None,
+        metrics: object,
+        checkpoint: Optional[object] = None,
         checkpoint_dir_name: Optional[str] = None,
-        *others: Any,
-        **options: Any,
-    ) -> Any:
+        *others: object,
+        **options: object,
+    ) -> object:
         with watch.reporting():
             mode = options.get("checkpoint_upload_mode", others[0] if others else None)
             if checkpoint is not None and getattr(mode, "name", "") != "NO_UPLOAD" and self.get_world_rank() == 0:
@@ -80,11 +86,11 @@ def _watch_upload(upload: _Method, watch: Watch) -> _Method:
     def watched_upload(
         self: TrainContext,
         checkpoint_dir_name: str,
-        metrics: Any,
-        checkpoint: Any = None,
-        *others: Any,
-        **options: Any,
-    ) -> Any:
+        metrics: object,
+        checkpoint: Optional[object] = None,
+        *others: object,
+        **options: object,
+    ) -> object:
         if checkpoint is not None:
             watch.before_upload(self.storage_context, checkpoint_dir_name)
         done = upload(self, checkpoint_dir_name, metrics, checkpoint, *others, **options)
@@ -107,7 +113,7 @@ def watch_notices(on_read: Callable[[], None]) -> bool:
         return False
 
     @functools.wraps(original)
-    def note_and_return(self: Any) -> Any:
+    def note_and_return(self: object) -> object:
         found = original(self)
         if found is not None:
             on_read()
@@ -133,11 +139,12 @@ def notify_ranks(workers: Sequence[Worker], *, deadline: float) -> None:
     print(f"railhead: notified {len(workers)} ranks that the run ends (ray.train.get_preemption_info)", flush=True)
 
 
-def find_notice() -> Any:
+def find_notice() -> Optional[Notice]:
     """Returns Ray's PreemptionInfo as it has reached this rank, or None. Asks no other rank."""
     from ray.train.v2._internal.execution.context import get_train_context
 
-    return get_train_context().preemption_context.preemption_info
+    notice: Optional[Notice] = get_train_context().preemption_context.preemption_info
+    return notice
 
 
 def offer_checkpoint(uri: str) -> None:

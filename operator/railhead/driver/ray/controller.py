@@ -16,9 +16,9 @@ import functools
 import sys
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Callable, List, Mapping, Optional, Protocol
+from typing import Any, Callable, List, Mapping, NoReturn, Optional, Protocol, Sequence
 
-from railhead.driver.ray.types import FailureConfig, ScalingConfig, Worker
+from railhead.driver.ray.types import DatasetInfo, FailureConfig, GroupContext, ScalingConfig, Trainer, Worker
 
 CLEANER = "PlacementGroupCleanerCallback"
 DATASETS = "DatasetsCallback"
@@ -57,9 +57,8 @@ def replace_parts(
     run = DataParallelTrainer._initialize_and_run_controller
 
     @functools.wraps(run)
-    def run_with_ours(self: Any, **parts: Any) -> Any:
-        failures: FailureConfig = self.run_config.failure_config
-        scaling: ScalingConfig = self.scaling_config
+    def run_with_ours(self: Trainer, **parts: Any) -> object:
+        failures, scaling = self.run_config.failure_config, self.scaling_config
         parts["failure_policy"] = build_failure_policy(failures, make_retries(failures.max_failures))
         if make_sizes is not None and scaling.elasticity_enabled:
             parts["scaling_policy"] = build_scaling_policy(scaling, make_sizes())
@@ -72,7 +71,7 @@ def replace_parts(
     DataParallelTrainer._initialize_and_run_controller = run_with_ours
 
 
-def build_failure_policy(config: FailureConfig, retries: Retries) -> Any:
+def build_failure_policy(config: FailureConfig, retries: Retries) -> object:
     """Returns a policy of Ray's class, which is pickled into the controller."""
     from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
 
@@ -81,13 +80,13 @@ def build_failure_policy(config: FailureConfig, retries: Retries) -> Any:
             super().__init__(config)
             self._retries = retries
 
-        def make_decision(self, training_failed_error: Any) -> Any:
+        def make_decision(self, training_failed_error: BaseException) -> object:
             return FailureDecision.RETRY if self._retries.decide(training_failed_error) else FailureDecision.RAISE
 
     return RailheadFailurePolicy()
 
 
-def build_scaling_policy(config: ScalingConfig, sizes: Sizes) -> Any:
+def build_scaling_policy(config: ScalingConfig, sizes: Sizes) -> object:
     """Returns a policy of Ray's class, which is pickled into the controller.
 
     Ray's own resizes at any time, which throws away the work since the last checkpoint, and after a loss it first
@@ -102,34 +101,36 @@ def build_scaling_policy(config: ScalingConfig, sizes: Sizes) -> Any:
             super().__init__(config)
             self._sizes = sizes
 
-        def make_decision_for_non_running_worker_group(self) -> Any:
+        def make_decision_for_non_running_worker_group(self) -> object:
             self._maybe_send_resource_request()
             return self._resize_to(self._sizes.decide_start())
 
-        def make_decision_for_running_worker_group(self, worker_group_state: Any, worker_group_status: Any) -> Any:
+        def make_decision_for_running_worker_group(
+            self, worker_group_state: GroupContext, worker_group_status: object
+        ) -> object:
             self._maybe_send_resource_request()
             return self._resize_to(self._sizes.decide_resize(workers=worker_group_state.num_workers))
 
-        def _resize_to(self, workers: Optional[int]) -> Any:
+        def _resize_to(self, workers: Optional[int]) -> object:
             return NoopDecision() if workers is None else self._get_resize_decision(workers)
 
     return RailheadScalingPolicy()
 
 
-def leave_out_data(policy: Any, callbacks: List[Any]) -> None:
+def leave_out_data(policy: object, callbacks: Sequence[object]) -> None:
     """Changes a trainer's parts that are for datasets. Both are pickled into the controller as they are now."""
     for name in REQUESTS:
         if hasattr(policy, name):
             setattr(policy, name, _do_nothing)
     for each in callbacks:
         if type(each).__name__ == DATASETS and hasattr(sys.modules.get(type(each).__module__), MANAGER):
-            each.before_init_train_context = _provide_no_shards
+            setattr(each, "before_init_train_context", _provide_no_shards)  # noqa: B010
 
 
 class NoShards:
     """Answers the ranks that ask for the shard of a dataset."""
 
-    def get_dataset_shard(self, dataset_info: Any) -> Any:
+    def get_dataset_shard(self, dataset_info: DatasetInfo) -> NoReturn:
         """Raises KeyError, as Ray's own does."""
         raise KeyError(
             f"Dataset shard for '{dataset_info.dataset_name}' not found. "

@@ -44,6 +44,9 @@ FILES = {
 }
 
 
+Module = Any  # one of Ray's, in which names are replaced
+
+
 def run_ray(arguments: list[str]) -> None:
     """Runs `ray start ...`; returns or exits when Ray does."""
     from ray._private import node, services, utils
@@ -67,7 +70,7 @@ def run_ray(arguments: list[str]) -> None:
     main()
 
 
-def find_missing(start: Any, services: Any, raylet: Any, utils: Any) -> list[str]:
+def find_missing(start: Any, services: Module, raylet: Module, utils: Module) -> list[str]:
     """What this module needs of `ray start`, `services.start_raylet` and two modules and they do not have."""
     options = {option for parameter in start.params for option in parameter.opts}
     names = inspect.signature(services.start_raylet).parameters
@@ -89,7 +92,7 @@ def choose_ports(given: Sequence[str], options: Sequence[str] = OPTIONS) -> list
     return [f"{option}={port}" for option, port in zip(options, found)]
 
 
-def announce_ports(services: Any, raylet: Any, *, is_minimal: bool) -> None:
+def announce_ports(services: Module, raylet: Module, *, is_minimal: bool) -> None:
     """Makes `services.start_raylet` write the ports that a raylet reads from files; -1, as Ray does, for no server.
 
     Source: `Node.start_raylet` in `ray/_private/node.py` and `DashboardAgent` in `ray/dashboard/agent.py`.
@@ -97,7 +100,7 @@ def announce_ports(services: Any, raylet: Any, *, is_minimal: bool) -> None:
     start = services.start_raylet
 
     @functools.wraps(start)
-    def start_raylet(*arguments: Any, **options: Any) -> Any:
+    def start_raylet(*arguments: object, **options: object) -> object:
         bound = inspect.signature(start).bind(*arguments, **options).arguments
         for name, parameter in FILES.items():
             port = -1 if is_minimal else bound[parameter]
@@ -111,9 +114,9 @@ class RankFilter:
     """Keeps the lines of rank 0; which rank a process is, its marks tell."""
 
     def __init__(self) -> None:
-        self._ranks: dict[int, int] = {}
+        self._ranks: dict[object, int] = {}
 
-    def select(self, pid: Any, lines: list[str]) -> list[str]:
+    def select(self, pid: object, lines: list[str]) -> list[str]:
         """`pid`: a process id, or the name of one of Ray's own daemons."""
         kept = []
         for line in lines:
@@ -125,7 +128,7 @@ class RankFilter:
         return kept
 
 
-def install_filter(raylet: Any) -> None:
+def install_filter(raylet: Module) -> None:
     """`raylet`: the module `ray._raylet`. Source: `LogMonitor` in `ray/_private/log_monitor.py`."""
     filter_ = RankFilter()
 

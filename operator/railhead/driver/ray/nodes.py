@@ -11,11 +11,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Iterable, Optional
+from typing import Iterable, Optional
 
 from railhead.contract.job_input import WORKER_SLOT
 from railhead.driver.describe import read_text
 from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
+from railhead.driver.ray.types import NodeInfo
 
 # How long after one of its processes a node may be seen dead: the kernel kills
 # a container's processes one after the other.
@@ -96,7 +97,7 @@ def _probe(node_ids: set[str]) -> tuple[tuple[LostNode, ...], bool]:
     return (known, True) if is_in_doubt else (lost, False)
 
 
-def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> Optional[LostNode]:
+def _find_loss(node_id: str, node: Optional[NodeInfo]) -> Optional[LostNode]:
     if node is None:
         return LostNode(node_id, node_id[:8], is_known=True)
     if node["Alive"] and _answers(node):
@@ -105,7 +106,7 @@ def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> Optional[LostNod
     return LostNode(node_id, address, is_known=not node["Alive"], host=host)
 
 
-def _answers(node: dict[str, Any]) -> bool:
+def _answers(node: NodeInfo) -> bool:
     return is_listening(str(node["NodeManagerAddress"]), node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
 
 

@@ -5,6 +5,20 @@ from __future__ import annotations
 from typing import Any, Callable, List, Mapping, MutableMapping, Optional, Protocol, Sequence, Tuple, Union
 
 Metrics = Mapping[str, Any]  # whatever the user has reported
+FileSystem = Any  # pyarrow's, which has no types
+NodeInfo = Mapping[str, Any]  # an entry of `ray.nodes()`
+
+
+class RemoteMethod(Protocol):
+    """A method of an actor, for callers in other processes."""
+
+    def remote(self, argument: object, /) -> object: ...
+
+
+class Actor(Protocol):
+    """A rank's process; only Ray 2.58 and newer can notify it that its node is leaving."""
+
+    mark_preempt: RemoteMethod
 
 
 class Metadata(Protocol):
@@ -20,22 +34,22 @@ class Worker(Protocol):
     """A rank's actor, as its controller holds it."""
 
     metadata: Metadata
-    actor: Any
+    actor: Actor
 
-    def execute_async(self, function: Callable[..., Any], /) -> object: ...
+    def execute_async(self, function: Callable[..., object], /) -> object: ...
 
 
 class ExecutionGroup(Protocol):
     """A worker group, or the part of one that Ray replaces."""
 
     def get_workers(self) -> List[Worker]: ...
-    def execute_single_async(self, rank: int, function: Callable[..., Any], /, *arguments: Any) -> object: ...
+    def execute_single_async(self, rank: int, function: Callable[..., object], /, *arguments: object) -> object: ...
 
 
 class Storage(Protocol):
     """Ray's StorageContext: a run's folder."""
 
-    storage_filesystem: Any
+    storage_filesystem: FileSystem
     experiment_fs_path: str
 
     def extract_checkpoint_dir_name_from_path(self, path: str) -> str: ...
@@ -54,6 +68,25 @@ class GroupContext(Protocol):
     """What a group is started with."""
 
     num_workers: int
+
+
+class DatasetInfo(Protocol):
+    """Which shard a rank asks for."""
+
+    dataset_name: str
+
+
+class ControllerState(Protocol):
+    """Where the controller is; the name of its type is a word in capitals."""
+
+    @property
+    def _state_type(self) -> StateType: ...
+
+
+class StateType(Protocol):
+    """The kind of a controller's state."""
+
+    state_name: str
 
 
 class WorkerStatus(Protocol):
@@ -124,6 +157,15 @@ class FailureConfig(Protocol):
     max_failures: int
 
 
+class RunConfig(Protocol):
+    """A run's name and storage, as its trainer has them."""
+
+    name: str
+    storage_path: str
+    storage_filesystem: Optional[FileSystem]
+    failure_config: FailureConfig
+
+
 class ScalingConfig(Protocol):
     """The group's size and its workers' resources."""
 
@@ -131,3 +173,11 @@ class ScalingConfig(Protocol):
     num_workers: Union[int, Tuple[int, int]]
     placement_strategy: object
     _resources_per_worker_not_none: MutableMapping[str, float]
+
+
+class Trainer(Protocol):
+    """What a trainer hands to its controller."""
+
+    run_config: RunConfig
+    scaling_config: ScalingConfig
+    datasets: Mapping[str, object]

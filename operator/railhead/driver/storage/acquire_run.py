@@ -9,7 +9,7 @@ import functools
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Mapping, Optional
+from typing import Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
@@ -18,6 +18,7 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, warn_without_notices
 from railhead.driver.pod import Pod
 from railhead.driver.ray.checkpoints import find_fields, write_marker
+from railhead.driver.ray.types import RunConfig
 from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.reporting.spool import Spool
@@ -75,7 +76,7 @@ def _check_path(folder: str) -> None:
         probe.unlink(missing_ok=True)
 
 
-def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
+def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
     """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
     found = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
     # The job knows a run with a name or path of the script's for this fit() only; it may be a new one each time.

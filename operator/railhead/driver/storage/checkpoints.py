@@ -29,6 +29,7 @@ from typing import Any, Callable, Collection, Iterable, Mapping, Optional
 
 from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE, RunWarning
 from railhead.driver.describe import describe_exception
+from railhead.driver.ray.types import Metrics
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 
 FILE = "checkpoint_manager_snapshot.json"
@@ -54,7 +55,7 @@ class Entry:
     """One checkpoint: its folder in the run's, what was reported with it, and the number of that report."""
 
     name: str
-    metrics: Mapping[str, Any]
+    metrics: Metrics
     report: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,7 +77,7 @@ class Snapshot:
 
     entries: tuple[Entry, ...]
     latest: Optional[str] = None
-    pending: tuple[tuple[str, Any], ...] = ()
+    pending: tuple[tuple[str, object], ...] = ()
     checked: tuple[tuple[str, tuple[str, ...]], ...] = ()
     reports: int = 0
     fields: frozenset[str] = frozenset()
@@ -122,7 +123,7 @@ def _parse(values: dict[str, Any]) -> Snapshot:
     )
 
 
-def _parse_entry(values: dict[str, Any], number: Any) -> Entry:
+def _parse_entry(values: dict[str, Any], number: int) -> Entry:
     name = values["checkpoint_dir_name"]
     if not isinstance(name, str) or not name or not isinstance(values["metrics"], dict):
         raise ValueError(f"a checkpoint entry is malformed: {values}")

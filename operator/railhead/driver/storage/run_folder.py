@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Iterable, Optional
+from typing import Iterable, Optional
 
 from railhead.driver.ray.checkpoints import find_file_system
+from railhead.driver.ray.types import FileSystem, RunConfig
 from railhead.driver.storage.call import is_passing
 
 OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
@@ -25,7 +26,7 @@ class RunFolder:
         path: the folder on it, without a scheme.
     """
 
-    filesystem: Any
+    filesystem: FileSystem
     path: str
 
     def find(self, name: str) -> str:
@@ -91,7 +92,7 @@ class RunFolder:
         return {name for name, path in paths.items() if path.name in there[path.parent]}
 
 
-def forget_listings(filesystem: Any) -> None:
+def forget_listings(filesystem: FileSystem) -> None:
     """A user's own file system may come from fsspec, whose file systems cache folder listings."""
     forget = getattr(getattr(getattr(filesystem, "handler", None), "fs", None), "invalidate_cache", None)
     if forget is not None:
@@ -106,7 +107,7 @@ def open_own_folder(storage_path: str, run_name: str) -> RunFolder:
     return RunFolder(filesystem, PurePath(path, run_name).as_posix())
 
 
-def open_run_folder(run_config: Any) -> RunFolder:
+def open_run_folder(run_config: RunConfig) -> RunFolder:
     """Opens the one of Ray Train's RunConfig, in the same way as fit()."""
     filesystem, path = find_file_system(run_config)
     return RunFolder(filesystem, PurePath(path, run_config.name).as_posix())

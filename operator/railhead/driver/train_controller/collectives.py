@@ -198,7 +198,9 @@ def _find_difference(group: _Group, first: int) -> Optional[Finding]:
     return None
 
 
-def _name_minority(values: Mapping[int, Any], texts: Mapping[int, str], short: Mapping[int, str]) -> Optional[Finding]:
+def _name_minority(
+    values: Mapping[int, object], texts: Mapping[int, str], short: Mapping[int, str]
+) -> Optional[Finding]:
     """`texts`: what each rank did; `short`: as little of it as tells it from the other."""
     counts = Counter(values.values()).most_common()
     if len(counts) < 2:

@@ -11,12 +11,13 @@ import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Tuple
+from typing import Callable, Generic, Optional, Tuple, TypeVar
 
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.types import ExecutionGroup, Worker, WorkerGroup
 from railhead.driver.storage.run_folder import RunFolder
 
+T = TypeVar("T")
 _TASK = re.compile(r"\(pid=(\d+), ip=([^,)\s]+)")
 
 
@@ -108,21 +109,21 @@ def find_group(run: str) -> Group:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Generic[T]):
     """A rank's answer: `value`, or the `error` that Ray raised; neither if the process did not respond in time."""
 
-    value: Any = None
+    value: Optional[T] = None
     error: Optional[Exception] = None
 
 
 def call_ranks(
     group: ExecutionGroup,
     ranks: Iterable[int],
-    function: Callable[..., Any],
+    function: Callable[..., T],
     *,
-    each: Mapping[int, Tuple[Any, ...]] = {},
+    each: Mapping[int, Tuple[object, ...]] = {},
     timeout: float,
-) -> dict[int, Answer]:
+) -> dict[int, Answer[T]]:
     """Calls a function in the processes of these ranks, and returns each rank's answer.
 
     Waits `timeout` seconds for all of them together; `each`: rank -> its own arguments.
@@ -134,13 +135,13 @@ def call_ranks(
         return {}
     ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=timeout)
     answered = set(ready)
-    return {rank: _read(reference) if reference in answered else Answer() for rank, reference in references.items()}
 
+    def read(reference: object) -> Answer[T]:
+        if reference not in answered:
+            return Answer()
+        try:
+            return Answer(ray.get(reference))
+        except Exception as error:  # its process has exited
+            return Answer(error=error)
 
-def _read(reference: Any) -> Answer:
-    import ray
-
-    try:
-        return Answer(ray.get(reference))
-    except Exception as error:  # its process has exited
-        return Answer(error=error)
+    return {rank: read(reference) for rank, reference in references.items()}

@@ -90,7 +90,7 @@ class ReturnsStep(Step):
             statuses[rank].error = find_error(rank, answer)
             if statuses[rank].error is None:
                 self._returned[rank] = workers[rank]
-                self._has_stopped |= answer.value.has_read_notice
+                self._has_stopped |= bool(answer.value and answer.value.has_read_notice)
         if len(self._returned) < len(statuses):
             return
         if self._has_stopped and self._spool.read_end() is not None:
@@ -142,11 +142,11 @@ class EndNoticeStep(Step):
         self._has_notified = True
 
 
-def find_error(rank: int, answer: Answer) -> Optional[Exception]:
+def find_error(rank: int, answer: Answer[RankEnd]) -> Optional[Exception]:
     """Returns the error of a rank whose thread has ended; None when its function returned."""
     if answer.error is not None:
         return answer.error
-    end: Optional[RankEnd] = answer.value
+    end = answer.value
     if end is None:
         return NotReturned(rank, f"its thread ended, and its process does not report how; {_REMEDY}")
     if end.stage == RETURNED:
@@ -165,7 +165,7 @@ def collect_stacks(worker_group: ExecutionGroup) -> list[dict[str, Any]]:
     return [{**_NO_STACKS, **_read_answer(answer), "rank": rank} for rank, answer in answers.items()]
 
 
-def _read_answer(answer: Answer) -> dict[str, str]:
+def _read_answer(answer: Answer[dict[str, str]]) -> dict[str, str]:
     return {"stack": describe_exception(answer.error)} if answer.error else answer.value or {}
 
 
@@ -242,7 +242,7 @@ class Pulse:
         self._beats: dict[int, Beat] = {}
         self._firsts: deque[Beat] = deque()  # of rank 0, those of the last RATE_SECONDS
 
-    def add(self, answers: Mapping[int, Answer]) -> Optional[Heartbeat]:
+    def add(self, answers: Mapping[int, Answer[Beat]]) -> Optional[Heartbeat]:
         """A rank that does not answer is where it was; None while no rank has answered at all."""
         fresh = {rank: answer.value for rank, answer in answers.items() if isinstance(answer.value, Beat)}
         self._beats.update(fresh)

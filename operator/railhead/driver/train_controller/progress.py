@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any, Mapping, Optional
+from typing import Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.checkpoint import NO_CHECKPOINT
@@ -72,7 +72,7 @@ class ProgressStep(Step):
         self._change(self._with_best(self._progress))
 
     @never_raises("record progress")
-    def after_report(self, report: TrainingReport, metrics: Sequence[dict[str, Any]]) -> None:
+    def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
         checkpoint = report.checkpoint
         self._group.commits += checkpoint is not None
         self._group.note_report()
@@ -155,7 +155,7 @@ class ProgressStep(Step):
             self._spool.write(progress.to_dict())
 
 
-def find_score(metrics: Mapping[str, Any], attribute: str) -> Optional[float]:
+def find_score(metrics: Metrics, attribute: str) -> Optional[float]:
     """The number under `attribute`, which may be `a/b` for a nested one, as in Ray; None if missing or NaN."""
     value = _find_value(metrics, attribute)
     if not isinstance(value, numbers.Real):
@@ -164,7 +164,7 @@ def find_score(metrics: Mapping[str, Any], attribute: str) -> Optional[float]:
     return None if math.isnan(score) else score
 
 
-def _find_value(metrics: Mapping[str, Any], name: str) -> Any:
+def _find_value(metrics: Metrics, name: str) -> object:
     if name in metrics and not isinstance(metrics[name], Mapping):
         return metrics[name]
     for key, inner in metrics.items():

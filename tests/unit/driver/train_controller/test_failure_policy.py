@@ -341,7 +341,7 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
     """Clocks of machines differ: each rank reports how long ago it ended."""
     ages = {0: 0.2, 1: 2.5}
 
-    def collect(workers: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
+    def collect(workers: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer[Any]]:
         assert ranks == [0, 1, 2], "a dead process is not asked"
         return {rank: Answer(RankEnd(age=ages[rank]) if rank in ages else None) for rank in ranks}
 

@@ -260,7 +260,7 @@ def make_workers(*places: tuple[str, int]) -> Any:
 
 def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[int, tuple[int, ...]]] = []
-    answers: dict[int, Answer] = {}
+    answers: dict[int, Answer[Any]] = {}
 
     def collect(
         group: Any, ranks: Any, function: Any, *, each: dict[int, tuple[tuple[int, ...]]], timeout: float
@@ -299,7 +299,7 @@ def test_a_replaced_rank_waits_for_the_process_before_it_and_spares_those_beside
 ) -> None:
     calls: list[dict[int, tuple[tuple[int, ...]]]] = []
 
-    def collect(group: Any, ranks: Any, function: Any, *, each: Any, timeout: float) -> dict[int, Answer]:
+    def collect(group: Any, ranks: Any, function: Any, *, each: Any, timeout: float) -> dict[int, Answer[Any]]:
         calls.append(each)
         return {rank: Answer("") for rank in ranks}
 

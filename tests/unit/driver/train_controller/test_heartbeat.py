@@ -19,7 +19,7 @@ from railhead.driver.train_controller.polls import Pulse
 from tests.waiting import wait_until
 
 
-def beat(clock: float, *, optimizer: int = 0, calls: int = 0, **others: Any) -> Answer:
+def beat(clock: float, *, optimizer: int = 0, calls: int = 0, **others: Any) -> Answer[Any]:
     told = {"step": None, "total": None, "tokens": None, "is_reporting": False, **others}
     return Answer(Beat(clock, optimizer, calls, **told))
 
@@ -99,7 +99,7 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
     group = Group(worker_group=groups[0])
     spool.write_heartbeat(Heartbeat(9, 9, 9, False, Steps()))
 
-    def ask(worker_group: Workers, ranks: Any, function: Any, *, timeout: float) -> dict[int, Answer]:
+    def ask(worker_group: Workers, ranks: Any, function: Any, *, timeout: float) -> dict[int, Answer[Any]]:
         known.append(spool.read_heartbeat())
         asked.append(worker_group)
         worker_group.rounds -= 1

@@ -35,7 +35,7 @@ class Notified:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.notices: list[tuple[int, Any]] = []
-        self.begun: Answer = Answer(0)
+        self.begun: Answer[Any] = Answer(0)
         self.known = Group()
         self.known.worker_group = self  # type: ignore[assignment]
         monkeypatch.setattr(polls, "call_ranks", self._ask)
@@ -46,7 +46,7 @@ class Notified:
         metadata = SimpleNamespace(node_id=node, pid=1, node_ip="10.0.0.2", hostname=node)
         return SimpleNamespace(metadata=metadata, actor=SimpleNamespace(mark_preempt=mark))
 
-    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
+    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer[Any]]:
         assert (group, ranks, function, self.notices) == (self, [0], count_reports, []), "the notice comes after it"
         return {0: self.begun}
 
@@ -160,7 +160,7 @@ def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
 
 @pytest.mark.parametrize("answer", [Answer(), Answer(error=RuntimeError("the actor died"))], ids=["late", "dead"])
 def test_the_next_commit_is_the_last_if_rank_0_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, spool: Spool, answer: Answer
+    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, spool: Spool, answer: Answer[Any]
 ) -> None:
     reports = Reports(monkeypatch, spool, group)
     assert not reports.arrive(has_checkpoint=True)
@@ -186,7 +186,7 @@ class Ranks:
     def get_workers(self) -> list[object]:
         return self.workers
 
-    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
+    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer[Any]]:
         self.asked.append(ranks)
         return {rank: self.answers[rank] for rank in ranks}
 
@@ -227,7 +227,7 @@ def test_reports_that_all_ranks_returned_and_asks_each_once(returns: ReturnsStep
     ],
 )
 def test_a_rank_that_ended_without_returning_gets_an_error(
-    returns: ReturnsStep, ranks: Any, spool: Spool, answer: Answer, expected: str
+    returns: ReturnsStep, ranks: Any, spool: Spool, answer: Answer[Any], expected: str
 ) -> None:
     ranks.answers[1] = answer
     for running in (True, False):

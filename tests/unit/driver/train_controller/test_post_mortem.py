@@ -133,7 +133,7 @@ class Ranks:
         monkeypatch.setattr(post_mortem, "call_ranks", self.call)
         monkeypatch.setattr(post_mortem, "find_deaths", self.find_deaths)
 
-    def call(self, workers: Any, ranks: Iterable[int], function: Any, *, timeout: float) -> dict[int, Answer]:
+    def call(self, workers: Any, ranks: Iterable[int], function: Any, *, timeout: float) -> dict[int, Answer[Any]]:
         self.asked["living"] = sorted(ranks)
         return {rank: Answer(self.living.get(rank)) for rank in self.asked["living"]}
 
