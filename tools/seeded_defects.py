@@ -482,8 +482,8 @@ DEFECTS = (
     Defect(
         "only the two ends of what a process said last are read",
         "driver/train_controller/evidence.py",
-        "kind = find_kind(death.words, has_trained",
-        "kind = find_kind(shorten_middle(death.words, 300), has_trained",
+        "kind = find_kind(report.words, has_trained",
+        "kind = find_kind(shorten_middle(report.words, 300), has_trained",
         (EVIDENCE,),
     ),
     Defect(
@@ -496,7 +496,7 @@ DEFECTS = (
     Defect(
         "a process that was killed hides behind what others say of the network",
         "driver/train_controller/evidence.py",
-        "(error.rank in deaths or not kinds.intersection((NETWORK, SIGNALLED)))",
+        "(error.rank in reports or not kinds.intersection((NETWORK, SIGNALLED)))",
         "not kinds.intersection((NETWORK, SIGNALLED))",
         (EVIDENCE,),
     ),
@@ -552,7 +552,7 @@ DEFECTS = (
     Defect(
         "ranks that died after the first failure have no record",
         "driver/train_controller/post_mortem.py",
-        "find_deaths(left) if left else {}",
+        "ask_pods(left) if left else {}",
         "{}",
         ("tests/unit/driver/train_controller/test_post_mortem.py",),
     ),
@@ -693,7 +693,7 @@ DEFECTS = (
     Defect(
         "a GPU that no longer answers is an error of the application",
         "driver/train_controller/evidence.py",
-        "    if death.lost_gpus:\n",
+        "    if report.lost_gpus:\n",
         "    if False:\n",
         (EVIDENCE,),
     ),
@@ -750,8 +750,8 @@ DEFECTS = (
     Defect(
         "the driver does not wait until Ray knows of many lost nodes",
         "driver/ray/nodes.py",
-        "(RAY_PATIENCE if is_in_doubt else NODE_PATIENCE)",
-        "NODE_PATIENCE",
+        "(RAY_PATIENCE_SECONDS if is_in_doubt else NODE_PATIENCE_SECONDS)",
+        "NODE_PATIENCE_SECONDS",
         (LOST_NODES,),
     ),
     Defect(

@@ -221,7 +221,7 @@ def _find_last_state(line: bytes) -> bytes:
 
 
 KEPT_BYTES = 64 * 2**20  # of each file, before where its reader is; Ray's log monitor reads it too
-INTERVAL = 10.0  # seconds
+FREE_INTERVAL_SECONDS = 10.0
 SESSION_LOGS = "session_2*/logs"  # in Ray's temporary folder
 TRAIN_LOGS = f"{SESSION_LOGS}/train/*"  # Ray Train's own, which nothing rotates
 WORKER_LOGS = f"{SESSION_LOGS}/worker-*"
@@ -253,7 +253,7 @@ def keep_small(temp: Path, *patterns: str, sleep: Callable[[float], None] = time
                 with contextlib.suppress(OSError):  # it vanished
                     found = path.stat()
                     free_old(path, disk_bytes=found.st_blocks * 512, end=found.st_size)
-        sleep(INTERVAL)
+        sleep(FREE_INTERVAL_SECONDS)
 
 
 # Harmless: without the State API, which a minimal Ray lacks, the cleaner complains every second;

@@ -20,12 +20,12 @@ from railhead.driver.ray.types import NodeInfo
 
 # How long after one of its processes a node may be seen dead: the kernel kills
 # a container's processes one after the other.
-NODE_PATIENCE = 1.5  # seconds
-RAY_PATIENCE = 75.0  # seconds in which Ray's own health check, 5 times 3 s and 10 s for an answer, notices a loss
+NODE_PATIENCE_SECONDS = 1.5
+RAY_PATIENCE_SECONDS = 75.0  # in which Ray's own health check, 5 times 3 s and 10 s for an answer, notices a loss
 FEW = 2  # nodes that do not answer, or a tenth of all: if more do not, only Ray knows which are lost
-PROBE_TIMEOUT = 2.0
+PROBE_TIMEOUT_SECONDS = 2.0
 PARALLEL_PROBES = 32
-ANSWER_TIMEOUT = 5.0
+ANSWER_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class LostNode:
 
 
 def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
-    """The nodes among these that are gone now or within NODE_PATIENCE; in doubt, within RAY_PATIENCE."""
+    """Returns those that are gone now or within NODE_PATIENCE_SECONDS; in doubt, within RAY_PATIENCE_SECONDS."""
     wanted, began, has_told = set(node_ids), time.monotonic(), False
     while wanted:
         lost, is_in_doubt = _probe(wanted)
-        if lost or time.monotonic() - began > (RAY_PATIENCE if is_in_doubt else NODE_PATIENCE):
+        if lost or time.monotonic() - began > (RAY_PATIENCE_SECONDS if is_in_doubt else NODE_PATIENCE_SECONDS):
             return lost
         if is_in_doubt and not has_told:
             has_told = True
             print(
                 "railhead: the head does not reach many nodes, or not even its own, so its network may be the cause; "
-                f"waiting for Ray's own health check, up to {RAY_PATIENCE:.0f} s",
+                f"waiting for Ray's own health check, up to {RAY_PATIENCE_SECONDS:.0f} s",
                 flush=True,
             )
         time.sleep(0.25)
@@ -107,7 +107,7 @@ def _find_loss(node_id: str, node: Optional[NodeInfo]) -> Optional[LostNode]:
 
 
 def _answers(node: NodeInfo) -> bool:
-    return is_listening(str(node["NodeManagerAddress"]), node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
+    return is_listening(str(node["NodeManagerAddress"]), node["NodeManagerPort"], timeout=PROBE_TIMEOUT_SECONDS)
 
 
 def confirm_lost(lost: Iterable[LostNode]) -> tuple[LostNode, ...]:
@@ -152,4 +152,4 @@ def _unregister(node: LostNode) -> None:
     request.node_death_info.reason = request.node_death_info.UNEXPECTED_TERMINATION
     request.node_death_info.reason_message = "Railhead takes the node for lost"
     with init_grpc_channel(ray.get_runtime_context().gcs_address) as channel:
-        gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel).UnregisterNode(request, timeout=ANSWER_TIMEOUT)
+        gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel).UnregisterNode(request, timeout=ANSWER_TIMEOUT_SECONDS)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Mapping, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.driver.errors import JobRefused
@@ -78,7 +78,7 @@ def _check_path(folder: str) -> None:
 
 def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
     """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
-    found = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
+    found = parse_known(os.environ.get(environment.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
     # The job knows a run with a name or path of the script's for this fit() only; it may be a new one each time.
     known = {} if run.warning else {name: commit.index for name, commit in found.items()}
     # A script has several runs, and the newest checkpoint may be of another one.

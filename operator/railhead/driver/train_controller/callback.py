@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.driver.ray.callback import Step, StepsCallback
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
@@ -39,4 +39,4 @@ class RailheadCallback(StepsCallback):
 
     def __init__(self) -> None:
         run = RunContext.read()
-        super().__init__(build_steps(find_group(run.run_uri), Spool(Path(os.environ[e.TEMP])), run))
+        super().__init__(build_steps(find_group(run.run_uri), Spool(Path(os.environ[environment.TEMP])), run))

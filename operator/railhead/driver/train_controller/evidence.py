@@ -79,7 +79,7 @@ _LOADER = "DataLoader worker (pid"  # torch: "is killed by signal: Killed", or "
 
 
 @dataclass(frozen=True)
-class Death:
+class PodReport:
     """What the pod of a rank's process tells after its end.
 
     Attributes:
@@ -122,42 +122,42 @@ def _is_of_a_death(error: RankError) -> bool:
 
 def explain_errors(
     errors: tuple[RankError, ...],
-    deaths: Mapping[int, Death],
+    reports: Mapping[int, PodReport],
     *,
     has_trained: Callable[[int], bool],
 ) -> tuple[RankError, ...]:
     """The errors with their causes, without those of ranks that died of another's cause.
 
-    `deaths`: of the ranks whose pods answered.
+    `reports`: of the ranks whose pods answered.
     """
     explained = tuple(
-        _explain(each, deaths[each.rank], has_trained=has_trained(each.rank)) if each.rank in deaths else each
+        _explain(each, reports[each.rank], has_trained=has_trained(each.rank)) if each.rank in reports else each
         for each in errors
     )
     kinds = {each.kind for each in explained}
     is_explained = bool(kinds.intersection(_CAUSES))
 
     def has_cause(error: RankError) -> bool:
-        if error.kind != DIED or (error.rank in deaths and deaths[error.rank].words):
+        if error.kind != DIED or (error.rank in reports and reports[error.rank].words):
             return True
         # What others say of the network is what a process that was killed looks like to them.
-        return not is_explained and (error.rank in deaths or not kinds.intersection((NETWORK, SIGNALLED)))
+        return not is_explained and (error.rank in reports or not kinds.intersection((NETWORK, SIGNALLED)))
 
     return tuple(each for each in explained if has_cause(each))
 
 
-def _explain(error: RankError, death: Death, *, has_trained: bool) -> RankError:
-    if death.lost_gpus:
-        text = f"{death.lost_gpus} of the {death.gpus} GPUs of its pod no longer answer NVML"
+def _explain(error: RankError, report: PodReport, *, has_trained: bool) -> RankError:
+    if report.lost_gpus:
+        text = f"{report.lost_gpus} of the {report.gpus} GPUs of its pod no longer answer NVML"
         return replace(error, kind=GPU, text=f"{text} ({error.text})")
     if not _is_of_a_death(error):
         return error
-    kind = find_kind(death.words, has_trained=has_trained)
+    kind = find_kind(report.words, has_trained=has_trained)
     if error.kind == RAISED and kind != SHARED_MEMORY:
         kind = ""  # an error of its own, whatever else its runtimes said
-    if not death.words or (error.kind == RAISED and not kind):
+    if not report.words or (error.kind == RAISED and not kind):
         return error
-    return replace(error, kind=kind or error.kind, text=f"{_quote(death.words)} ({error.text})")
+    return replace(error, kind=kind or error.kind, text=f"{_quote(report.words)} ({error.text})")
 
 
 def _quote(text: str) -> str:

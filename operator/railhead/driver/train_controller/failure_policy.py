@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Mapping, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
 from railhead.contract.report import STORAGE_TROUBLES, RestartInPlace
@@ -63,7 +63,7 @@ _KIND_OF_CLASS = {
     Stepless: failure.STEPLESS,
     Unfenced: failure.UNFENCED,
 }
-AGE_TIMEOUT = 3.0  # seconds
+AGE_TIMEOUT_SECONDS = 3.0
 _IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
@@ -73,7 +73,7 @@ def make_retries(max_failures: int, *, default: Optional[int]) -> RetryDecider:
 
     `default` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own.
     """
-    group, spool = find_group(RunContext.read().run_uri), Spool(Path(os.environ[e.TEMP]))
+    group, spool = find_group(RunContext.read().run_uri), Spool(Path(os.environ[environment.TEMP]))
     return RetryDecider(group, spool, max_failures=max_failures or default)
 
 
@@ -192,7 +192,7 @@ def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, .
     with contextlib.suppress(Exception):  # the group is not active
         ranks = [each.rank for each in errors if each.kind not in (failure.DIED, failure.KILLED_FOR_MEMORY)]
         workers = group.worker_group
-        answers = call_ranks(workers, ranks, read_end, timeout=AGE_TIMEOUT) if workers is not None else {}
+        answers = call_ranks(workers, ranks, read_end, timeout=AGE_TIMEOUT_SECONDS) if workers is not None else {}
         ages = {rank: answer.value.age for rank, answer in answers.items() if answer.value}
     return tuple(replace(each, age=ages.get(each.rank)) for each in errors)
 

@@ -38,7 +38,8 @@ _NO_MANAGER = (
     "spec.image: this Ray keeps its CheckpointManager where Railhead does not find it, so that nothing would keep an "
     "earlier head of this job from committing; use a Ray version that Railhead is tested with"
 )
-LIST_PATIENCE, END_PATIENCE = 10.0, 20.0  # seconds: a storage that hangs holds up neither a group nor the end
+# A storage that hangs holds up neither a group nor the end.
+LIST_PATIENCE_SECONDS, END_PATIENCE_SECONDS = 10.0, 20.0
 
 
 class FenceStep(Step):
@@ -48,7 +49,7 @@ class FenceStep(Step):
         self._group = group
         self._spool = spool
         self._claim = Claim.parse(run.claim)
-        self._start_clean_up: Callable[[], Optional[threading.Thread]] = _do_nothing
+        self._start_clean_up: Optional[Callable[[], threading.Thread]] = None
 
     def before_training_context(self, workers: Sequence[Worker]) -> None:
         """Permits each worker to train, also one that replaces another: without that, no rank does."""
@@ -75,9 +76,8 @@ class FenceStep(Step):
 
     def after_finish(self) -> None:
         """The last group is gone, and there may be no later one. Never raises."""
-        thread = self._start_clean_up()
-        if thread is not None:
-            thread.join(END_PATIENCE)
+        if self._start_clean_up is not None:
+            self._start_clean_up().join(END_PATIENCE_SECONDS)
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
@@ -142,16 +142,16 @@ def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:
 def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callable[[], None]) -> threading.Thread:
     """Removes what unfinished uploads have left, in a thread. Returns once that is listed, so that a group may train.
 
-    If it takes longer than LIST_PATIENCE, the list may have uploads of that group: nothing is removed.
+    If it takes longer than LIST_PATIENCE_SECONDS, the list may have uploads of that group: nothing is removed.
     """
     committed = checkpoints.list_names(manager)
-    deadline, is_listed = time.monotonic() + LIST_PATIENCE, threading.Event()
+    deadline, is_listed = time.monotonic() + LIST_PATIENCE_SECONDS, threading.Event()
 
     def clean_up() -> None:
         try:
             found = find_leftovers(folder, committed=committed)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{folder.path}: the storage took longer than {LIST_PATIENCE:.0f} s to list it")
+                raise TimeoutError(f"the storage took longer than {LIST_PATIENCE_SECONDS:.0f} s to list {folder.path}")
             is_listed.set()
             check()
             remove_leftovers(folder, found)
@@ -164,12 +164,8 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
 
     thread = threading.Thread(target=clean_up, name="railhead-clean-up", daemon=True)
     thread.start()
-    is_listed.wait(LIST_PATIENCE)
+    is_listed.wait(LIST_PATIENCE_SECONDS)
     return thread
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def warn(spool: Spool, reason: str, message: str) -> None:

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.report import Steps
 from railhead.driver.describe import describe_exception
 from railhead.driver.errors import NotReturned, Stepless, Stuck
@@ -43,11 +43,11 @@ from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.group import Answer, Group, call_ranks
 
-RETURN_TIMEOUT = 30.0  # seconds; the processes have just answered Ray's own poll
-STACKS_TIMEOUT = 10.0
-NOTICE_TIMEOUT = 5.0  # that the notice waits for rank 0, whose process has just answered Ray's own poll
+RETURN_TIMEOUT_SECONDS = 30.0  # the processes have just answered Ray's own poll
+STACKS_TIMEOUT_SECONDS = 10.0
+NOTICE_TIMEOUT_SECONDS = 5.0  # that the notice waits for rank 0, whose process has just answered Ray's own poll
 HEARTBEAT_SECONDS = 10.0
-HEARTBEAT_TIMEOUT = 5.0
+HEARTBEAT_TIMEOUT_SECONDS = 5.0
 RATE_SECONDS = 120.0  # over which rates are measured
 LIMIT_CHARS = 12_000  # per rank
 TRAINING_THREAD = "TrainingThread"  # Ray Train's name for it
@@ -86,7 +86,7 @@ class ReturnsStep(Step):
         new = [rank for rank in ended if rank not in self._returned]
         if not new:
             return
-        for rank, answer in call_ranks(worker_group, new, read_end, timeout=RETURN_TIMEOUT).items():
+        for rank, answer in call_ranks(worker_group, new, read_end, timeout=RETURN_TIMEOUT_SECONDS).items():
             statuses[rank].error = find_error(rank, answer)
             if statuses[rank].error is None:
                 self._returned[rank] = workers[rank]
@@ -136,7 +136,7 @@ class EndNoticeStep(Step):
         deadline, worker_group = None if self._has_notified else self._spool.read_end(), self._group.worker_group
         if deadline is None or worker_group is None:
             return
-        begun = call_ranks(worker_group, [0], count_reports, timeout=NOTICE_TIMEOUT)[0].value
+        begun = call_ranks(worker_group, [0], count_reports, timeout=NOTICE_TIMEOUT_SECONDS)[0].value
         self._group.reports_before_end = begun or 0
         notify_ranks(worker_group.get_workers(), deadline=deadline)
         self._has_notified = True
@@ -161,7 +161,7 @@ def find_error(rank: int, answer: Answer[RankEnd]) -> Optional[Exception]:
 def collect_stacks(worker_group: ExecutionGroup) -> list[dict[str, Any]]:
     """Returns {rank, pod, place, stack} for each rank; empty strings when it does not respond."""
     ranks = range(len(worker_group.get_workers()))
-    answers = call_ranks(worker_group, ranks, read_stacks, timeout=STACKS_TIMEOUT)
+    answers = call_ranks(worker_group, ranks, read_stacks, timeout=STACKS_TIMEOUT_SECONDS)
     return [{**_NO_STACKS, **_read_answer(answer), "rank": rank} for rank, answer in answers.items()]
 
 
@@ -184,7 +184,7 @@ def read_stacks() -> dict[str, str]:
             continue
         texts.append(f"{name}\n" + "".join(traceback.format_list(stack)))
     text = "\n".join(texts)[:LIMIT_CHARS]
-    return {"pod": os.environ.get(e.POD_NAME, ""), "place": place or "outside train_func", "stack": text}
+    return {"pod": os.environ.get(environment.POD_NAME, ""), "place": place or "outside train_func", "stack": text}
 
 
 def find_place(stack: Sequence[traceback.FrameSummary]) -> str:
@@ -224,7 +224,7 @@ def _ask(group: Group, worker_group: WorkerGroup, spool: Spool) -> None:
     while True:
         time.sleep(HEARTBEAT_SECONDS)
         try:
-            answers = call_ranks(worker_group, ranks, read_beat, timeout=HEARTBEAT_TIMEOUT)
+            answers = call_ranks(worker_group, ranks, read_beat, timeout=HEARTBEAT_TIMEOUT_SECONDS)
         except Exception:  # the group is not active any more
             return
         if group.worker_group is not worker_group:

@@ -30,7 +30,7 @@ from railhead.driver.rank.flight_recorder import find_prefix, read_own_record
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 from railhead.driver.train_controller import evidence
 from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record
-from railhead.driver.train_controller.evidence import Death
+from railhead.driver.train_controller.evidence import PodReport
 from railhead.driver.train_controller.failure import HANGS, RankError
 from railhead.driver.train_controller.fence import log
 from railhead.driver.train_controller.group import Group, Process, call_ranks
@@ -53,18 +53,18 @@ def find_causes(
     After a hang also returns what tells some ranks from the others. Never raises.
     """
     asked = {each.rank: processes[each.rank] for each in errors if each.rank in processes and evidence.is_open(each)}
-    deaths = find_deaths(asked) if asked else {}
-    explained = evidence.explain_errors(errors, deaths, has_trained=group.has_trained)
+    reports = ask_pods(asked) if asked else {}
+    explained = evidence.explain_errors(errors, reports, has_trained=group.has_trained)
     if not any(each.kind in HANGS for each in explained):
         return explained, None
-    return explained, find_difference(_find_records(deaths), processes, group)
+    return explained, find_difference(_find_records(reports), processes, group)
 
 
-def _find_records(deaths: Mapping[int, Death]) -> dict[int, bytes]:
-    return {rank: death.record for rank, death in deaths.items() if death.record}
+def _find_records(reports: Mapping[int, PodReport]) -> dict[int, bytes]:
+    return {rank: report.record for rank, report in reports.items() if report.record}
 
 
-def find_deaths(processes: Mapping[int, Process]) -> dict[int, Death]:
+def ask_pods(processes: Mapping[int, Process]) -> dict[int, PodReport]:
     """By rank, of those whose node answers in time."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -73,9 +73,9 @@ def find_deaths(processes: Mapping[int, Process]) -> dict[int, Death]:
     pids: dict[str, list[int]] = defaultdict(list)
     for each in processes.values():
         pids[each.node].append(each.pid)
-    found: dict[tuple[str, int], Death] = {}
+    found: dict[tuple[str, int], PodReport] = {}
     with contextlib.suppress(Exception):  # a node that has just left
-        task = ray.remote(num_cpus=0, max_retries=0)(read_deaths)
+        task = ray.remote(num_cpus=0, max_retries=0)(read_pod)
         asked = {
             task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(wanted): node
             for node, wanted in pids.items()
@@ -83,17 +83,17 @@ def find_deaths(processes: Mapping[int, Process]) -> dict[int, Death]:
         ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_TIMEOUT_SECONDS)
         for reference in ready:
             with contextlib.suppress(Exception):
-                found.update({(asked[reference], pid): death for pid, death in ray.get(reference).items()})
+                found.update({(asked[reference], pid): report for pid, report in ray.get(reference).items()})
     return {rank: found[each.node, each.pid] for rank, each in processes.items() if (each.node, each.pid) in found}
 
 
-def read_deaths(pids: Collection[int]) -> dict[int, Death]:
+def read_pod(pids: Collection[int]) -> dict[int, PodReport]:
     """On the node of processes that are gone, or that CUDA has failed."""
     gpus = int(os.environ.get(environment.GPUS) or 0)
     answering = begin_count()() if gpus else None
     lost = 0 if answering is None else max(gpus - answering, 0)
     records = read_records(pids)
-    return {pid: Death(read_last_words(pid), lost, gpus, records.get(pid)) for pid in pids}
+    return {pid: PodReport(read_last_words(pid), lost, gpus, records.get(pid)) for pid in pids}
 
 
 def read_last_words(pid: int) -> str:
@@ -126,7 +126,7 @@ def find_difference(of_dead: Mapping[int, bytes], processes: Mapping[int, Proces
     try:
         records = {**of_dead, **ask_living(processes.keys() - of_dead.keys(), group)}
         left = {rank: each for rank, each in processes.items() if rank not in records}
-        records.update(_find_records(find_deaths(left) if left else {}))
+        records.update(_find_records(ask_pods(left) if left else {}))
         parsed = {rank: parse_record(data) for rank, data in sorted(records.items())}
         finding = compare_records({rank: each for rank, each in parsed.items() if each}, size=len(processes))
         keep_in_thread(records, group, first=finding.ranks if finding else ())

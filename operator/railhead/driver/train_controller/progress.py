@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Mapping, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.checkpoint import NO_CHECKPOINT
 from railhead.contract.checkpoint import Checkpoint as CheckpointRecord
 from railhead.contract.report import CHECKPOINT_NAME_REPEATED, RunWarning
@@ -38,9 +38,9 @@ class ProgressStep(Step):
         self._group = group
         self._spool = spool
         self._run_uri = run.run_uri
-        self._first_index = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) + 1
-        self._attempt = int(os.environ.get(e.ATTEMPT) or 1)
-        self._commits = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
+        self._first_index = int(os.environ.get(environment.CHECKPOINT_INDEX) or -1) + 1
+        self._attempt = int(os.environ.get(environment.ATTEMPT) or 1)
+        self._commits = parse_known(os.environ.get(environment.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
         self._manager: Optional[CheckpointManager] = None
         self._ranking: Optional[Ranking] = None
         self._has_warned = False
@@ -99,7 +99,7 @@ class ProgressStep(Step):
         Records that commit now, under the next index, so that no index is used twice and it can be the best. Likewise
         an older one that this attempt fell back to: the newest known index must name what the run resumes from.
         """
-        if self._attempt == 1 or e.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
+        if self._attempt == 1 or environment.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
             return  # in the first attempt it belongs to another job with the same run.name
         if self._first_index and self._first_index - 1 not in {each.index for each in self._commits.values()}:
             return  # the newest commit is in another run of the script

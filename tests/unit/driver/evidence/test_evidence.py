@@ -18,7 +18,7 @@ from railhead.contract.failure import Failure, Payer
 from railhead.contract.outcome import MESSAGE_CHARS
 from railhead.driver.errors import TrainFunctionRaised
 from railhead.driver.train_controller import evidence, failure, failure_policy
-from railhead.driver.train_controller.evidence import Death
+from railhead.driver.train_controller.evidence import PodReport
 from railhead.driver.train_controller.failure import FailureFacts, RankError, classify_failure
 from railhead.driver.train_controller.group import Group, Process
 from tests.unit.driver.evidence import texts_of_errors as raised
@@ -151,13 +151,13 @@ def check(found: Failure, row: Row, first: int, size: int) -> None:
 def test_a_death_means(row: Row, size: int) -> None:
     first, ranks, _ = shuffle(row, size)
     errors = tuple(RankError(rank, failure.DIED, DEAD, pod=name_pod(rank)) for rank in ranks)
-    deaths = {
-        rank: Death(find_last_words(text))
+    reports = {
+        rank: PodReport(find_last_words(text))
         for rank in ranks
         for text in [row.text if rank == first else row.others]
         if text is not None
     }
-    explained = evidence.explain_errors(errors, deaths, has_trained=lambda rank: row.has_trained)
+    explained = evidence.explain_errors(errors, reports, has_trained=lambda rank: row.has_trained)
     check(classify_failure(FailureFacts(failure.WORKERS, explained)), row, first, size)
 
 
@@ -191,50 +191,50 @@ def test_an_error_of_the_function_wins_over_the_deaths_of_its_peers(others: str)
         *(RankError(rank, failure.DIED, DEAD, pod=name_pod(rank)) for rank in range(63)),
         RankError(63, failure.RAISED, raised.OWN, pod=name_pod(63)),
     )
-    deaths = {rank: Death(find_last_words(others)) for rank in range(63)}
-    explained = evidence.explain_errors(errors, deaths, has_trained=lambda rank: True)
+    reports = {rank: PodReport(find_last_words(others)) for rank in range(63)}
+    explained = evidence.explain_errors(errors, reports, has_trained=lambda rank: True)
     found = classify_failure(FailureFacts(failure.WORKERS, explained))
     assert (found.reason, found.suspect_pod) == ("TrainFunctionRaised", name_pod(63))
     assert found.class_.policy.payer is USER
 
 
 @pytest.mark.parametrize(
-    ("text", "death", "reason", "payer"),
+    ("text", "report", "reason", "payer"),
     [
-        (raised.LOADER_EXITED, Death(), "TrainFunctionRaised", USER),
-        (raised.LOADER_EXITED, Death(find_last_words(died.LOADER_BUS_ERROR)), "SharedMemoryFull", USER),
+        (raised.LOADER_EXITED, PodReport(), "TrainFunctionRaised", USER),
+        (raised.LOADER_EXITED, PodReport(find_last_words(died.LOADER_BUS_ERROR)), "SharedMemoryFull", USER),
         # Its own error stands, whatever torch says on the same standard error.
-        (raised.LOADER_EXITED, Death(find_last_words(died.TIMEOUT_2_5)), "TrainFunctionRaised", USER),
+        (raised.LOADER_EXITED, PodReport(find_last_words(died.TIMEOUT_2_5)), "TrainFunctionRaised", USER),
     ],
 )
-def test_the_pod_of_a_loader_that_was_killed_tells_why(text: str, death: Death, reason: str, payer: Payer) -> None:
+def test_the_pod_of_a_loader_that_was_killed_tells_why(text: str, report: PodReport, reason: str, payer: Payer) -> None:
     errors = (RankError(0, failure.RAISED, text, pod="w0"), RankError(1, failure.NETWORK, raised.GLOO_CLOSED, pod="w1"))
     assert [evidence.is_open(each) for each in errors] == [True, False]
-    explained = evidence.explain_errors(errors, {0: death}, has_trained=lambda rank: True)
+    explained = evidence.explain_errors(errors, {0: report}, has_trained=lambda rank: True)
     found = classify_failure(FailureFacts(failure.WORKERS, explained))
     assert (found.reason, found.class_.policy.payer, found.suspect_pod) == (reason, payer, "w0")
 
 
-LOST_GPU = Death(lost_gpus=1, gpus=8)
+LOST_GPU = PodReport(lost_gpus=1, gpus=8)
 
 
 @pytest.mark.parametrize(
-    ("text", "death", "reason"),
+    ("text", "report", "reason"),
     [
         (raised.UNKNOWN_ERROR, LOST_GPU, "GPUFailed"),
         (raised.ILLEGAL_ACCESS, LOST_GPU, "GPUFailed"),
-        (raised.UNKNOWN_ERROR, Death(gpus=8), "GPULost"),
-        (raised.ILLEGAL_ACCESS, Death(gpus=8), "TrainFunctionRaised"),
+        (raised.UNKNOWN_ERROR, PodReport(gpus=8), "GPULost"),
+        (raised.ILLEGAL_ACCESS, PodReport(gpus=8), "TrainFunctionRaised"),
     ],
 )
-def test_a_gpu_that_no_longer_answers_is_beyond_doubt(text: str, death: Death, reason: str) -> None:
+def test_a_gpu_that_no_longer_answers_is_beyond_doubt(text: str, report: PodReport, reason: str) -> None:
     kind = evidence.find_kind(text, has_trained=True) or failure.RAISED
     errors = (RankError(3, kind, text, pod="w1"), RankError(4, failure.NETWORK, raised.REMOTE, pod="w2"))
     assert [evidence.is_open(each) for each in errors] == [True, False]
-    explained = evidence.explain_errors(errors, {3: death}, has_trained=lambda rank: True)
+    explained = evidence.explain_errors(errors, {3: report}, has_trained=lambda rank: True)
     found = classify_failure(FailureFacts(failure.WORKERS, explained))
     assert (found.reason, found.suspect_pod) == (reason, "w1") and text[:20] in found.message
-    assert ("1 of the 8 GPUs of its pod no longer answer NVML" in found.message) == bool(death.lost_gpus)
+    assert ("1 of the 8 GPUs of its pod no longer answer NVML" in found.message) == bool(report.lost_gpus)
 
 
 TASK = "\x1b[36mray::RayTrainWorker._RayTrainWorker__execute()\x1b[39m (pid={}, ip={}, actor_id=ab, repr=Worker)\n"

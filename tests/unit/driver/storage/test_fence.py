@@ -563,9 +563,9 @@ def test_a_storage_that_hangs_does_not_hold_up_the_end(
     run = Controller(tmp_path, monkeypatch, attempt=1)
     record_upload(run.folder, PARTIAL)
     Path(run.folder.find(PARTIAL)).mkdir()
-    monkeypatch.setattr("railhead.driver.train_controller.fence.END_PATIENCE", 0.0)
+    monkeypatch.setattr("railhead.driver.train_controller.fence.END_PATIENCE_SECONDS", 0.0)
     if method == "list_names":
-        monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 0.0)
+        monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE_SECONDS", 0.0)
     storage = HangingStorage(monkeypatch, method)
     run.callback.after_finish()
     assert not storage.is_done.is_set()
@@ -580,7 +580,7 @@ def test_a_group_trains_while_a_slow_storage_removes_what_earlier_ones_have_left
         record_upload(run.folder, PARTIAL)
         Path(run.folder.find(name)).mkdir()
     storage = HangingStorage(monkeypatch, "delete_folder")
-    monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 60.0)
+    monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE_SECONDS", 60.0)
     run.callback.after_group_start(run.group)
     assert not storage.is_done.is_set()
     record_upload(run.folder, COMPLETE)  # the group trains
@@ -592,7 +592,7 @@ def test_a_group_trains_while_a_slow_storage_removes_what_earlier_ones_have_left
 def test_what_is_listed_once_the_group_trains_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be the group's own."""
     run = Controller(tmp_path, monkeypatch, attempt=1)
-    monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 0.0)
+    monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE_SECONDS", 0.0)
     storage, removed = HangingStorage(monkeypatch, "list_names"), list[str]()
     monkeypatch.setattr(RunFolder, "delete_folder", lambda folder, name: removed.append(name))
     run.callback.after_group_start(run.group)

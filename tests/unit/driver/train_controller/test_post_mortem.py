@@ -18,15 +18,15 @@ from railhead.contract import environment
 from railhead.driver.storage.fence import look, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import post_mortem
-from railhead.driver.train_controller.evidence import Death
+from railhead.driver.train_controller.evidence import PodReport
 from railhead.driver.train_controller.group import Answer, Group, Process
 from railhead.driver.train_controller.post_mortem import (
     KEPT_RANKS,
     TAIL_BYTES,
-    find_deaths,
+    ask_pods,
     find_difference,
     keep_records,
-    read_deaths,
+    read_pod,
 )
 from tests.unit.driver.evidence.texts_of_processes import BUS_ERROR, TIMEOUT_2_5
 from tests.unit.driver.flight_dumps import Call, convert, make_dump, pickle_dump, run
@@ -43,7 +43,7 @@ def test_reads_the_end_of_each_ranks_stderr(tmp_path: Path, monkeypatch: pytest.
     (logs / "worker-0a-01000000-71.err").write_text("x" * TAIL_BYTES + "\n" + BUS_ERROR)
     stacks = "\n".join([TIMEOUT_2_5, *["frame #9: <unknown function> + 0x8609"] * 5000])
     (logs / "worker-0b-01000000-72.err").write_text("x" * TAIL_BYTES + "\n" + stacks)
-    found = read_deaths([71, 72, 73])
+    found = read_pod([71, 72, 73])
     assert [found[pid].words for pid in (71, 73)] == ["Fatal Python error: Bus error", ""]
     assert "Watchdog caught collective operation timeout" in found[72].words
 
@@ -57,8 +57,8 @@ def test_counts_the_gpus_that_are_gone_since_the_pod_started(
     monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
     monkeypatch.setenv("RAILHEAD_GPUS", before)
     monkeypatch.setattr(post_mortem, "begin_count", lambda: lambda: answering)
-    [death] = read_deaths([71]).values()
-    assert (death.lost_gpus, death.gpus) == (lost, int(before))
+    [report] = read_pod([71]).values()
+    assert (report.lost_gpus, report.gpus) == (lost, int(before))
 
 
 def test_reads_the_flight_record_of_each_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_reads_the_flight_record_of_each_process_once(tmp_path: Path, monkeypatc
     dump = pickle_dump(make_dump(run(3)))
     for name, data in {"71-5": dump, "72-6": dump[:-30], "7-1": dump, "711-2": dump}.items():
         (tmp_path / f"flight-record-{name}").write_bytes(data)
-    records = {pid: death.record for pid, death in read_deaths([71, 72, 73]).items()}
+    records = {pid: report.record for pid, report in read_pod([71, 72, 73]).items()}
     assert records[71] is not None and len(json.loads(zlib.decompress(records[71]))["entries"]) == 3
     assert (records[72], records[73]) == (None, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["flight-record-7-1", "flight-record-711-2"]
@@ -81,7 +81,7 @@ class Nodes:
         self.silent = silent
         monkeypatch.setattr("ray.remote", lambda **options: lambda function: self)
         monkeypatch.setattr("ray.wait", self.wait)
-        monkeypatch.setattr("ray.get", lambda node: {pid: Death(f"{node} {pid}") for pid in self.asked[node]})
+        monkeypatch.setattr("ray.get", lambda node: {pid: PodReport(f"{node} {pid}") for pid in self.asked[node]})
 
     def options(self, *, scheduling_strategy: Any) -> Any:
         return SimpleNamespace(remote=partial(self.run, scheduling_strategy.node_id))
@@ -100,7 +100,7 @@ def test_asks_each_node_once_about_all_of_its_ranks(monkeypatch: pytest.MonkeyPa
     """All pods have the same process ids. A node that does not answer in time says nothing of the others."""
     ids = [f"{number:056x}" for number in range(64)]
     nodes = Nodes(monkeypatch, {ids[7]})
-    found = find_deaths({rank: Process(ids[rank // 8], 100 + rank % 8) for rank in range(512)})
+    found = ask_pods({rank: Process(ids[rank // 8], 100 + rank % 8) for rank in range(512)})
     assert {node: len(pids) for node, pids in nodes.asked.items()} == dict.fromkeys(ids, 8)
     assert set(range(512)) - set(found) == set(range(56, 64))
     assert [found[rank].words for rank in (0, 37, 511)] == [f"{ids[0]} 100", f"{ids[4]} 105", f"{ids[63]} 107"]
@@ -131,15 +131,15 @@ class Ranks:
         self.living, self.dead = living, dead
         self.asked: dict[str, list[int]] = {}
         monkeypatch.setattr(post_mortem, "call_ranks", self.call)
-        monkeypatch.setattr(post_mortem, "find_deaths", self.find_deaths)
+        monkeypatch.setattr(post_mortem, "ask_pods", self.ask_pods)
 
     def call(self, workers: Any, ranks: Iterable[int], function: Any, *, timeout: float) -> dict[int, Answer[Any]]:
         self.asked["living"] = sorted(ranks)
         return {rank: Answer(self.living.get(rank)) for rank in self.asked["living"]}
 
-    def find_deaths(self, processes: dict[int, Process]) -> dict[int, Death]:
+    def ask_pods(self, processes: dict[int, Process]) -> dict[int, PodReport]:
         self.asked["dead"] = sorted(processes)
-        return {rank: Death(record=self.dead.get(rank)) for rank in processes}
+        return {rank: PodReport(record=self.dead.get(rank)) for rank in processes}
 
 
 def test_asks_each_rank_and_the_pods_of_those_that_died_meanwhile(
