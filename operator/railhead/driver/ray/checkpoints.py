@@ -11,6 +11,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, Tuple
 
+from railhead.driver.errors import JobRefused
 from railhead.driver.ray.types import (
     Checkpoint,
     CheckpointManager,
@@ -21,6 +22,10 @@ from railhead.driver.ray.types import (
     WorkerGroup,
 )
 
+_NO_MANAGER = (
+    "spec.image: this Ray keeps its CheckpointManager where Railhead does not find it, so that nothing would keep an "
+    "earlier head of this job from committing; use a Ray version that Railhead is tested with"
+)
 Write = Callable[[], None]
 Delete = Callable[[str], None]
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
@@ -41,12 +46,15 @@ class Ranking:
     kept: Tuple[Tuple[str, Metrics], ...]
 
 
-def find_manager(worker_group: WorkerGroup) -> Optional[CheckpointManager]:
-    """Returns the run's CheckpointManager, or None when this Ray keeps it elsewhere."""
+def find_manager(worker_group: WorkerGroup) -> CheckpointManager:
+    """Returns the run's CheckpointManager. Raises JobRefused when this Ray keeps it elsewhere."""
     from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
 
-    callbacks = getattr(worker_group, "_callbacks", ())
-    return next((each for each in callbacks if isinstance(each, checkpoint_manager.CheckpointManager)), None)
+    for each in getattr(worker_group, "_callbacks", ()):
+        if isinstance(each, checkpoint_manager.CheckpointManager):
+            manager: CheckpointManager = each
+            return manager
+    raise JobRefused("RayTrainNotUsable", _NO_MANAGER)
 
 
 def guard(

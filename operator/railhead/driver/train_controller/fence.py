@@ -34,10 +34,6 @@ from railhead.driver.storage.fence import Claim, look
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller.group import Group
 
-_NO_MANAGER = (
-    "spec.image: this Ray keeps its CheckpointManager where Railhead does not find it, so that nothing would keep an "
-    "earlier head of this job from committing; use a Ray version that Railhead is tested with"
-)
 # A storage that hangs holds up neither a group nor the end.
 LIST_PATIENCE_SECONDS, END_PATIENCE_SECONDS = 10.0, 20.0
 
@@ -61,8 +57,6 @@ class FenceStep(Step):
         if self._claim is None:
             return
         manager = checkpoints.find_manager(worker_group)
-        if manager is None:
-            raise JobRefused("RayTrainNotUsable", _NO_MANAGER)
         storage = manager._storage_context
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._look, folder, self._claim)

@@ -10,7 +10,6 @@ import numbers
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import Mapping, Optional
 
 from railhead.contract import environment
@@ -22,7 +21,7 @@ from railhead.driver.logs import name_process
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.callback import Step, never_raises
 from railhead.driver.ray.checkpoints import Ranking
-from railhead.driver.ray.types import Checkpoint, CheckpointManager, Metrics, TrainingReport, WorkerGroup
+from railhead.driver.ray.types import CheckpointManager, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
 from railhead.driver.reporting.spool import Spool
@@ -60,10 +59,9 @@ class ProgressStep(Step):
         watch_steps(self._group, worker_group, self._spool)
         found = self._group.read_processes()  # known even if the group is shut down before it fails
         processes = tuple(name_process(each.node, each.pid) for each in found.values())
-        self._manager = checkpoints.find_manager(worker_group)
-        if self._manager is not None:
-            checkpoints.repair_scores(self._manager, find_score)
-            self._record_unreported_commit(self._manager)
+        manager = self._manager = checkpoints.find_manager(worker_group)
+        checkpoints.repair_scores(manager, find_score)
+        self._record_unreported_commit(manager)
         self._change(self._with_best(replace(self._progress, processes=processes)))
 
     @never_raises("record progress")
@@ -76,7 +74,7 @@ class ProgressStep(Step):
         checkpoint = report.checkpoint
         self._group.commits += checkpoint is not None
         self._group.note_report()
-        name = self._name(checkpoint) if checkpoint else None
+        name = checkpoints.name_checkpoint(self._manager, checkpoint) if self._manager and checkpoint else None
         time = now_text()
         values = metrics[0] if metrics else report.metrics
         uri = build_checkpoint_uri(self._run_uri, name) if name else None
@@ -115,11 +113,6 @@ class ProgressStep(Step):
         self._progress = self._progress.with_commit(
             format_metrics(metrics), checkpoint_uri=uri, first_index=self._first_index, time=time
         )
-
-    def _name(self, checkpoint: Checkpoint) -> str:
-        if self._manager is None:
-            return PurePosixPath(checkpoint.path).name
-        return checkpoints.name_checkpoint(self._manager, checkpoint)
 
     def _with_best(self, progress: Progress) -> Progress:
         self._ranking = ranking = checkpoints.read_ranking(self._manager) if self._manager else None

@@ -5,12 +5,15 @@ The stacks are in tests/unit/driver/test_hang_detection.py, with the detector th
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.train import Checkpoint
+from ray.train import Checkpoint, CheckpointConfig
+from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 from ray.train.v2.api import preemption
 
@@ -122,19 +125,24 @@ class Reports:
         monkeypatch.setenv("RAILHEAD_RUN", "")
         RunContext("/runs/r").write()
         self.spool, self.group = spool, group
+        storage = StorageContext(storage_path=os.environ[e.TEMP], experiment_dir_name="r")
+        self.manager = CheckpointManager(CheckpointConfig(), storage)
+        self.checkpoint = Checkpoint(f"{storage.experiment_fs_path}/c")
         known: Group = group.known
         self.callback = StepsCallback([known, ProgressStep(known, spool, RunContext.read())])
         self.start_group()
 
     def start_group(self) -> None:
         metadata = SimpleNamespace(node_id="n", pid=1, node_ip="10.0.0.2", hostname="w")
-        workers: Any = SimpleNamespace(get_workers=lambda: [SimpleNamespace(metadata=metadata)])
+        workers: Any = SimpleNamespace(
+            get_workers=lambda: [SimpleNamespace(metadata=metadata)], _callbacks=[self.manager]
+        )
         self.callback.after_worker_group_start(workers)
         self.group.known.worker_group = self.group
 
     def arrive(self, *, has_checkpoint: bool) -> bool:
         """Whether the driver has its last commit."""
-        checkpoint = Checkpoint("/runs/r/c") if has_checkpoint else None
+        checkpoint = self.checkpoint if has_checkpoint else None
         self.callback.after_report(_TrainingReport(checkpoint, {}, False), [{}])
         return Progress.from_dict(self.spool.read()).has_last_commit
 
