@@ -15,7 +15,6 @@ from ray.train.v2._internal.execution import callback as of_ray
 
 from railhead.driver.describe import describe_exception
 from railhead.driver.ray.types import (
-    ControllerState,
     ExecutionGroup,
     GroupContext,
     GroupStatus,
@@ -131,7 +130,7 @@ class StepsCallback(_Base):  # type: ignore[misc]
         for step in self._steps:
             step.after_report(training_report, metrics)
 
-    def after_controller_state_update(self, previous_state: object, current_state: ControllerState) -> None:
+    def after_controller_state_update(self, previous_state: object, current_state: Any) -> None:
         for step in self._steps:
             step.after_state(current_state._state_type.state_name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Optional, Protocol, Sequence
+from typing import Any, Callable, ContextManager, Optional, Sequence
 
 from railhead.driver.ray.types import Storage, TrainContext, Worker
 
@@ -21,12 +21,6 @@ METHODS = {
 NOTICE = "get_preemption_info"
 _WATCHED = "_railhead_is_watched"
 _Method = Callable[..., Any]  # one of Ray's, which is handed what it was called with
-
-
-class Notice(Protocol):
-    """Ray's PreemptionInfo."""
-
-    deadline_ms: int
 
 
 @dataclass(frozen=True)
@@ -139,11 +133,11 @@ def notify_ranks(workers: Sequence[Worker], *, deadline: float) -> None:
     print(f"railhead: notified {len(workers)} ranks that the run ends (ray.train.get_preemption_info)", flush=True)
 
 
-def find_notice() -> Optional[Notice]:
+def find_notice() -> Optional[object]:
     """Returns Ray's PreemptionInfo as it has reached this rank, or None. Asks no other rank."""
     from ray.train.v2._internal.execution.context import get_train_context
 
-    notice: Optional[Notice] = get_train_context().preemption_context.preemption_info
+    notice: Optional[object] = get_train_context().preemption_context.preemption_info
     return notice
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Callable, List, Mapping, NoReturn, Optional, Protocol, Sequence
 
-from railhead.driver.ray.types import DatasetInfo, FailureConfig, GroupContext, ScalingConfig, Trainer, Worker
+from railhead.driver.ray.types import FailureConfig, GroupContext, ScalingConfig, Trainer, Worker
 
 CLEANER = "PlacementGroupCleanerCallback"
 DATASETS = "DatasetsCallback"
@@ -130,7 +130,7 @@ def leave_out_data(policy: object, callbacks: Sequence[object]) -> None:
 class NoShards:
     """Answers the ranks that ask for the shard of a dataset."""
 
-    def get_dataset_shard(self, dataset_info: DatasetInfo) -> NoReturn:
+    def get_dataset_shard(self, dataset_info: Any) -> NoReturn:
         """Raises KeyError, as Ray's own does."""
         raise KeyError(
             f"Dataset shard for '{dataset_info.dataset_name}' not found. "

@@ -9,18 +9,6 @@ FileSystem = Any  # pyarrow's, which has no types
 NodeInfo = Mapping[str, Any]  # an entry of `ray.nodes()`
 
 
-class RemoteMethod(Protocol):
-    """A method of an actor, for callers in other processes."""
-
-    def remote(self, argument: object, /) -> object: ...
-
-
-class Actor(Protocol):
-    """A rank's process; only Ray 2.58 and newer can notify it that its node is leaving."""
-
-    mark_preempt: RemoteMethod
-
-
 class Metadata(Protocol):
     """Where a worker runs."""
 
@@ -34,7 +22,7 @@ class Worker(Protocol):
     """A rank's actor, as its controller holds it."""
 
     metadata: Metadata
-    actor: Actor
+    actor: Any  # the methods of its class, each with `remote`
 
     def execute_async(self, function: Callable[..., object], /) -> object: ...
 
@@ -68,25 +56,6 @@ class GroupContext(Protocol):
     """What a group is started with."""
 
     num_workers: int
-
-
-class DatasetInfo(Protocol):
-    """Which shard a rank asks for."""
-
-    dataset_name: str
-
-
-class ControllerState(Protocol):
-    """Where the controller is; the name of its type is a word in capitals."""
-
-    @property
-    def _state_type(self) -> StateType: ...
-
-
-class StateType(Protocol):
-    """The kind of a controller's state."""
-
-    state_name: str
 
 
 class WorkerStatus(Protocol):
