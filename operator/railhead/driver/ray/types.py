@@ -10,7 +10,7 @@ NodeInfo = Mapping[str, Any]  # an entry of `ray.nodes()`
 
 
 class Metadata(Protocol):
-    """Where a worker runs."""
+    """A rank's process, and where it runs: by Ray's id of its node, and the address and name of its pod."""
 
     node_id: str
     node_ip: str

@@ -40,13 +40,14 @@ from railhead.driver.ray.nodes import (
     mark_dead_in_ray,
     wait_for_lost_nodes,
 )
+from railhead.driver.ray.types import Metadata
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.evidence import find_kind
 from railhead.driver.train_controller.failure import FailureFacts, History, RankError
 from railhead.driver.train_controller.fence import warn
-from railhead.driver.train_controller.group import Group, Process, call_ranks, find_group
+from railhead.driver.train_controller.group import Group, call_ranks, find_group
 from railhead.driver.train_controller.post_mortem import find_causes
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
@@ -146,7 +147,7 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     ):
         return facts
     processes = group.read_processes()
-    lost = wait_for_lost_nodes(process.node for process in processes.values())
+    lost = wait_for_lost_nodes(process.node_id for process in processes.values())
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
@@ -154,7 +155,7 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     if not lost:
         errors, finding = find_causes(find_ages(errors, group), processes, group)
         if finding:
-            odd_pods = {processes[rank].pod for rank in finding.ranks} if finding.is_clear else set()
+            odd_pods = {processes[rank].hostname for rank in finding.ranks} if finding.is_clear else set()
             odd_pod = odd_pods.pop() if len(odd_pods) == 1 else ""
             facts = replace(facts, difference=finding.message, odd_pod=odd_pod)
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
@@ -175,7 +176,7 @@ def name_path(facts: FailureFacts, group: Group) -> FailureFacts:
 def _give_up_pod(pod: str, spool: Spool, group: Group) -> None:
     """The operator, which knows the reason by then, replaces the pod, and no rank of the next group runs there."""
     spool.write_lost_pods((pod,))
-    nodes = {each.node: each.address for each in group.read_processes().values() if each.pod == pod}
+    nodes = {each.node_id: each.node_ip for each in group.read_processes().values() if each.hostname == pod}
     mark_dead_in_ray(LostNode(node, address, is_known=False, host=pod) for node, address in nodes.items())
 
 
@@ -197,9 +198,11 @@ def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, .
     return tuple(replace(each, age=ages.get(each.rank)) for each in errors)
 
 
-def find_pods(errors: tuple[RankError, ...], processes: Mapping[int, Process]) -> tuple[RankError, ...]:
+def find_pods(errors: tuple[RankError, ...], processes: Mapping[int, Metadata]) -> tuple[RankError, ...]:
     """The errors with the pods of their ranks."""
-    return tuple(replace(each, pod=processes[each.rank].pod) if each.rank in processes else each for each in errors)
+    return tuple(
+        replace(each, pod=processes[each.rank].hostname) if each.rank in processes else each for each in errors
+    )
 
 
 def translate_error(error: BaseException, group: Group) -> FailureFacts:

@@ -14,21 +14,11 @@ from dataclasses import dataclass
 from typing import Callable, Generic, Optional, Tuple, TypeVar
 
 from railhead.driver.ray.callback import Step
-from railhead.driver.ray.types import ExecutionGroup, Worker, WorkerGroup
+from railhead.driver.ray.types import ExecutionGroup, Metadata, Worker, WorkerGroup
 from railhead.driver.storage.run_folder import RunFolder
 
 T = TypeVar("T")
 _TASK = re.compile(r"\(pid=(\d+), ip=([^,)\s]+)")
-
-
-@dataclass(frozen=True)
-class Process:
-    """A rank's process; `node`: Ray's id of its node; `address`, `pod`: of its pod, whose name is its hostname."""
-
-    node: str
-    pid: int
-    address: str = ""
-    pod: str = ""
 
 
 class Group(Step):
@@ -55,7 +45,7 @@ class Group(Step):
         self.check_fence: Callable[[], None] = lambda: None
         self.repeated_name = ""
         self.trained: set[str] = set()
-        self._processes: dict[int, Process] = {}
+        self._processes: Mapping[int, Metadata] = {}
 
     def __reduce__(self) -> Tuple[Callable[[str], Group], Tuple[str]]:
         return find_group, (self._run,)
@@ -71,7 +61,7 @@ class Group(Step):
             self.worker_group, self.reports = group, 0
         self.read_processes()
 
-    def read_processes(self) -> dict[int, Process]:
+    def read_processes(self) -> Mapping[int, Metadata]:
         """Returns them by rank. Ray may have replaced workers since the start; the last known after a shutdown."""
         if self.worker_group is not None:
             with contextlib.suppress(ValueError):  # it is not active
@@ -80,26 +70,23 @@ class Group(Step):
 
     def note_workers(self, workers: Iterable[Worker]) -> None:
         """In the order of their ranks; they may not train yet."""
-        found = [worker.metadata for worker in workers]
-        self._processes = {
-            rank: Process(each.node_id, each.pid, each.node_ip, each.hostname) for rank, each in enumerate(found)
-        }
+        self._processes = {rank: worker.metadata for rank, worker in enumerate(workers)}
 
     def note_report(self) -> None:
         """All ranks have reported, so they train."""
         self.reports += 1
-        self.trained.update(process.node for process in self.read_processes().values())
+        self.trained.update(process.node_id for process in self.read_processes().values())
 
     def find_rank(self, text: str) -> int:
         """Returns the rank in whose process Ray's tasks of this traceback ran; -1 if there is none."""
-        ranks = {(each.pid, each.address): rank for rank, each in self._processes.items()}
+        ranks = {(each.pid, each.node_ip): rank for rank, each in self._processes.items()}
         found = (ranks.get((int(pid), address), -1) for pid, address in _TASK.findall(text))
         return next((rank for rank in found if rank >= 0), -1)
 
     def has_trained(self, rank: int) -> bool:
         """Whether a rank of this fit() has trained on its node."""
         process = self._processes.get(rank)
-        return process is not None and process.node in self.trained
+        return process is not None and process.node_id in self.trained
 
 
 @functools.cache

@@ -27,13 +27,14 @@ from railhead.driver.describe import describe_exception
 from railhead.driver.node import flight_dump
 from railhead.driver.node.hardware import begin_count
 from railhead.driver.rank.flight_recorder import find_prefix, read_own_record
+from railhead.driver.ray.types import Metadata
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 from railhead.driver.train_controller import evidence
 from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record
 from railhead.driver.train_controller.evidence import PodReport
 from railhead.driver.train_controller.failure import HANGS, RankError
 from railhead.driver.train_controller.fence import log
-from railhead.driver.train_controller.group import Group, Process, call_ranks
+from railhead.driver.train_controller.group import Group, call_ranks
 
 ANSWER_TIMEOUT_SECONDS = 15.0  # for all nodes, or for all ranks that still live
 RECORDS_PATIENCE_SECONDS = 10.0  # of these, for the flight records of a node
@@ -46,7 +47,7 @@ _NAME = re.compile(r"(\d+)-(\d+)")
 
 
 def find_causes(
-    errors: tuple[RankError, ...], processes: Mapping[int, Process], group: Group
+    errors: tuple[RankError, ...], processes: Mapping[int, Metadata], group: Group
 ) -> tuple[tuple[RankError, ...], Optional[Finding]]:
     """Returns the errors, with those of ranks that died as far as their pods know why.
 
@@ -64,7 +65,7 @@ def _find_records(reports: Mapping[int, PodReport]) -> dict[int, bytes]:
     return {rank: report.record for rank, report in reports.items() if report.record}
 
 
-def ask_pods(processes: Mapping[int, Process]) -> dict[int, PodReport]:
+def ask_pods(processes: Mapping[int, Metadata]) -> dict[int, PodReport]:
     """By rank, of those whose node answers in time."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -72,7 +73,7 @@ def ask_pods(processes: Mapping[int, Process]) -> dict[int, PodReport]:
 
     pids: dict[str, list[int]] = defaultdict(list)
     for each in processes.values():
-        pids[each.node].append(each.pid)
+        pids[each.node_id].append(each.pid)
     found: dict[tuple[str, int], PodReport] = {}
     with contextlib.suppress(Exception):  # a node that has just left
         task = ray.remote(num_cpus=0, max_retries=0)(read_pod)
@@ -84,7 +85,8 @@ def ask_pods(processes: Mapping[int, Process]) -> dict[int, PodReport]:
         for reference in ready:
             with contextlib.suppress(Exception):
                 found.update({(asked[reference], pid): report for pid, report in ray.get(reference).items()})
-    return {rank: found[each.node, each.pid] for rank, each in processes.items() if (each.node, each.pid) in found}
+    places = {rank: (each.node_id, each.pid) for rank, each in processes.items()}
+    return {rank: found[place] for rank, place in places.items() if place in found}
 
 
 def read_pod(pids: Collection[int]) -> dict[int, PodReport]:
@@ -121,7 +123,7 @@ def read_tail(log: Path) -> str:
         return file.read().decode(errors="replace")
 
 
-def find_difference(of_dead: Mapping[int, bytes], processes: Mapping[int, Process], group: Group) -> Optional[Finding]:
+def find_difference(of_dead: Mapping[int, bytes], processes: Mapping[int, Metadata], group: Group) -> Optional[Finding]:
     """`of_dead`: records by rank; all others of the group's ranks are asked for theirs. Never raises."""
     try:
         records = {**of_dead, **ask_living(processes.keys() - of_dead.keys(), group)}

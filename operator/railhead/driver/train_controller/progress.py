@@ -58,7 +58,7 @@ class ProgressStep(Step):
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         watch_steps(self._group, worker_group, self._spool)
         found = self._group.read_processes()  # known even if the group is shut down before it fails
-        processes = tuple(name_process(each.node, each.pid) for each in found.values())
+        processes = tuple(name_process(each.node_id, each.pid) for each in found.values())
         manager = self._manager = checkpoints.find_manager(worker_group)
         checkpoints.repair_scores(manager, find_score)
         self._record_unreported_commit(manager)

@@ -20,9 +20,10 @@ from railhead.driver.errors import TrainFunctionRaised
 from railhead.driver.train_controller import evidence, failure, failure_policy
 from railhead.driver.train_controller.evidence import PodReport
 from railhead.driver.train_controller.failure import FailureFacts, RankError, classify_failure
-from railhead.driver.train_controller.group import Group, Process
+from railhead.driver.train_controller.group import Group
 from tests.unit.driver.evidence import texts_of_errors as raised
 from tests.unit.driver.evidence import texts_of_processes as died
+from tests.unit.driver.processes import Process
 
 SIZES = (1, 5, 64, 512)
 PER_POD = 8
@@ -169,7 +170,7 @@ def form_group(size: int, *, has_trained: bool) -> Group:
     }
     group = Group()
     group._processes = processes
-    group.trained = {each.node for each in processes.values()} if has_trained else set()
+    group.trained = {each.node_id for each in processes.values()} if has_trained else set()
     return group
 
 

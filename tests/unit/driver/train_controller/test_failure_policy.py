@@ -63,7 +63,7 @@ from railhead.driver.train_controller import failure, failure_policy, post_morte
 from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.collectives import Finding
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
-from railhead.driver.train_controller.group import Answer, Group, Process
+from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.progress import ProgressStep
 
 RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)")
@@ -434,10 +434,8 @@ def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
     workers.nodes = ["ab", "new"]
     assert not decider.decide(WorkerGroupError("", {0: RAISED}))
     workers.nodes = []
-    assert group.read_processes() == {
-        0: Process("ab", 7, "10.0.0.2", "w-ab"),
-        1: Process("new", 7, "10.0.0.2", "w-new"),
-    }, "the last known processes"
+    found = group.read_processes()
+    assert {rank: each.node_id for rank, each in found.items()} == {0: "ab", 1: "new"}, "the last known processes"
 
 
 def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from railhead.driver.storage.fence import look, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import post_mortem
 from railhead.driver.train_controller.evidence import PodReport
-from railhead.driver.train_controller.group import Answer, Group, Process
+from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.post_mortem import (
     KEPT_RANKS,
     TAIL_BYTES,
@@ -30,10 +30,11 @@ from railhead.driver.train_controller.post_mortem import (
 )
 from tests.unit.driver.evidence.texts_of_processes import BUS_ERROR, TIMEOUT_2_5
 from tests.unit.driver.flight_dumps import Call, convert, make_dump, pickle_dump, run
+from tests.unit.driver.processes import Process
 
 WAITING = convert(make_dump([Call("all_reduce", 4, "scheduled")]))
 LEFT_OUT = convert(make_dump(run(3)))
-PROCESSES = {rank: Process("node", 100 + rank, pod="w0") for rank in range(5)}
+PROCESSES = {rank: Process("node", 100 + rank, hostname="w0") for rank in range(5)}
 
 
 def test_reads_the_end_of_each_ranks_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
