@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Optional
 
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
@@ -40,7 +40,6 @@ from railhead.driver.ray.nodes import (
     mark_dead_in_ray,
     wait_for_lost_nodes,
 )
-from railhead.driver.ray.types import Metadata
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import failure
@@ -92,7 +91,7 @@ class RetryDecider:
     def decide(self, error: BaseException) -> bool:
         """Whether to retry. A failure that ends the run is written to the spool, for the driver."""
         spool = self._spool
-        facts = name_path(collect_facts(error, self._group), self._group)
+        facts = collect_facts(error, self._group)
         if facts.lost_pods:
             spool.write_lost_pods(facts.lost_pods)
         found = failure.classify_failure(facts)
@@ -151,7 +150,7 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
-    errors = find_pods(facts.errors, processes)
+    errors = find_places(facts.errors, group)
     if not lost:
         errors, finding = find_causes(find_ages(errors, group), processes, group)
         if finding:
@@ -159,18 +158,6 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
             odd_pod = odd_pods.pop() if len(odd_pods) == 1 else ""
             facts = replace(facts, difference=finding.message, odd_pod=odd_pod)
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
-
-
-def name_path(facts: FailureFacts, group: Group) -> FailureFacts:
-    """Adds the run's path to the errors of its storage, which rarely name one."""
-    folder = group.folder
-    if folder is None:
-        return facts
-    errors = tuple(
-        replace(each, text=f"{folder.path}: {each.text}") if each.kind == failure.STORAGE else each
-        for each in facts.errors
-    )
-    return replace(facts, errors=errors)
 
 
 def _give_up_pod(pod: str, spool: Spool, group: Group) -> None:
@@ -198,11 +185,16 @@ def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, .
     return tuple(replace(each, age=ages.get(each.rank)) for each in errors)
 
 
-def find_pods(errors: tuple[RankError, ...], processes: Mapping[int, Metadata]) -> tuple[RankError, ...]:
-    """The errors with the pods of their ranks."""
-    return tuple(
-        replace(each, pod=processes[each.rank].hostname) if each.rank in processes else each for each in errors
-    )
+def find_places(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:
+    """The errors with the pods of their ranks, and with the run's path, which errors of its storage rarely name."""
+    processes, folder = group.read_processes(), group.folder
+
+    def complete(error: RankError) -> RankError:
+        pod = processes[error.rank].hostname if error.rank in processes else ""
+        text = f"{folder.path}: {error.text}" if folder and error.kind == failure.STORAGE else error.text
+        return replace(error, pod=pod, text=text)
+
+    return tuple(map(complete, errors))
 
 
 def translate_error(error: BaseException, group: Group) -> FailureFacts:
@@ -289,21 +281,15 @@ def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankE
         return RankError(rank, failure.PREEMPTED, _cut(cause))
     if _is_memory(cause):
         return RankError(rank, failure.KILLED_FOR_MEMORY, _begin(cause))
-    if _is_actor_error(cause):
+    if _is_actor_error(cause) or "WorkerHealthCheckTimeoutError" in _class_names(cause):
         return RankError(rank, failure.DIED, _cut(cause))
-    if "WorkerHealthCheckTimeoutError" in _class_names(cause):
-        return RankError(rank, failure.DIED, _cut(cause))
-    kind = failure.STORAGE if _is_of_an_upload(cause) else failure.RAISED
-    return RankError(rank, kind, describe_exception(cause))
+    # What train_func raises is a TrainingError or has our note, so this one is of an upload in a thread of Ray Train's.
+    is_of_an_upload = may_be_of_storage(cause) and "RayError" not in _class_names(cause)
+    return RankError(rank, failure.STORAGE if is_of_an_upload else failure.RAISED, describe_exception(cause))
 
 
 def _is_actor_error(error: BaseException) -> bool:
     return bool({"RayActorError", "ActorDiedError", "ActorUnavailableError"} & _class_names(error))
-
-
-def _is_of_an_upload(error: BaseException) -> bool:
-    """Asynchronous, in one of Ray Train's threads: what train_func raises is a TrainingError or carries our note."""
-    return may_be_of_storage(error) and "RayError" not in _class_names(error)
 
 
 def _is_memory(error: BaseException) -> bool:
@@ -313,17 +299,17 @@ def _is_memory(error: BaseException) -> bool:
     return _is_actor_error(error) and any(phrase in read_text(error) for phrase in _MEMORY_PHRASES)
 
 
-def _begin(error: BaseException, *, room: int = 400) -> str:
+def _begin(error: BaseException) -> str:
     """For texts that end with advice."""
-    return " ".join(read_text(error).split())[:room]
+    return " ".join(read_text(error).split())[:400]
 
 
-def _class_names(error: Optional[BaseException]) -> set[str]:
+def _class_names(error: BaseException) -> set[str]:
     return {kind.__name__ for kind in type(error).__mro__}
 
 
-def _cut(error: BaseException, *, room: int = 600) -> str:
-    return shorten_middle(" ".join(read_text(error).split()), room)
+def _cut(error: BaseException) -> str:
+    return shorten_middle(" ".join(read_text(error).split()), 600)
 
 
 def _without_traceback(error: BaseException) -> str:
