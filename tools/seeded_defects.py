@@ -1416,7 +1416,7 @@ DEFECTS = (
         "rank 0 counts its reports after the notice",
         "driver/train_controller/polls.py",
         "        self._has_notified = True\n",
-        "        self._has_notified = True\n        notify_ranks(worker_group.get_workers(), deadline=deadline)\n",
+        "        self._has_notified = True\n        notify_ranks(group.get_workers(), deadline=deadline)\n",
         (END_NOTICE,),
     ),
     Defect(
@@ -1559,8 +1559,8 @@ DEFECTS = (
     Defect(
         "an error while the ranks are notified of the end is final",
         "driver/train_controller/polls.py",
-        "        notify_ranks(worker_group.get_workers(), deadline=deadline)\n        self._has_notified = True\n",
-        "        self._has_notified = True\n        notify_ranks(worker_group.get_workers(), deadline=deadline)\n",
+        "        notify_ranks(group.get_workers(), deadline=deadline)\n        self._has_notified = True\n",
+        "        self._has_notified = True\n        notify_ranks(group.get_workers(), deadline=deadline)\n",
         ("tests/unit/driver/train_controller/test_polls.py",),
     ),
     Defect(
@@ -2418,14 +2418,14 @@ DEFECTS = (
     Defect(
         "no rank is asked whether it has returned",
         "driver/train_controller/callback.py",
-        "        ReturnsStep(group, spool),  # before a hang: a rank that has returned does not hang\n",
+        "        ReturnsStep(spool),  # before a hang: a rank that has returned does not hang\n",
         "",
         ("tests/unit/driver/train_controller/test_callback.py",),
     ),
     Defect(
         "no step collects stacks",
         "driver/train_controller/callback.py",
-        "        StacksStep(group, spool),  # before the notice, which may wait for rank 0\n",
+        "        StacksStep(spool),  # before the notice, which may wait for rank 0\n",
         "",
         ("tests/unit/driver/train_controller/test_callback.py",),
     ),

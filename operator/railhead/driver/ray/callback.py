@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from ray.train.v2._internal.execution import callback as of_ray
 
@@ -71,7 +71,7 @@ class Step:
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         """An entire group has formed: for steps that new workers of a group do not concern."""
 
-    def after_poll(self, status: GroupStatus) -> None:
+    def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
         """All ranks have answered a poll, several times a second."""
 
     def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
@@ -89,8 +89,8 @@ class StepsCallback(_Base):  # type: ignore[misc]
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = tuple(steps)
-        self._group: Optional[WorkerGroup] = None
-        self._first: list[Worker] = []  # with which the group started
+        self._group: WorkerGroup  # once it has started
+        self._first: list[Worker] = []  # with which it started
 
     def before_worker_group_start(self, worker_group_context: GroupContext) -> None:
         for step in self._steps:
@@ -117,14 +117,14 @@ class StepsCallback(_Base):  # type: ignore[misc]
     def after_replica_group_start(self, replica_group: ExecutionGroup) -> None:
         """Ray calls this for each part of a group that has just started, too."""
         first = {id(worker) for worker in self._first}
-        if self._group is None or all(id(worker) in first for worker in replica_group.get_workers()):
+        if all(id(worker) in first for worker in replica_group.get_workers()):
             return
         for step in self._steps:
             step.started(replica_group, self._group)
 
     def after_worker_group_poll_status(self, worker_group_status: GroupStatus) -> None:
         for step in self._steps:
-            step.after_poll(worker_group_status)
+            step.after_poll(worker_group_status, self._group)
 
     def after_report(self, training_report: TrainingReport, metrics: list[Metrics]) -> None:
         for step in self._steps:

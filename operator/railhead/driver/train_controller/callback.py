@@ -28,8 +28,8 @@ def build_steps(group: Group, spool: Spool, run: RunContext) -> list[Step]:
         ProgressStep(group, spool, run),  # before the checks: the head shows the group that they may end
         OldProcessesStep(),  # before the ranks' first call on their GPUs
         SharedStorageStep(),  # the slowest check, so the last one
-        ReturnsStep(group, spool),  # before a hang: a rank that has returned does not hang
-        StacksStep(group, spool),  # before the notice, which may wait for rank 0
+        ReturnsStep(spool),  # before a hang: a rank that has returned does not hang
+        StacksStep(spool),  # before the notice, which may wait for rank 0
         EndNoticeStep(group, spool),  # last: it may wait for rank 0, and nothing else is to wait for that
     ]
 

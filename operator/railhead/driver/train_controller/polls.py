@@ -65,8 +65,7 @@ class ReturnsStep(Step):
     attempt resumes from its checkpoint.
     """
 
-    def __init__(self, group: Group, spool: Spool) -> None:
-        self._group = group
+    def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._returned: dict[int, Worker] = {}  # rank -> the worker that reported it: a rank may get a new one
         self._has_stopped = False
@@ -75,18 +74,15 @@ class ReturnsStep(Step):
         self._returned, self._has_stopped = {}, False
         self._spool.forget_returned()
 
-    def after_poll(self, status: GroupStatus) -> None:
+    def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
         """Raises what the spool raises: a run whose success cannot be recorded has not succeeded."""
-        statuses, worker_group = status.worker_statuses, self._group.worker_group
-        if worker_group is None:
-            return
-        workers = worker_group.get_workers()
+        statuses, workers = status.worker_statuses, group.get_workers()
         self._returned = {rank: each for rank, each in self._returned.items() if each is workers[rank]}
         ended = [rank for rank, each in statuses.items() if not each.running and each.error is None]
         new = [rank for rank in ended if rank not in self._returned]
         if not new:
             return
-        for rank, answer in call_ranks(worker_group, new, read_end, timeout=RETURN_TIMEOUT_SECONDS).items():
+        for rank, answer in call_ranks(group, new, read_end, timeout=RETURN_TIMEOUT_SECONDS).items():
             statuses[rank].error = find_error(rank, answer)
             if statuses[rank].error is None:
                 self._returned[rank] = workers[rank]
@@ -102,18 +98,16 @@ class ReturnsStep(Step):
 class StacksStep(Step):
     """Collects the ranks' stacks when the driver requests them; a hang becomes an error of the group."""
 
-    def __init__(self, group: Group, spool: Spool) -> None:
-        self._group = group
+    def __init__(self, spool: Spool) -> None:
         self._spool = spool
 
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         self._spool.take_hang()  # of the previous group, which failed otherwise meanwhile
 
     @never_raises("collect the ranks' stacks")
-    def after_poll(self, status: GroupStatus) -> None:
-        worker_group = self._group.worker_group
-        if worker_group is not None and self._spool.take_request_for_stacks():
-            self._spool.write_stacks(collect_stacks(worker_group))
+    def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
+        if self._spool.take_request_for_stacks():
+            self._spool.write_stacks(collect_stacks(group))
         hang = self._spool.take_hang()
         if hang and not status.finished:
             error = Stepless if hang.is_of_steps else Stuck
@@ -132,13 +126,13 @@ class EndNoticeStep(Step):
         self._has_notified = False
 
     @never_raises("notify the ranks of the end")
-    def after_poll(self, status: GroupStatus) -> None:
-        deadline, worker_group = None if self._has_notified else self._spool.read_end(), self._group.worker_group
-        if deadline is None or worker_group is None:
+    def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
+        deadline = None if self._has_notified else self._spool.read_end()
+        if deadline is None:
             return
-        begun = call_ranks(worker_group, [0], count_reports, timeout=NOTICE_TIMEOUT_SECONDS)[0].value
+        begun = call_ranks(group, [0], count_reports, timeout=NOTICE_TIMEOUT_SECONDS)[0].value
         self._group.reports_before_end = begun or 0
-        notify_ranks(worker_group.get_workers(), deadline=deadline)
+        notify_ranks(group.get_workers(), deadline=deadline)
         self._has_notified = True
 
 

@@ -29,7 +29,7 @@ class Noted(Step):
     def after_group_start(self, worker_group: Any) -> None:
         self.calls.append((self.name, "after_group_start"))
 
-    def after_poll(self, status: Any) -> None:
+    def after_poll(self, status: Any, group: Any) -> None:
         self.calls.append((self.name, "after_poll"))
 
     def after_report(self, report: Any, metrics: Any) -> None:

@@ -40,7 +40,6 @@ class Notified:
         self.notices: list[tuple[int, Any]] = []
         self.begun: Answer[Any] = Answer(0)
         self.known = Group()
-        self.known.worker_group = self  # type: ignore[assignment]
         monkeypatch.setattr(polls, "call_ranks", self._ask)
         self._workers = [self._make(rank, node) for rank, node in enumerate(("a", "b", "a"))]
 
@@ -74,11 +73,11 @@ def notice(spool: Spool, group: Any) -> Any:
 
 
 def test_all_ranks_are_notified_once_after_sigterm(notice: Any, group: Any, spool: Spool) -> None:
-    notice.after_poll(None)
+    notice.after_poll(None, group)
     assert not group.notices
     spool.write_end(1_700_000_000.5)
-    notice.after_poll(None)
-    notice.after_poll(None)
+    notice.after_poll(None, group)
+    notice.after_poll(None, group)
     assert [rank for rank, _ in group.notices] == [0, 1, 2]
     for _, info in group.notices:
         assert info.deadline_ms == 1_700_000_000_500
@@ -91,10 +90,10 @@ def test_a_notice_that_fails_is_sent_again(
     spool.write_end(1.0)
     with monkeypatch.context() as patch:
         patch.setattr(group, "get_workers", lambda: fail())
-        notice.after_poll(None)
+        notice.after_poll(None, group)
     assert not group.notices
-    notice.after_poll(None)
-    notice.after_poll(None)
+    notice.after_poll(None, group)
+    notice.after_poll(None, group)
     assert [rank for rank, _ in group.notices] == [0, 1, 2]
 
 
@@ -111,7 +110,7 @@ def test_logs_a_ray_that_cannot_notify_and_does_not_raise(
 ) -> None:
     monkeypatch.delattr(preemption, "PreemptionInfo")
     spool.write_end(1.0)
-    notice.after_poll(None)
+    notice.after_poll(None, group)
     assert (
         not group.notices
         and "cannot notify the ranks that the run ends (Ray 2.58 or newer can)" in capsys.readouterr().out
@@ -138,7 +137,6 @@ class Reports:
             get_workers=lambda: [SimpleNamespace(metadata=metadata)], _callbacks=[self.manager]
         )
         self.callback.after_worker_group_start(workers)
-        self.group.known.worker_group = self.group
 
     def arrive(self, *, has_checkpoint: bool) -> bool:
         """Whether the driver has its last commit."""
@@ -159,7 +157,7 @@ def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
     assert not reports.arrive(has_checkpoint=True)
     group.begun = Answer(2 + in_progress)
     spool.write_end(1.0)
-    notice.after_poll(None)
+    notice.after_poll(None, group)
     assert not any(reports.arrive(has_checkpoint=True) for _ in range(in_progress))
     assert not reports.arrive(has_checkpoint=False), "a report of metrics saves nothing"
     assert reports.arrive(has_checkpoint=True)
@@ -174,7 +172,7 @@ def test_the_next_commit_is_the_last_if_rank_0_does_not_answer(
     assert not reports.arrive(has_checkpoint=True)
     group.begun = answer
     spool.write_end(1.0)
-    notice.after_poll(None)
+    notice.after_poll(None, group)
     assert len(group.notices) == 3
     assert reports.arrive(has_checkpoint=True)
 
@@ -211,7 +209,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def returns(spool: Spool, ranks: Any) -> ReturnsStep:
-    step = ReturnsStep(Group(worker_group=ranks), spool)
+    step = ReturnsStep(spool)
     step.after_group_start(ranks)
     return step
 
@@ -219,7 +217,7 @@ def returns(spool: Spool, ranks: Any) -> ReturnsStep:
 def test_reports_that_all_ranks_returned_and_asks_each_once(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
     for running in ((True, True), (True, False), (True, False), (False, False)):
         assert not spool.have_all_returned()
-        returns.after_poll(make_status(*running))
+        returns.after_poll(make_status(*running), ranks)
     assert spool.have_all_returned()
     assert ranks.asked == [[1], [0]]
 
@@ -240,7 +238,7 @@ def test_a_rank_that_ended_without_returning_gets_an_error(
     ranks.answers[1] = answer
     for running in (True, False):
         status = make_status(running, False)
-        returns.after_poll(status)
+        returns.after_poll(status, ranks)
         assert status.worker_statuses[0].error is None
         assert expected in str(status.worker_statuses[1].error)
         assert not spool.have_all_returned()
@@ -249,17 +247,17 @@ def test_a_rank_that_ended_without_returning_gets_an_error(
 def test_does_not_ask_ranks_with_an_error(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
     status = make_status(False, False)
     status.worker_statuses[0].error = RAISES
-    returns.after_poll(status)
+    returns.after_poll(status, ranks)
     assert ranks.asked == [[1]]
     assert not spool.have_all_returned()
 
 
 def test_asks_again_in_a_new_group_and_for_a_replaced_worker(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
-    returns.after_poll(make_status(False, True))
+    returns.after_poll(make_status(False, True), ranks)
     ranks.workers = [object(), ranks.workers[1]]  # a replica group was replaced
-    returns.after_poll(make_status(True, False))
+    returns.after_poll(make_status(True, False), ranks)
     assert not spool.have_all_returned()
-    returns.after_poll(make_status(False, False))
+    returns.after_poll(make_status(False, False), ranks)
     assert spool.have_all_returned()
     returns.after_group_start(ranks)
     assert not spool.have_all_returned()
@@ -273,17 +271,19 @@ def test_a_return_after_reading_the_preemption_notice_is_no_success(
     if is_ending:
         spool.write_end(1.0)
     ranks.answers[1] = Answer(RankEnd(RETURNED, has_read_notice=bool(has_read)))
-    returns.after_poll(make_status(False, False))
+    returns.after_poll(make_status(False, False), ranks)
     assert spool.have_all_returned() is is_success
 
 
-def test_a_success_that_cannot_be_recorded_is_an_error(returns: ReturnsStep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_success_that_cannot_be_recorded_is_an_error(
+    returns: ReturnsStep, ranks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fill(spool: Spool, ranks: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Spool, "write_returned", fill)
     with pytest.raises(OSError, match="No space left"):
-        returns.after_poll(make_status(False, False))
+        returns.after_poll(make_status(False, False), ranks)
 
 
 def test_a_rank_that_did_not_return_is_an_application_error() -> None:
