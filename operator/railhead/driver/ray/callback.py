@@ -6,10 +6,10 @@ step raises ends the start of a group, or the run, unless the step keeps it to i
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ray.train.v2._internal.execution import callback as of_ray
 
@@ -31,24 +31,14 @@ else:
     # Older Rays replace no part of a group, and have no class for it.
     _Base = type("_Base", tuple(getattr(of_ray, each) for each in _KINDS if hasattr(of_ray, each)), {})
 
-_F = TypeVar("_F", bound=Callable[..., object])
 
-
-def never_raises(task: str) -> Callable[[_F], _F]:
+@contextlib.contextmanager
+def never_raises(task: str) -> Iterator[None]:
     """Makes an exception of a step's method a line in the log, which names the task: a run is as good without it."""
-
-    def guard(method: _F) -> _F:
-        @functools.wraps(method)
-        def guarded(*arguments: object, **options: object) -> object:
-            try:
-                return method(*arguments, **options)
-            except Exception as error:
-                print(f"railhead: cannot {task}: {describe_exception(error)}", file=sys.stderr, flush=True)
-                return None
-
-        return guarded  # type: ignore[return-value]
-
-    return guard
+    try:
+        yield
+    except Exception as error:
+        print(f"railhead: cannot {task}: {describe_exception(error)}", file=sys.stderr, flush=True)
 
 
 class Step:
