@@ -121,14 +121,19 @@ def leave_out_data(policy: object, callbacks: Sequence[object]) -> None:
     """Changes a trainer's parts that are for datasets. Both are pickled into the controller as they are now."""
     for name in REQUESTS:
         if hasattr(policy, name):
-            setattr(policy, name, _do_nothing)
+            setattr(policy, name, lambda: None)
     for each in callbacks:
         if type(each).__name__ == DATASETS and hasattr(sys.modules.get(type(each).__module__), MANAGER):
-            setattr(each, "before_init_train_context", _provide_no_shards)  # noqa: B010
+            setattr(each, "before_init_train_context", NoShards.provide)  # noqa: B010
 
 
 class NoShards:
     """Answers the ranks that ask for the shard of a dataset."""
+
+    @staticmethod
+    def provide(workers: Sequence[Worker]) -> Mapping[str, List[NoShards]]:
+        """What the callback for datasets gives each rank's context."""
+        return {"dataset_shard_provider": [NoShards()] * len(workers)}
 
     def get_dataset_shard(self, dataset_info: Any) -> NoReturn:
         """Raises KeyError, as Ray's own does."""
@@ -136,14 +141,6 @@ class NoShards:
             f"Dataset shard for '{dataset_info.dataset_name}' not found. "
             "Please ensure that the dataset is passed through the Trainer `datasets` argument."
         )
-
-
-def _do_nothing() -> None:
-    pass
-
-
-def _provide_no_shards(workers: List[Worker]) -> Mapping[str, List[NoShards]]:
-    return {"dataset_shard_provider": [NoShards()] * len(workers)}
 
 
 def make_room(calls: int) -> None:

@@ -78,7 +78,8 @@ def parse_record(data: bytes) -> Optional[Record]:
     """What `flight_dump` has made; None if it is not that."""
     try:
         values = json.loads(zlib.decompressobj().decompress(data, OUTPUT_BYTES))
-        members = {name: _read_ranks(config["ranks"]) for name, config in values["pg_config"].items()}
+        groups = values["pg_config"].items()
+        members = {name: tuple(map(int, re.findall(r"\d+", config["ranks"]))) for name, config in groups}
         return Record(_select(reversed(values["entries"])), members)
     except (zlib.error, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -110,10 +111,6 @@ def _parse_entry(values: Mapping[str, Any], group: tuple[str, str], name: str, *
         bool(values["is_p2p"]),
         tuple(f"{math.prod(sizes)} {kind}" for sizes, kind in tensors) if _EQUAL.match(name) else (),
     )
-
-
-def _read_ranks(text: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d+", text)))
 
 
 def compare_records(records: Mapping[int, Record], *, size: int) -> Optional[Finding]:

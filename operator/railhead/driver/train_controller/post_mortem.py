@@ -99,8 +99,12 @@ def read_pod(pids: Collection[int]) -> dict[int, PodReport]:
 
 
 def read_last_words(pid: int) -> str:
-    logs = Path(os.environ[environment.TEMP]).glob(f"session_2*/logs/worker-*-{pid}.err")
-    return next((evidence.find_last_words(read_tail(log)) for log in logs), "")
+    """Returns what the runtimes of a process have said of its end, on its standard error."""
+    for path in Path(os.environ[environment.TEMP]).glob(f"session_2*/logs/worker-*-{pid}.err"):
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - TAIL_BYTES, 0))
+            return evidence.find_last_words(file.read().decode(errors="replace"))
+    return ""
 
 
 def read_records(pids: Iterable[int]) -> dict[int, bytes]:
@@ -115,12 +119,6 @@ def read_records(pids: Iterable[int]) -> dict[int, bytes]:
                 if data:
                     found[pid] = data
     return found
-
-
-def read_tail(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(log.stat().st_size - TAIL_BYTES, 0))
-        return file.read().decode(errors="replace")
 
 
 def find_difference(of_dead: Mapping[int, bytes], processes: Mapping[int, Metadata], group: Group) -> Optional[Finding]:

@@ -127,7 +127,9 @@ class ProgressStep(Step):
         ranking = self._ranking
         if ranking and not self._has_warned and find_score(dict(ranking.kept).get(name, {}), ranking.attribute) is None:
             self._has_warned = True
-            print(f"railhead: {explain_missing_score(name, ranking)}", flush=True)
+            what = f"{name} was reported without a number in {ranking.attribute!r} (run.checkpoint.scoreAttribute)"
+            advice = "it ranks behind all checkpoints that have one; report the metric with each checkpoint"
+            print(f"railhead: {what}: {advice}", flush=True)
 
     def _warn_of_repeated_name(self, progress: Progress) -> Progress:
         """For the rest of this fit(), unless there is another warning."""
@@ -190,12 +192,4 @@ def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) 
         commit.time,
         format_metrics(metrics, first=ranking.attribute),
         commit.attempt,
-    )
-
-
-def explain_missing_score(name: str, ranking: Ranking) -> str:
-    """The warning for a checkpoint that was reported without the metric that ranks it."""
-    return (
-        f"{name} was reported without a number in {ranking.attribute!r} (run.checkpoint.scoreAttribute): "
-        "it ranks behind all checkpoints that have one; report the metric with each checkpoint"
     )
