@@ -1458,7 +1458,7 @@ DEFECTS = (
     Defect(
         "a head that has lost the run leaves its success there",
         "driver/storage/fence.py",
-        "            look(folder, claim)\n",
+        "            check_claim(folder, claim)\n",
         "",
         (OUTCOME_FILE,),
     ),

@@ -34,7 +34,7 @@ from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.notice import NOTICES, watch_notices
 from railhead.driver.rank.steps import watch_optimizers
 from railhead.driver.rank.uploads import watch_uploads
-from railhead.driver.ray.context import offer_checkpoint
+from railhead.driver.ray.context import start_from_checkpoint
 
 _NOT_PERMITTED = (
     "Ray Train's controller does not run Railhead's callbacks, so that nothing would keep an earlier head of this job "
@@ -99,7 +99,7 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
         watch_notices()
         watch_uploads()
         watch_optimizers()
-        offer_checkpoint(initial)
+        start_from_checkpoint(initial)
         result = function(rank)
         _refuse_what_has_not_run(result, rank)
         _END.stage = RETURNED

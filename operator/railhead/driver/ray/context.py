@@ -141,7 +141,7 @@ def find_notice() -> Optional[object]:
     return notice
 
 
-def offer_checkpoint(uri: str) -> None:
+def start_from_checkpoint(uri: str) -> None:
     """Makes `ray.train.get_checkpoint()` return this one (spec.resumeFrom), unless the run has a checkpoint.
 
     Ray's trainers no longer have a parameter for it, and a callback cannot set it. Ray's checkpoint manager never

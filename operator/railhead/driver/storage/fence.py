@@ -73,7 +73,7 @@ def take_run(folder: RunFolder, *, uid: str, attempt: int, pod: str = "") -> Cla
     return claim
 
 
-def look(folder: RunFolder, claim: Claim) -> None:
+def check_claim(folder: RunFolder, claim: Claim) -> None:
     """One small read. Raises Fenced or JobRefused when the run now belongs to another."""
     data = folder.read(FENCE)
     if data == str(claim).encode():
@@ -112,7 +112,7 @@ def leave_outcome(folder: RunFolder, outcome: Outcome, *, uid: str, attempt: int
     """Writes it if this head has claimed the folder. Raises Fenced or JobRefused when the run is another's by now."""
     for claim in list_claims(folder):
         if (claim.uid, claim.attempt, claim.pod) == (uid, attempt, pod):
-            look(folder, claim)
+            check_claim(folder, claim)
             values = {"uid": uid, "attempt": attempt, "outcome": outcome.to_json()}
             folder.replace(OUTCOME, json.dumps(values).encode())
 

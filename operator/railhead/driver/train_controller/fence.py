@@ -30,7 +30,7 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE, Patience
 from railhead.driver.storage.checkpoints import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
-from railhead.driver.storage.fence import Claim, look
+from railhead.driver.storage.fence import Claim, check_claim
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller.group import Group
 
@@ -59,10 +59,10 @@ class FenceStep(Step):
         manager = checkpoints.find_manager(worker_group)
         storage = manager._storage_context
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
-        check = functools.partial(self._look, folder, self._claim)
-        check_quietly = functools.partial(look, folder, self._claim)
+        check = functools.partial(self._check_claim, folder, self._claim)
+        check_quietly = functools.partial(check_claim, folder, self._claim)
         self._group.folder, self._group.check_fence = folder, check_quietly
-        patience = Patience(functools.partial(_tell, self._spool, folder))
+        patience = Patience(functools.partial(_report_trouble, self._spool, folder))
         patience.call(check)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
@@ -73,10 +73,10 @@ class FenceStep(Step):
         if self._start_clean_up is not None:
             self._start_clean_up().join(END_PATIENCE_SECONDS)
 
-    def _look(self, folder: RunFolder, claim: Claim) -> None:
+    def _check_claim(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
         try:
-            look(folder, claim)
+            check_claim(folder, claim)
         except (Fenced, JobRefused) as error:
             self._spool.write_failure(error.failure)
             raise
@@ -127,7 +127,7 @@ class Deletions:
         left_out.clear()
 
 
-def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:
+def _report_trouble(spool: Spool, folder: RunFolder, error: Exception) -> None:
     what = f"run.storagePath: {folder.path}: {describe_exception(error)}"
     log(f"{what}; retrying while training continues")
     warn(spool, UNREACHABLE, f"{what}; a commit waits for it, and training continues until its next report")

@@ -12,7 +12,7 @@ from ray.train.v2._internal.execution import context as ray_context
 
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.loop import mark_loop
-from railhead.driver.ray.context import offer_checkpoint
+from railhead.driver.ray.context import start_from_checkpoint
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.storage.acquire_run import check_resume_from
 
@@ -28,13 +28,13 @@ class Context:
 def test_offers_the_checkpoint_until_the_run_has_its_own(monkeypatch: pytest.MonkeyPatch, own: str | None) -> None:
     context = Context(Checkpoint(own) if own else None)
     monkeypatch.setattr(ray_context, "get_train_context", lambda: context)
-    offer_checkpoint("/runs/other/c7")
+    start_from_checkpoint("/runs/other/c7")
     assert context.checkpoint is not None and context.checkpoint.path == (own or "/runs/other/c7")
 
 
 def test_does_not_call_ray_without_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_context, "get_train_context", lambda: pytest.fail("called"))
-    offer_checkpoint("")
+    start_from_checkpoint("")
 
 
 def loop(config: Any) -> Any:

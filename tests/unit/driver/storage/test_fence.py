@@ -35,7 +35,7 @@ from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.call import Patience
 from railhead.driver.storage.checkpoints import RECORDS, examine, record_upload
-from railhead.driver.storage.fence import Claim, look, take_run
+from railhead.driver.storage.fence import Claim, check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
@@ -57,24 +57,24 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def test_a_later_attempt_fences_the_earlier_one(folder: RunFolder) -> None:
     first = take_run(folder, uid=UID, attempt=1)
-    look(folder, first)
+    check_claim(folder, first)
     second = take_run(folder, uid=UID, attempt=2)
     with pytest.raises(Fenced, match="attempt 2 has taken over the run; attempt 1 no longer commits"):
-        look(folder, first)
+        check_claim(folder, first)
     with pytest.raises(Fenced):
         take_run(folder, uid=UID, attempt=1)
-    look(folder, second)
+    check_claim(folder, second)
 
 
 def test_a_job_takes_the_run_from_another_one_permanently(folder: RunFolder) -> None:
     earlier = take_run(folder, uid=OTHER, attempt=7)
     mine = take_run(folder, uid=UID, attempt=1)
     with pytest.raises(JobRefused, match=r"run\.name: another TrainJob \(uid 0a1b-mine\)"):
-        look(folder, earlier)
+        check_claim(folder, earlier)
     with pytest.raises(JobRefused):
         take_run(folder, uid=OTHER, attempt=8)
-    look(folder, mine)
-    look(folder, take_run(folder, uid=UID, attempt=2))
+    check_claim(folder, mine)
+    check_claim(folder, take_run(folder, uid=UID, attempt=2))
 
 
 @pytest.mark.parametrize("uid", [UID, OTHER])
@@ -101,18 +101,18 @@ def test_the_second_head_of_an_attempt_stops_and_the_first_one_keeps_the_run(fol
     for pod in ("pod-a", "pod-c"):
         with pytest.raises(Fenced, match="attempt 1 has another head pod, which has the run; this one commits and"):
             take_run(folder, uid=UID, attempt=1, pod=pod)
-        look(folder, first)
+        check_claim(folder, first)
     assert folder.list_names(fence.CLAIMS) == [str(first)], "a head that was refused leaves nothing"
     second = take_run(folder, uid=UID, attempt=2, pod="pod-a")
     with pytest.raises(Fenced, match="attempt 2 has taken over"):
-        look(folder, first)
-    look(folder, second)
+        check_claim(folder, first)
+    check_claim(folder, second)
 
 
 def test_a_container_that_restarts_in_its_pod_keeps_the_run(folder: RunFolder) -> None:
     first = take_run(folder, uid=UID, attempt=1, pod="pod-a")
     assert take_run(folder, uid=UID, attempt=1, pod="pod-a") == first
-    look(folder, first)
+    check_claim(folder, first)
 
 
 @pytest.mark.parametrize("pods", [("pod-a", "pod-b"), ("pod-b", "pod-a")])
@@ -166,7 +166,7 @@ def take_concurrently(
 
 def is_free(folder: RunFolder, claim: Claim) -> bool:
     try:
-        look(folder, claim)
+        check_claim(folder, claim)
     except (Fenced, JobRefused):
         return False
     return True
@@ -179,8 +179,8 @@ def test_a_partly_written_fence_permits_nothing(folder: RunFolder, text: str | N
     path = Path(folder.find(fence.FENCE))
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(Fenced):
-        look(folder, first)
-    look(folder, second)
+        check_claim(folder, first)
+    check_claim(folder, second)
     assert path.read_text() == str(second)
 
 
@@ -191,7 +191,7 @@ def test_a_check_reads_only_one_file(folder: RunFolder, monkeypatch: pytest.Monk
     monkeypatch.setattr(RunFolder, "read", lambda self, name: reads.append(name) or read(self, name))  # type: ignore[func-returns-value]
     for name in ("list_names", "write"):
         monkeypatch.setattr(RunFolder, name, lambda *_: pytest.fail("more than a read"))
-    look(folder, claim)
+    check_claim(folder, claim)
     assert reads == [fence.FENCE]
 
 

@@ -33,7 +33,7 @@ from railhead.driver.storage.checkpoints import (
     read_copy,
     write_snapshot,
 )
-from railhead.driver.storage.fence import look, take_run
+from railhead.driver.storage.fence import check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
@@ -288,7 +288,7 @@ def test_writes_no_copy_once_a_successor_has_the_run(run: Run) -> None:
     claim = take_run(run.folder, uid="mine", attempt=1)
     take_run(run.folder, uid="mine", attempt=2)
     run.folder.write(FILE, json.dumps(FORM_2_60).encode())
-    finish_commit(run.folder, lambda: look(run.folder, claim))
+    finish_commit(run.folder, lambda: check_claim(run.folder, claim))
     assert run.folder.read(COPY) == before != run.folder.read(FILE)
 
 

@@ -15,7 +15,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from railhead.contract import environment
-from railhead.driver.storage.fence import look, take_run
+from railhead.driver.storage.fence import check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import post_mortem
 from railhead.driver.train_controller.evidence import PodReport
@@ -115,7 +115,7 @@ def make_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
     monkeypatch.setenv(environment.ATTEMPT, "2")
     workers: Any = object()
     group = Group(worker_group=workers)
-    group.folder, group.check_fence = folder, partial(look, folder, claim)
+    group.folder, group.check_fence = folder, partial(check_claim, folder, claim)
     return group
 
 
