@@ -8,38 +8,47 @@ Knows nothing of Ray: `failure_policy` supplies the facts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Optional
 
 from railhead.contract.failure import Failure, FailureClass, Payer
 from railhead.contract.report import NO_STEPS
 from railhead.driver.describe import write_ranks
 
-# Kinds of a rank's error.
-RAISED = "raised"  # train_func raised
-UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
-UNFENCED = "unfenced"  # our callbacks do not run in Ray Train's controller
-MISSING = "missing"  # a library of the framework cannot be imported on the workers
-DIED = "died"  # the training process died
-KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
-PREEMPTED = "preempted"  # its node announced that it is leaving
-ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
-STORAGE = "storage"  # a checkpoint could not be written
-GPU = "gpu"  # a GPU or its link is broken
-GPU_LOST = "gpu-lost"  # a GPU with which the node has trained is gone
-SHARED_MEMORY = "shared-memory"  # /dev/shm is full
-BUS = "bus"  # killed by SIGBUS
-NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
-UNANSWERED = "unanswered"  # a collective did not end
-SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
-STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
-STEPLESS = "stepless"  # no rank made a step, and spec.hangPolicy is Restart
-FOUND_HANGS = (STUCK, STEPLESS)  # by the driver
-SILENT = "silent"  # its thread ended without any sign that the function returned
-# Where a failure surfaces.
-WORKERS = "workers"
-STARTUP = "startup"  # the group could not be started
-CONTROLLER = "controller"
 
+class Kind(Enum):
+    """What an error of a rank is."""
+
+    RAISED = "raised"  # train_func raised
+    UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
+    UNFENCED = "unfenced"  # our callbacks do not run in Ray Train's controller
+    MISSING = "missing"  # a library of the framework cannot be imported on the workers
+    DIED = "died"  # the training process died
+    KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
+    PREEMPTED = "preempted"  # its node announced that it is leaving
+    ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
+    STORAGE = "storage"  # a checkpoint could not be written
+    GPU = "gpu"  # a GPU or its link is broken
+    GPU_LOST = "gpu-lost"  # a GPU with which the node has trained is gone
+    SHARED_MEMORY = "shared-memory"  # /dev/shm is full
+    BUS = "bus"  # killed by SIGBUS
+    NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
+    UNANSWERED = "unanswered"  # a collective did not end
+    SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
+    STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
+    STEPLESS = "stepless"  # no rank made a step, and spec.hangPolicy is Restart
+    SILENT = "silent"  # its thread ended without any sign that the function returned
+
+
+class Source(Enum):
+    """Where a failure surfaces."""
+
+    WORKERS = "workers"
+    STARTUP = "startup"  # the group could not be started
+    CONTROLLER = "controller"
+
+
+FOUND_HANGS = (Kind.STUCK, Kind.STEPLESS)  # by the driver
 NOT_RETURNED = "TrainFunctionNotReturned"
 UNEXPLAINED_LIMIT = 10  # infrastructure failures in a row while all nodes are alive
 SAME_LIMIT = 2  # the same failure this often in a row, or so many hangs: the next group gets new pods
@@ -53,7 +62,7 @@ class RankError:
     """
 
     rank: int
-    kind: str
+    kind: Kind
     text: str
     age: Optional[float] = None
     exit_code: Optional[int] = None
@@ -69,7 +78,7 @@ class FailureFacts:
     tells some ranks' collectives from the others', `odd_pod`: the only pod with ranks that are to blame for it.
     """
 
-    source: str
+    source: Source
     errors: tuple[RankError, ...] = ()
     lost_nodes: tuple[str, ...] = ()
     text: str = ""
@@ -82,7 +91,7 @@ class FailureFacts:
     @property
     def is_explained(self) -> bool:
         """By a node that left, or by nodes that have not joined yet: the operator's deadlines bound that."""
-        return self.is_waiting or bool(self.lost_nodes) or any(error.kind == PREEMPTED for error in self.errors)
+        return self.is_waiting or bool(self.lost_nodes) or any(error.kind == Kind.PREEMPTED for error in self.errors)
 
 
 @dataclass(frozen=True)
@@ -118,25 +127,25 @@ def classify_failure(facts: FailureFacts) -> Failure:
     """The order matters: causes come before the errors that they explain."""
     if facts.refusal:
         return facts.refusal
-    by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in _KINDS}
+    by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in Kind}
     if facts.lost_nodes:
         return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
-    if by_kind[PREEMPTED]:
-        return _infrastructure("NodeDraining", f"a node was drained: {by_kind[PREEMPTED][0].text}")
+    if by_kind[Kind.PREEMPTED]:
+        return _infrastructure("NodeDraining", f"a node was drained: {by_kind[Kind.PREEMPTED][0].text}")
     for kind, class_, reason, intro in _BY_CAUSE:
         errors = by_kind[kind]
         if errors:
             first = _find_first(errors)
-            where = f"pod {first.pod}: " if kind in (GPU, BUS, GPU_LOST) and first.pod else ""
-            is_of_others = kind in _WAITS or (kind == NETWORK and len(errors) > 1)
+            where = f"pod {first.pod}: " if kind in (Kind.GPU, Kind.BUS, Kind.GPU_LOST) and first.pod else ""
+            is_of_others = kind in _WAITS or (kind == Kind.NETWORK and len(errors) > 1)
             suspect = "" if is_of_others else first.pod
             text = intro + where + _describe(errors)
             if kind in HANGS and facts.difference:
                 text, suspect = f"{facts.difference}: {text}", facts.odd_pod or suspect
             return Failure(class_, reason, text, first.exit_code, suspect)
-    if facts.source == STARTUP:
+    if facts.source == Source.STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
-    if facts.source == WORKERS:
+    if facts.source == Source.WORKERS:
         return Failure(FailureClass.APPLICATION, "TrainingFailed", facts.text)
     return _infrastructure("RayTrainFailed", facts.text)
 
@@ -144,37 +153,36 @@ def classify_failure(facts: FailureFacts) -> Failure:
 _GPU_FAILED, PROCESS_NOT_ENDING = "GPUFailed", "ProcessNotEnding"
 # Causes come before their consequences: class, reason, beginning of the message.
 _BY_CAUSE = (
-    (GPU, FailureClass.HARDWARE, _GPU_FAILED, ""),
-    (BUS, FailureClass.HARDWARE, "BusError", "broken memory, a broken disk or a full /dev/shm (sharedMemory): "),
-    (ABANDONED, FailureClass.INFRASTRUCTURE, "RayActorLost", ""),
+    (Kind.GPU, FailureClass.HARDWARE, _GPU_FAILED, ""),
+    (Kind.BUS, FailureClass.HARDWARE, "BusError", "broken memory, a broken disk or a full /dev/shm (sharedMemory): "),
+    (Kind.ABANDONED, FailureClass.INFRASTRUCTURE, "RayActorLost", ""),
     (
-        STORAGE,
+        Kind.STORAGE,
         FailureClass.INFRASTRUCTURE,
         "CheckpointNotWritten",
         "run.storagePath: a checkpoint could not be written: ",
     ),
-    (UNFENCED, FailureClass.CONFIGURATION, "RayTrainNotUsable", ""),
-    (UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable", ""),
-    (MISSING, FailureClass.CONFIGURATION, "FrameworkMissing", ""),
-    (KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory", ""),
+    (Kind.UNFENCED, FailureClass.CONFIGURATION, "RayTrainNotUsable", ""),
+    (Kind.UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable", ""),
+    (Kind.MISSING, FailureClass.CONFIGURATION, "FrameworkMissing", ""),
+    (Kind.KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory", ""),
     (
-        SHARED_MEMORY,
+        Kind.SHARED_MEMORY,
         FailureClass.APPLICATION,
         "SharedMemoryFull",
         "/dev/shm is full; raise spec.worker.sharedMemory, which can change while the job is suspended: ",
     ),
-    (DIED, FailureClass.APPLICATION, "TrainingProcessDied", ""),
-    (RAISED, FailureClass.APPLICATION, "TrainFunctionRaised", ""),
-    (SILENT, FailureClass.APPLICATION, NOT_RETURNED, ""),
-    (GPU_LOST, FailureClass.HARDWARE, "GPULost", ""),
-    (UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
-    (NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
-    (SIGNALLED, FailureClass.HANG, "CollectiveTimedOut", ""),
-    (STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
-    (STEPLESS, FailureClass.HANG, NO_STEPS, ""),
+    (Kind.DIED, FailureClass.APPLICATION, "TrainingProcessDied", ""),
+    (Kind.RAISED, FailureClass.APPLICATION, "TrainFunctionRaised", ""),
+    (Kind.SILENT, FailureClass.APPLICATION, NOT_RETURNED, ""),
+    (Kind.GPU_LOST, FailureClass.HARDWARE, "GPULost", ""),
+    (Kind.UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
+    (Kind.NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
+    (Kind.SIGNALLED, FailureClass.HANG, "CollectiveTimedOut", ""),
+    (Kind.STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
+    (Kind.STEPLESS, FailureClass.HANG, NO_STEPS, ""),
 )
-_KINDS = (PREEMPTED, *(kind for kind, _, _, _ in _BY_CAUSE))
-_WAITS = (UNANSWERED, SIGNALLED)  # of ranks that wait for the one that is to blame
+_WAITS = (Kind.UNANSWERED, Kind.SIGNALLED)  # of ranks that wait for the one that is to blame
 HANGS = (*_WAITS, *FOUND_HANGS)
 _NEEDS_NEW_PODS = (FailureClass.HARDWARE, FailureClass.HANG)  # the same GPUs are likely to fail again
 
@@ -183,7 +191,7 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> boo
     """Whether to restart the group in the same pods, within the same fit()."""
     if failure.class_ in (FailureClass.CONFIGURATION, FailureClass.FENCED):
         return False
-    if facts.source == CONTROLLER:
+    if facts.source == Source.CONTROLLER:
         return False
     if not is_infrastructure(facts, failure):
         return history.may_restart
@@ -199,7 +207,7 @@ def is_of_broken_gpu(failure: Failure) -> bool:
 
 def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:
     """This includes a group that could not start: train_func has not run."""
-    return facts.source == STARTUP or failure.class_.policy.payer is Payer.INFRASTRUCTURE
+    return facts.source == Source.STARTUP or failure.class_.policy.payer is Payer.INFRASTRUCTURE
 
 
 def miss_success() -> Failure:

@@ -44,7 +44,7 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.evidence import find_kind
-from railhead.driver.train_controller.failure import FailureFacts, History, RankError
+from railhead.driver.train_controller.failure import FailureFacts, History, Kind, RankError, Source
 from railhead.driver.train_controller.fence import warn
 from railhead.driver.train_controller.group import Group, call_ranks, find_group
 from railhead.driver.train_controller.post_mortem import find_causes
@@ -56,12 +56,12 @@ _RAYS_ACTORS = ("SynchronizationActor", "SplitCoordinator", "DatasetManager", "_
 _ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailableError")
 _CLASS_OF_ACTOR = re.compile(rf"class_name: (?:{'|'.join(_RAYS_ACTORS)})\b")
 _KIND_OF_CLASS = {
-    EntrypointNotUsable: failure.UNUSABLE,
-    CheckpointNotWritten: failure.STORAGE,
-    NotReturned: failure.SILENT,
-    Stuck: failure.STUCK,
-    Stepless: failure.STEPLESS,
-    Unfenced: failure.UNFENCED,
+    EntrypointNotUsable: Kind.UNUSABLE,
+    CheckpointNotWritten: Kind.STORAGE,
+    NotReturned: Kind.SILENT,
+    Stuck: Kind.STUCK,
+    Stepless: Kind.STEPLESS,
+    Unfenced: Kind.UNFENCED,
 }
 AGE_TIMEOUT_SECONDS = 3.0
 _IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
@@ -104,7 +104,7 @@ class RetryDecider:
         is_retry = not is_ending and failure.decide_retry(facts, found, self._history)
         if not is_retry:
             spool.write_failure(found)
-        elif not facts.is_explained and facts.source != failure.STARTUP:
+        elif not facts.is_explained and facts.source != Source.STARTUP:
             charged = before.charged + (not failure.is_infrastructure(facts, found))
             text = shorten_middle(found.message, MESSAGE_CHARS)
             restart = RestartInPlace(
@@ -141,9 +141,7 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     if slots < wanted:
         text = f"waiting for worker pods: those that have joined have room for {slots} of {wanted} workers"
         return replace(facts, text=text, is_waiting=True)
-    if facts.refusal or any(
-        rank.kind in (failure.UNUSABLE, failure.MISSING, failure.UNFENCED) for rank in facts.errors
-    ):
+    if facts.refusal or any(rank.kind in (Kind.UNUSABLE, Kind.MISSING, Kind.UNFENCED) for rank in facts.errors):
         return facts
     processes = group.read_processes()
     lost = wait_for_lost_nodes(process.node_id for process in processes.values())
@@ -178,7 +176,7 @@ def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, .
     """The errors with their ages, as far as the ranks' processes still live: the first is likely to be the cause."""
     ages: dict[int, float] = {}
     with contextlib.suppress(Exception):  # the group is not active
-        ranks = [each.rank for each in errors if each.kind not in (failure.DIED, failure.KILLED_FOR_MEMORY)]
+        ranks = [each.rank for each in errors if each.kind not in (Kind.DIED, Kind.KILLED_FOR_MEMORY)]
         workers = group.worker_group
         answers = call_ranks(workers, ranks, read_end, timeout=AGE_TIMEOUT_SECONDS) if workers is not None else {}
         ages = {rank: answer.value.age for rank, answer in answers.items() if answer.value}
@@ -191,7 +189,7 @@ def find_places(errors: tuple[RankError, ...], group: Group) -> tuple[RankError,
 
     def complete(error: RankError) -> RankError:
         pod = processes[error.rank].hostname if error.rank in processes else ""
-        text = f"{folder.path}: {error.text}" if folder and error.kind == failure.STORAGE else error.text
+        text = f"{folder.path}: {error.text}" if folder and error.kind == Kind.STORAGE else error.text
         return replace(error, pod=pod, text=text)
 
     return tuple(map(complete, errors))
@@ -201,43 +199,43 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
     """By class names, which are the same in all Ray versions that we support."""
     names = _class_names(error)
     if "NCCLHangError" in names:  # Ray's own detector; it names no rank
-        return FailureFacts(failure.WORKERS, (RankError(-1, failure.UNANSWERED, _cut(error)),))
+        return FailureFacts(Source.WORKERS, (RankError(-1, Kind.UNANSWERED, _cut(error)),))
     failures = getattr(error, "worker_failures", None)
     if failures is not None:
         errors = tuple(translate_rank_error(rank, each, group) for rank, each in sorted(failures.items()))
-        return FailureFacts(failure.WORKERS, errors, text=_cut(error))
+        return FailureFacts(Source.WORKERS, errors, text=_cut(error))
     if "PreemptionError" in names:
-        return FailureFacts(failure.WORKERS, (RankError(-1, failure.PREEMPTED, _cut(error)),))
+        return FailureFacts(Source.WORKERS, (RankError(-1, Kind.PREEMPTED, _cut(error)),))
     if _is_memory(error):  # Ray's monitor killed the controller: the head pod is too small
         text = f"the head pod ran out of memory (spec.head.resources): {_begin(error)}"
-        return FailureFacts(failure.CONTROLLER, (RankError(-1, failure.KILLED_FOR_MEMORY, text),))
+        return FailureFacts(Source.CONTROLLER, (RankError(-1, Kind.KILLED_FOR_MEMORY, text),))
     inner = getattr(error, "controller_failure", error)
     refusal = _find_refusal(inner)
     if refusal:
         is_passing = refusal.class_ in (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE)
-        source = failure.WORKERS if is_passing else failure.CONTROLLER
+        source = Source.WORKERS if is_passing else Source.CONTROLLER
         return FailureFacts(source, text=refusal.message, refusal=refusal)
     if inner is error:
-        return FailureFacts(failure.CONTROLLER, text=_cut(error))
+        return FailureFacts(Source.CONTROLLER, text=_cut(error))
     if isinstance(inner, OSError) and "RayError" not in _class_names(inner):
         # The fence or Ray's snapshot; the controller opens no other files. A folder that is missing is a mount that is.
-        return FailureFacts(failure.WORKERS, (RankError(-1, failure.STORAGE, describe_exception(inner)),))
+        return FailureFacts(Source.WORKERS, (RankError(-1, Kind.STORAGE, describe_exception(inner)),))
     if _is_memory(inner):  # what Ray Train runs on the workers' nodes before train_func
-        return FailureFacts(failure.WORKERS, (RankError(-1, failure.KILLED_FOR_MEMORY, _begin(inner)),))
+        return FailureFacts(Source.WORKERS, (RankError(-1, Kind.KILLED_FOR_MEMORY, _begin(inner)),))
     if "RuntimeEnvSetupError" in _class_names(inner):
         text = f"spec.runtimeEnv: Ray cannot set it up: {_without_traceback(inner)}"
-        return FailureFacts(failure.STARTUP, text=text, refusal=JobRefused("RuntimeEnvNotUsable", text).failure)
+        return FailureFacts(Source.STARTUP, text=text, refusal=JobRefused("RuntimeEnvNotUsable", text).failure)
     if {"WorkerGroupStartupFailedError", "WorkerGroupStartupTimeoutError"} & _class_names(inner):
-        return FailureFacts(failure.STARTUP, text=_cut(inner))
+        return FailureFacts(Source.STARTUP, text=_cut(inner))
     if _is_actor_error(inner):
         # An actor of the group that died during a call from the controller.
-        return FailureFacts(failure.WORKERS, (translate_rank_error(-1, inner, group),), text=_cut(inner))
+        return FailureFacts(Source.WORKERS, (translate_rank_error(-1, inner, group),), text=_cut(inner))
     if _is_broken_framework(inner):
         text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(inner)}); fix the image"
-        return FailureFacts(failure.WORKERS, (RankError(-1, failure.MISSING, text),))
+        return FailureFacts(Source.WORKERS, (RankError(-1, Kind.MISSING, text),))
     if "RayTaskError" in _class_names(inner):
         return _translate_set_up_error(inner, group)
-    return FailureFacts(failure.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
+    return FailureFacts(Source.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
 
 
 def _translate_set_up_error(error: BaseException, group: Group) -> FailureFacts:
@@ -247,7 +245,7 @@ def _translate_set_up_error(error: BaseException, group: Group) -> FailureFacts:
     rank = -1 if "clients joined" in text else group.find_rank(read_text(error))
     kind = find_kind(text, has_trained=group.has_trained(rank))
     text = f"the workers could not be set up: {text}"
-    return FailureFacts(failure.WORKERS, (RankError(rank, kind, text),) if kind else (), text=text)
+    return FailureFacts(Source.WORKERS, (RankError(rank, kind, text),) if kind else (), text=text)
 
 
 def _is_broken_framework(error: BaseException) -> bool:
@@ -266,26 +264,26 @@ def _find_refusal(error: BaseException) -> Optional[Failure]:
 def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankError:
     error = read_note(error) or error
     if isinstance(error, TrainingError):
-        kind = _KIND_OF_CLASS.get(type(error), failure.RAISED)
+        kind = _KIND_OF_CLASS.get(type(error), Kind.RAISED)
         if error.text.startswith("ray.exceptions.") and any(phrase in error.text for phrase in _MEMORY_PHRASES):
-            kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data that the function waited for
+            kind = Kind.KILLED_FOR_MEMORY  # a task or an actor of Ray Data that the function waited for
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
-            kind = failure.ABANDONED
-        elif kind == failure.RAISED:
+            kind = Kind.ABANDONED
+        elif kind == Kind.RAISED:
             kind = find_kind(error.text, has_trained=group.has_trained(rank)) or kind
         return RankError(
             error.rank if kind in failure.FOUND_HANGS else rank, kind, error.text, exit_code=error.exit_code
         )
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
-        return RankError(rank, failure.PREEMPTED, _cut(cause))
+        return RankError(rank, Kind.PREEMPTED, _cut(cause))
     if _is_memory(cause):
-        return RankError(rank, failure.KILLED_FOR_MEMORY, _begin(cause))
+        return RankError(rank, Kind.KILLED_FOR_MEMORY, _begin(cause))
     if _is_actor_error(cause) or "WorkerHealthCheckTimeoutError" in _class_names(cause):
-        return RankError(rank, failure.DIED, _cut(cause))
+        return RankError(rank, Kind.DIED, _cut(cause))
     # What train_func raises is a TrainingError or has our note, so this one is of an upload in a thread of Ray Train's.
     is_of_an_upload = may_be_of_storage(cause) and "RayError" not in _class_names(cause)
-    return RankError(rank, failure.STORAGE if is_of_an_upload else failure.RAISED, describe_exception(cause))
+    return RankError(rank, Kind.STORAGE if is_of_an_upload else Kind.RAISED, describe_exception(cause))
 
 
 def _is_actor_error(error: BaseException) -> bool:

@@ -9,22 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.driver.train_controller import failure
-from railhead.driver.train_controller.failure import FailureFacts, History, RankError, classify_failure, decide_retry
+from railhead.driver.train_controller.failure import (
+    FailureFacts,
+    History,
+    Kind,
+    RankError,
+    Source,
+    classify_failure,
+    decide_retry,
+)
 
-RAISED = RankError(1, failure.RAISED, "ValueError: no", age=2.0)
-FOLLOWED = RankError(0, failure.RAISED, "RuntimeError: connection closed by peer", age=1.5)
-DIED = RankError(1, failure.DIED, "the actor died")
-UNUSABLE = RankError(0, failure.UNUSABLE, "ModuleNotFoundError: No module named 'absent'", age=1.0)
-MISSING = RankError(-1, failure.MISSING, "trainer.framework: no")
-KILLED = RankError(2, failure.KILLED_FOR_MEMORY, "running low on memory")
-PREEMPTED = RankError(0, failure.PREEMPTED, "preempted")
+RAISED = RankError(1, Kind.RAISED, "ValueError: no", age=2.0)
+FOLLOWED = RankError(0, Kind.RAISED, "RuntimeError: connection closed by peer", age=1.5)
+DIED = RankError(1, Kind.DIED, "the actor died")
+UNUSABLE = RankError(0, Kind.UNUSABLE, "ModuleNotFoundError: No module named 'absent'", age=1.0)
+MISSING = RankError(-1, Kind.MISSING, "trainer.framework: no")
+KILLED = RankError(2, Kind.KILLED_FOR_MEMORY, "running low on memory")
+PREEMPTED = RankError(0, Kind.PREEMPTED, "preempted")
 
-STORAGE = RankError(0, failure.STORAGE, "OSError: AWS Error SLOW_DOWN", age=1.0)
-ABANDONED = RankError(0, failure.ABANDONED, "ray.exceptions.ActorDiedError", age=1.0)
+STORAGE = RankError(0, Kind.STORAGE, "OSError: AWS Error SLOW_DOWN", age=1.0)
+ABANDONED = RankError(0, Kind.ABANDONED, "ray.exceptions.ActorDiedError", age=1.0)
 
 
 def facts(
-    *errors: RankError, lost: tuple[str, ...] = (), source: str = failure.WORKERS, text: str = ""
+    *errors: RankError, lost: tuple[str, ...] = (), source: Source = Source.WORKERS, text: str = ""
 ) -> FailureFacts:
     return FailureFacts(source, errors, lost, text)
 
@@ -43,10 +51,10 @@ def facts(
         (facts(STORAGE, FOLLOWED), "Infrastructure", "CheckpointNotWritten"),
         (facts(ABANDONED, RAISED), "Infrastructure", "RayActorLost"),
         (facts(ABANDONED, RAISED, lost=("10.0.0.2",)), "Infrastructure", "NodeLost"),
-        (facts(source=failure.STARTUP, text="no resources"), "Infrastructure", "WorkerGroupNotStarted"),
-        (facts(source=failure.CONTROLLER, text="lost"), "Infrastructure", "RayTrainFailed"),
+        (facts(source=Source.STARTUP, text="no resources"), "Infrastructure", "WorkerGroupNotStarted"),
+        (facts(source=Source.CONTROLLER, text="lost"), "Infrastructure", "RayTrainFailed"),
         (facts(text="nccl without a GPU"), "Application", "TrainingFailed"),
-        (facts(RankError(-1, failure.STUCK, "training reported nothing")), "Hang", "ProgressDeadlineExceeded"),
+        (facts(RankError(-1, Kind.STUCK, "training reported nothing")), "Hang", "ProgressDeadlineExceeded"),
     ],
 )
 def test_class_and_reason(given_facts: FailureFacts, failure_class: str, reason: str) -> None:
@@ -62,9 +70,9 @@ def test_message_names_the_earliest_error_and_the_other_failed_ranks() -> None:
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (RankError(4, failure.UNANSWERED, "Watchdog", pod="w4"), "rank 4: Watchdog"),
-        (RankError(5, failure.SIGNALLED, "dump signal", pod="w5"), "rank 5: dump signal"),
-        (RankError(6, failure.STUCK, "training reported nothing", pod="w6"), "training reported nothing"),
+        (RankError(4, Kind.UNANSWERED, "Watchdog", pod="w4"), "rank 4: Watchdog"),
+        (RankError(5, Kind.SIGNALLED, "dump signal", pod="w5"), "rank 5: dump signal"),
+        (RankError(6, Kind.STUCK, "training reported nothing", pod="w6"), "training reported nothing"),
     ],
 )
 def test_a_hang_names_whom_the_collectives_show(error: RankError, text: str) -> None:
@@ -72,13 +80,13 @@ def test_a_hang_names_whom_the_collectives_show(error: RankError, text: str) -> 
     found = classify_failure(replace(facts(error), difference=difference, odd_pod="w1"))
     assert (found.class_, found.message, found.suspect_pod) == ("Hang", f"{difference}: {text}", "w1")
     found = classify_failure(replace(facts(error), difference=difference))
-    assert found.suspect_pod == ("w6" if error.kind == failure.STUCK else "")
+    assert found.suspect_pod == ("w6" if error.kind == Kind.STUCK else "")
     found = classify_failure(replace(facts(error, RAISED), difference=difference, odd_pod="w1"))
-    assert "never entered" not in found.message or error.kind == failure.RAISED
+    assert "never entered" not in found.message or error.kind == Kind.RAISED
 
 
-STUCK = RankError(-1, failure.STUCK, "training reported nothing for 600 s")
-GPU = RankError(3, failure.GPU, "CUDA error: uncorrectable ECC error encountered")
+STUCK = RankError(-1, Kind.STUCK, "training reported nothing for 600 s")
+GPU = RankError(3, Kind.GPU, "CUDA error: uncorrectable ECC error encountered")
 LIMIT = failure.UNEXPLAINED_LIMIT
 
 
@@ -111,14 +119,14 @@ LIMIT = failure.UNEXPLAINED_LIMIT
         (facts(STUCK), History(max_failures=0, allowed=9), False),
         (facts(GPU), History(allowed=1), True),
         (facts(GPU), History(allowed=1, same=2), False),
-        (facts(source=failure.STARTUP), History(unexplained=LIMIT), True),
-        (facts(source=failure.STARTUP), History(unexplained=LIMIT + 1), False),
-        (facts(source=failure.STARTUP, lost=("n",)), History(unexplained=LIMIT + 1), True),
+        (facts(source=Source.STARTUP), History(unexplained=LIMIT), True),
+        (facts(source=Source.STARTUP), History(unexplained=LIMIT + 1), False),
+        (facts(source=Source.STARTUP, lost=("n",)), History(unexplained=LIMIT + 1), True),
         (facts(ABANDONED), History(unexplained=LIMIT), True),
         (facts(ABANDONED), History(unexplained=LIMIT + 1), False),
         (facts(STORAGE), History(unexplained=LIMIT + 1), False),
         (facts(PREEMPTED), History(unexplained=LIMIT + 1), True),
-        (facts(source=failure.CONTROLLER), History(max_failures=-1, allowed=3), False),
+        (facts(source=Source.CONTROLLER), History(max_failures=-1, allowed=3), False),
     ],
 )
 def test_retry(given_facts: FailureFacts, history: History, is_retry: bool) -> None:
@@ -138,7 +146,7 @@ ERRORS = st.builds(
 @given(
     st.builds(
         FailureFacts,
-        source=st.sampled_from([failure.WORKERS, failure.STARTUP, failure.CONTROLLER]),
+        source=st.sampled_from([Source.WORKERS, Source.STARTUP, Source.CONTROLLER]),
         errors=st.lists(ERRORS, max_size=5).map(tuple),
         lost_nodes=st.lists(st.text(max_size=5), max_size=3).map(tuple),
         text=st.text(max_size=20),
@@ -158,5 +166,5 @@ def test_every_failure_has_a_class_and_lost_nodes_are_never_charged(any_facts: F
     is_retry = decide_retry(any_facts, found, history)
     if any_facts.lost_nodes:
         assert found.class_ == "Infrastructure"
-        if any_facts.source == failure.WORKERS:
+        if any_facts.source == Source.WORKERS:
             assert is_retry

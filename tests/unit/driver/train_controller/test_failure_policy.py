@@ -62,6 +62,7 @@ from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import failure, failure_policy, post_mortem
 from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.collectives import Finding
+from railhead.driver.train_controller.failure import Kind, Source
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.progress import ProgressStep
@@ -74,7 +75,7 @@ def join(workers: Any = None) -> Group:
     return Group(worker_group=workers)
 
 
-def kinds(error: BaseException) -> tuple[str, list[str]]:
+def kinds(error: BaseException) -> tuple[Source, list[Kind]]:
     facts = translate_error(error, Group())
     return facts.source, [each.kind for each in facts.errors]
 
@@ -88,19 +89,22 @@ def dead_actor(text: str) -> WorkerHealthCheckFailedError:
 def test_rank_errors() -> None:
     unusable = EntrypointNotUsable(0, "ImportError: no")
     error = WorkerGroupError("text", {1: RAISED, 0: unusable, 2: dead_actor("gone"), 3: ValueError("plain")})
-    assert kinds(error) == (failure.WORKERS, [failure.UNUSABLE, failure.RAISED, failure.DIED, failure.RAISED])
+    assert kinds(error) == (
+        Source.WORKERS,
+        [Kind.UNUSABLE, Kind.RAISED, Kind.DIED, Kind.RAISED],
+    )
 
 
 def test_distinguishes_memory_and_preemption_from_a_crash() -> None:
     advice = "Some common causes include: (1) the process was killed by the OOM killer due to high memory usage"
-    assert kinds(WorkerGroupError("", {0: dead_actor(advice)}))[1] == [failure.DIED]
+    assert kinds(WorkerGroupError("", {0: dead_actor(advice)}))[1] == [Kind.DIED]
     killed = "Task was killed due to the node running low on memory."
-    assert kinds(WorkerGroupError("", {0: dead_actor(killed)}))[1] == [failure.KILLED_FOR_MEMORY]
+    assert kinds(WorkerGroupError("", {0: dead_actor(killed)}))[1] == [Kind.KILLED_FOR_MEMORY]
     waited = TrainFunctionRaised(1, f"ray.exceptions.ActorDiedError: {killed}")
-    assert kinds(WorkerGroupError("", {1: waited}))[1] == [failure.KILLED_FOR_MEMORY]
+    assert kinds(WorkerGroupError("", {1: waited}))[1] == [Kind.KILLED_FOR_MEMORY]
     left = ActorDiedError()
     left._preempted = True
-    assert kinds(WorkerGroupError("", {0: WorkerHealthCheckFailedError("", left)}))[1] == [failure.PREEMPTED]
+    assert kinds(WorkerGroupError("", {0: WorkerHealthCheckFailedError("", left)}))[1] == [Kind.PREEMPTED]
 
 
 @pytest.mark.parametrize("actor", ["SynchronizationActor", "SplitCoordinator", "_AutoscalingCoordinatorActor"])
@@ -110,8 +114,8 @@ def test_a_lost_actor_of_ray_is_no_error_of_the_function(actor: str) -> None:
     died = "ray.exceptions.ActorDiedError: The actor died unexpectedly.\n\tclass_name: {}\n\tactor_id: 7eeb"
     own = TrainFunctionRaised(1, died.format(actor))
     users = TrainFunctionRaised(1, died.format("Tokenizer"))
-    assert kinds(WorkerGroupError("", {1: own}))[1] == [failure.ABANDONED]
-    assert kinds(WorkerGroupError("", {1: users}))[1] == [failure.RAISED]
+    assert kinds(WorkerGroupError("", {1: own}))[1] == [Kind.ABANDONED]
+    assert kinds(WorkerGroupError("", {1: users}))[1] == [Kind.RAISED]
 
 
 def test_distinguishes_a_failed_checkpoint_from_errors_of_other_files() -> None:
@@ -125,11 +129,15 @@ def test_distinguishes_a_failed_checkpoint_from_errors_of_other_files() -> None:
             return build_training_error(choose_kind(raised), 0, raised)
         raise AssertionError("not reached")
 
-    assert kinds(WorkerGroupError("", {0: train(OSError("AWS Error SLOW_DOWN"))}))[1] == [failure.STORAGE]
-    assert kinds(WorkerGroupError("", {0: train(FileNotFoundError("local"))}))[1] == [failure.RAISED]
+    assert kinds(WorkerGroupError("", {0: train(OSError("AWS Error SLOW_DOWN"))}))[1] == [Kind.STORAGE]
+    assert kinds(WorkerGroupError("", {0: train(FileNotFoundError("local"))}))[1] == [Kind.RAISED]
     assert choose_kind(OSError("a file of train_func's own")) is TrainFunctionRaised
     of_a_thread = {0: OSError("AWS Error SLOW_DOWN"), 1: FileNotFoundError("local"), 2: GetTimeoutError("late")}
-    assert kinds(WorkerGroupError("", of_a_thread))[1] == [failure.STORAGE, failure.RAISED, failure.RAISED]
+    assert kinds(WorkerGroupError("", of_a_thread))[1] == [
+        Kind.STORAGE,
+        Kind.RAISED,
+        Kind.RAISED,
+    ]
 
 
 def test_a_runtime_env_that_fails_ends_the_run_with_rays_message() -> None:
@@ -139,7 +147,7 @@ def test_a_runtime_env_that_fails_ends_the_run_with_rays_message() -> None:
     )
     error = ControllerError(RuntimeEnvSetupError(text))
     facts = translate_error(error, Group())
-    assert facts.source == failure.STARTUP
+    assert facts.source == Source.STARTUP
     found = failure.classify_failure(facts)
     assert (found.class_, found.reason) == ("Configuration", "RuntimeEnvNotUsable")
     assert found.message == "spec.runtimeEnv: Ray cannot set it up: ValueError: no conda ERROR: of conda"
@@ -147,13 +155,13 @@ def test_a_runtime_env_that_fails_ends_the_run_with_rays_message() -> None:
 
 
 def test_startup_and_controller_errors() -> None:
-    assert kinds(ControllerError(WorkerGroupStartupTimeoutError(2))) == (failure.STARTUP, [])
-    assert kinds(ControllerError(ValueError("odd"))) == (failure.CONTROLLER, [])
+    assert kinds(ControllerError(WorkerGroupStartupTimeoutError(2))) == (Source.STARTUP, [])
+    assert kinds(ControllerError(ValueError("odd"))) == (Source.CONTROLLER, [])
     unavailable = ActorUnavailableError("gone", None)
-    assert kinds(ControllerError(unavailable)) == (failure.WORKERS, [failure.DIED])
+    assert kinds(ControllerError(unavailable)) == (Source.WORKERS, [Kind.DIED])
     killed = OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
-    assert kinds(ControllerError(killed)) == (failure.WORKERS, [failure.KILLED_FOR_MEMORY])
-    assert kinds(RuntimeError("fit() itself")) == (failure.CONTROLLER, [])
+    assert kinds(ControllerError(killed)) == (Source.WORKERS, [Kind.KILLED_FOR_MEMORY])
+    assert kinds(RuntimeError("fit() itself")) == (Source.CONTROLLER, [])
 
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -204,8 +212,8 @@ def test_a_full_disk_sets_a_warning_with_rank_and_path(tmp_path: Path, monkeypat
 
 def test_an_os_error_during_set_up_is_no_storage_error() -> None:
     other = RayTaskError("set_up", "Traceback ...\nOSError: no NIC", OSError("no NIC"))
-    assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
-    assert kinds(ControllerError(GetTimeoutError("late"))) == (failure.CONTROLLER, [])
+    assert kinds(ControllerError(other.as_instanceof_cause())) == (Source.WORKERS, [])
+    assert kinds(ControllerError(GetTimeoutError("late"))) == (Source.CONTROLLER, [])
 
 
 def test_contract_ray_asks_the_policy_about_its_own_errors() -> None:
@@ -223,7 +231,7 @@ def test_distinguishes_a_missing_framework_from_other_set_up_errors() -> None:
     """As raised by Ray for an error of a task: an instance of both classes."""
     missing = RayTaskError("set_up", "Traceback ...\nImportError: libjax.so: gone", ImportError("libjax.so: gone"))
     facts = translate_error(ControllerError(missing.as_instanceof_cause()), Group())
-    assert [each.kind for each in facts.errors] == [failure.MISSING]
+    assert [each.kind for each in facts.errors] == [Kind.MISSING]
     assert "spec.image" in facts.errors[0].text and "libjax.so: gone" in facts.errors[0].text
     trace = """traceback: Traceback (most recent call last):
   File "/opt/lib/ray/train/torch/__init__.py", line 3, in <module>
@@ -231,10 +239,10 @@ def test_distinguishes_a_missing_framework_from_other_set_up_errors() -> None:
 OSError: libnccl.so.2: gone"""
     unread = RayTaskError("init_train_context", trace, RaySystemError("libnccl.so.2: gone", trace))
     facts = translate_error(ControllerError(unread.as_instanceof_cause()), Group())
-    assert [each.kind for each in facts.errors] == [failure.MISSING]
+    assert [each.kind for each in facts.errors] == [Kind.MISSING]
     assert "the trainer's framework (OSError: libnccl.so.2: gone)" in facts.errors[0].text
     other = RayTaskError("set_up", "Traceback ...\nValueError: no GPU", ValueError("no GPU"))
-    assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
+    assert kinds(ControllerError(other.as_instanceof_cause())) == (Source.WORKERS, [])
 
 
 def test_our_own_rejection_ends_the_run_with_its_message(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from railhead.driver.logs import find_mark
 from railhead.driver.rank import loop
 from railhead.driver.rank import run as rank
 from railhead.driver.run_context import RunContext
-from railhead.driver.train_controller.failure import RAISED
+from railhead.driver.train_controller.failure import Kind
 from railhead.driver.train_controller.failure_policy import translate_rank_error
 from railhead.driver.train_controller.group import Group
 from railhead.driver.trainers.build import build_users_trainer
@@ -122,7 +122,7 @@ def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatc
     unpickled = pickle.loads(pickle.dumps(caught.value))
     assert read_note(unpickled) is not None
     found = translate_rank_error(3, unpickled, Group())
-    assert found.kind == RAISED
+    assert found.kind == Kind.RAISED
     assert found.text.startswith("ValueError: plain (test_build.py, line ") and found.text.endswith(
         "in raise_value_error)"
     )
