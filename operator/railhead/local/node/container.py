@@ -23,8 +23,7 @@ from railhead.api.base import Object
 from railhead.contract.times import now_text
 from railhead.local import in_pods
 from railhead.local.node.environment import MissingReference, build_command, build_environment, field_value
-from railhead.local.node.pod_state import exit_code_of, must_restart, restart_delay_seconds
-from railhead.local.node.pod_status import Place, PodStatus
+from railhead.local.node.pod_status import Place, PodStatus, exit_code_of, must_restart, restart_delay_seconds
 from railhead.local.node.volumes import VolumeMaker, give_identity, mount_map
 from railhead.local.processes import MARKER, die_with_parent, end_marked
 
