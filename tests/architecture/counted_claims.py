@@ -22,7 +22,7 @@ from railhead.controller.sweep import PERIOD_SECONDS as SWEEP_SECONDS
 from railhead.driver.node.ray_features import OLDEST, write_version
 from railhead.driver.storage.call import LONGEST_WAIT_SECONDS
 from railhead.local.control_plane.binaries import GO_VERSION, KUBERNETES_VERSION
-from railhead.local.node.registration import MAX_PODS
+from railhead.local.node.agent import MAX_PODS
 from railhead.planning.facts.deadlines import FIRST_REPORT_SECONDS, HOLD_SECONDS, OUTAGE_SECONDS
 from railhead.planning.facts.settlement import ROUNDS_WITHOUT_CHECKPOINT
 from railhead.planning.facts.start_line import TURN_SECONDS

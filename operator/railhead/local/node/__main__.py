@@ -11,9 +11,8 @@ from pathlib import Path
 import yaml
 
 from railhead.kube.client import connect
-from railhead.local.node.agent import Agent, NodeConfig
+from railhead.local.node.agent import Agent, NodeConfig, keep_alive, register
 from railhead.local.node.logs import serve_logs
-from railhead.local.node.registration import keep_alive, register
 from railhead.local.node.volumes import Provisioner
 from railhead.together import run_together
 

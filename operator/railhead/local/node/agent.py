@@ -1,23 +1,29 @@
-"""The agent: watches the pods of its node and keeps one runner for each."""
+"""The agent registers its node, keeps it alive by its Lease, watches its pods and keeps one runner for each."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from railhead.api.base import Object
+from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import KubeError
+from railhead.kube.clock import format_micro_time
+from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.informer import Informer
-from railhead.kube.kinds import POD, SERVICE
+from railhead.kube.kinds import LEASE, NODE, POD, SERVICE
 from railhead.kube.types import keep_all
 from railhead.local.addresses import AddressPool
+from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from railhead.local.node.container import PodStopped
 from railhead.local.node.pod_runner import PodRunner
 from railhead.local.node.pod_status import Place
@@ -25,6 +31,9 @@ from railhead.local.node.pod_status import Place
 log = logging.getLogger(__name__)
 
 GPU = "nvidia.com/gpu"
+LEASE_NAMESPACE = "kube-node-lease"
+RENEW_SECONDS = 10.0
+MAX_PODS = 250
 
 
 @dataclass(frozen=True)
@@ -170,3 +179,85 @@ class Agent:
     @staticmethod
     def _takes_part(runner: PodRunner) -> bool:
         return runner.is_ready and not runner.is_released and not runner.is_stopping
+
+
+def build_node_status(config: NodeConfig, *, port: int, now: str) -> Object:
+    """The node's status as a kubelet would report it."""
+    capacity = {
+        "cpu": str(config.cpus),
+        "memory": f"{config.memory_bytes // 1024}Ki",
+        "pods": str(MAX_PODS),
+        **({GPU: str(config.gpus)} if config.gpus else {}),
+    }
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "AgentReady",
+        "message": "pods run as processes on this machine; images are not pulled",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+    return {
+        "capacity": capacity,
+        "allocatable": capacity,
+        "conditions": [ready],
+        "addresses": [
+            {"type": "InternalIP", "address": config.address},
+            {"type": "Hostname", "address": config.name},
+        ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
+        "nodeInfo": {
+            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
+            "operatingSystem": "linux",
+            "kubeletVersion": f"v{KUBERNETES_VERSION}-railhead-local",
+            "containerRuntimeVersion": "railhead://processes",
+            "kernelVersion": platform.release(),
+            "osImage": platform.system(),
+            "bootID": "",
+            "machineID": "",
+            "systemUUID": "",
+            "kubeProxyVersion": "",
+        },
+    }
+
+
+async def register(client: KubeClient, config: NodeConfig, *, port: int) -> None:
+    """Creates the Node, or takes over an earlier agent's."""
+    labels = {"kubernetes.io/hostname": config.name, "kubernetes.io/os": "linux"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": config.name, "labels": labels}}
+    with contextlib.suppress(Conflict):
+        await client.create(NODE, node)
+    now = now_text()
+    body = {"status": build_node_status(config, port=port, now=now)}
+    await client.patch(NODE, config.name, body, type_="strategic", subresource="status")
+
+
+async def keep_alive(client: KubeClient, config: NodeConfig, *, port: int) -> None:
+    """Renews the Lease that tells the control plane that the node is alive; runs until it is cancelled."""
+    while True:
+        try:
+            await _renew_lease(client, config.name)
+            await _be_ready(client, config, port=port)
+        except KubeError as error:
+            log.warning("the node's Lease could not be renewed: %s", error)
+        await asyncio.sleep(RENEW_SECONDS)
+
+
+async def _renew_lease(client: KubeClient, name: str) -> None:
+    now = format_micro_time(datetime.now(UTC))
+    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now}
+    metadata = {"name": name, "namespace": LEASE_NAMESPACE}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    try:
+        await client.create(LEASE, lease, namespace=LEASE_NAMESPACE)
+    except Conflict:
+        await client.patch(LEASE, name, {"spec": spec}, type_="merge", namespace=LEASE_NAMESPACE)
+
+
+async def _be_ready(client: KubeClient, config: NodeConfig, *, port: int) -> None:
+    """A node that was silent for 40 s, for example while the API server was down, stays Unknown until it reports."""
+    node = await client.get(NODE, config.name)
+    conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", ())}
+    if conditions.get("Ready") != "True":
+        await register(client, config, port=port)
+        log.warning("the node was considered lost, and is ready again")
