@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.spec import TrainJobSpec
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.job_input import CA_KEY, FILE
 from railhead.resources.bundle import (
     AUTH_FOLDER,
@@ -235,21 +235,21 @@ def _essential_container(
 def _shared_env(job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int) -> list[Object]:
     folder = find_source_folder(spec)
     values = {
-        e.INPUT: INPUT_FOLDER,
-        e.INPUT_DIGEST: get_digest(mounts.input),
-        e.TOKEN_DIGEST: get_digest(mounts.secret),
-        e.STORAGE: spec.run.storage_path,
-        e.BUNDLE: find_copy(TEMP_FOLDER),
-        e.ATTEMPT: str(attempt),
-        e.HEAD_HOST: names.head_host(job.name, job.uid, attempt),
-        e.HEAD_PORT: str(names.head_port(job.uid, attempt)),
-        e.TEMP: TEMP_FOLDER,
-        e.TERMINATION_MESSAGE: TERMINATION_LOG,
+        environment.INPUT: INPUT_FOLDER,
+        environment.INPUT_DIGEST: get_digest(mounts.input),
+        environment.TOKEN_DIGEST: get_digest(mounts.secret),
+        environment.STORAGE: spec.run.storage_path,
+        environment.BUNDLE: find_copy(TEMP_FOLDER),
+        environment.ATTEMPT: str(attempt),
+        environment.HEAD_HOST: names.head_host(job.name, job.uid, attempt),
+        environment.HEAD_PORT: str(names.head_port(job.uid, attempt)),
+        environment.TEMP: TEMP_FOLDER,
+        environment.TERMINATION_MESSAGE: TERMINATION_LOG,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/{TOKEN_KEY}",
-        **({e.SOURCE: folder} if folder else {}),
+        **({environment.SOURCE: folder} if folder else {}),
     }
-    fields = {e.POD_NAME: "metadata.name", e.POD_IP: "status.podIP"}
+    fields = {environment.POD_NAME: "metadata.name", environment.POD_IP: "status.podIP"}
     return [
         *({"name": name, "value": value} for name, value in values.items()),
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),

@@ -15,7 +15,7 @@ from railhead.api.base import Object
 from railhead.api.scaling import is_gpu
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.report import AUDIENCE
 from railhead.resources.mounts import Mounts, build_dataset_paths
 from railhead.resources.owner import JobRef
@@ -51,16 +51,16 @@ def build_head_pod(
     paths, initial = build_dataset_paths(spec), initial_checkpoint
     limit = spec.progress_deadline_seconds
     env: list[Object] = [
-        {"name": e.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
-        {"name": e.CHECKPOINT_INDEX, "value": str(status.newest_index)},
-        {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
-        *([{"name": e.RESUME_FROM, "value": initial.uri}] if initial else []),
-        {"name": e.WORKER_PODS, "value": str(worker_pods)},
-        {"name": e.END_SECONDS, "value": str(spec.end_seconds)},
-        *([{"name": e.PROGRESS_DEADLINE, "value": str(limit)}] if limit is not None else []),
-        {"name": e.REPORT_URL, "value": settings.report_url},
-        {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
-        *([{"name": e.DATASETS, "value": json.dumps(paths, sort_keys=True)}] if paths else []),
+        {"name": environment.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": environment.CHECKPOINT_INDEX, "value": str(status.newest_index)},
+        {"name": environment.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
+        *([{"name": environment.RESUME_FROM, "value": initial.uri}] if initial else []),
+        {"name": environment.WORKER_PODS, "value": str(worker_pods)},
+        {"name": environment.END_SECONDS, "value": str(spec.end_seconds)},
+        *([{"name": environment.PROGRESS_DEADLINE, "value": str(limit)}] if limit is not None else []),
+        {"name": environment.REPORT_URL, "value": settings.report_url},
+        {"name": environment.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
+        *([{"name": environment.DATASETS, "value": json.dumps(paths, sort_keys=True)}] if paths else []),
         *HIDE_GPUS,
     ]
     return build_pod(

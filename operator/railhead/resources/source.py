@@ -10,7 +10,7 @@ from railhead.api.base import Object
 from railhead.api.names import FETCH_CONTAINER
 from railhead.api.source import ConfigMapSource, GitSource
 from railhead.api.spec import TrainJobSpec
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.job_input import CHECKOUT, SOURCE_PREFIX
 from railhead.resources.bundle import (
     BUNDLE_FOLDER,
@@ -69,13 +69,13 @@ def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, mounts: Mounts,
 
 def _environment(git: GitSource, mounts: Mounts) -> list[dict[str, str]]:
     values = {
-        e.INPUT: INPUT_FOLDER,
-        e.INPUT_DIGEST: get_digest(mounts.input),
-        e.BUNDLE: find_copy(FETCH_FOLDER),
-        e.SOURCE: SOURCE_FOLDER,
-        e.TEMP: FETCH_FOLDER,
-        e.TERMINATION_MESSAGE: TERMINATION_LOG,
-        **({e.GIT_CREDENTIALS: CREDENTIALS_FOLDER} if git.secret_name else {}),
+        environment.INPUT: INPUT_FOLDER,
+        environment.INPUT_DIGEST: get_digest(mounts.input),
+        environment.BUNDLE: find_copy(FETCH_FOLDER),
+        environment.SOURCE: SOURCE_FOLDER,
+        environment.TEMP: FETCH_FOLDER,
+        environment.TERMINATION_MESSAGE: TERMINATION_LOG,
+        **({environment.GIT_CREDENTIALS: CREDENTIALS_FOLDER} if git.secret_name else {}),
         "NVIDIA_VISIBLE_DEVICES": "void",  # it requests no GPU, and on some nodes would see all of them
     }
     return [{"name": name, "value": value} for name, value in values.items()]
