@@ -11,7 +11,7 @@ CRASHES = "tests/model/test_crash_points.py"
 SCHEDULES = "tests/model/test_schedules.py"
 STALE = "tests/unit/planning/test_stale_views.py"
 SUSPEND = "tests/unit/planning/decisions/test_suspend.py"
-FLAPPING = "tests/unit/planning/decisions/test_resize.py"
+FLAPPING = "tests/unit/planning/decisions/test_workers.py"
 DELETED = "tests/unit/planning/decisions/test_suspend.py"
 DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_finished.py"
@@ -19,7 +19,7 @@ ORDER = "tests/unit/planning/test_planner.py"
 FAILURE_POLICY = "tests/unit/planning/facts/test_failure.py"
 ADMISSION = "tests/unit/controller/test_admission.py"
 REFUSED = "tests/unit/planning/test_refused_pods.py"
-STALE_PODS = "tests/unit/planning/decisions/test_pods.py"
+STALE_PODS = "tests/unit/planning/decisions/test_workers.py"
 AVOIDED = "tests/unit/planning/facts/test_avoided_nodes.py"
 STUCK = "tests/unit/planning/amendments/test_obstacles.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
@@ -238,7 +238,7 @@ DEFECTS = (
     ),
     Defect(
         "jobs that released pods create them at once",
-        "planning/decisions/deadlines.py",
+        "planning/decisions/loss.py",
         "start_line=release_nodes(job))",
         "start_line=job.status.start_line)",
         (PARTIAL_START,),
@@ -370,14 +370,14 @@ DEFECTS = (
     ),
     Defect(
         "a replacement without a new round",
-        "planning/decisions/replacement.py",
-        "round_ = job.status.round + 1\n",
-        "round_ = job.status.round\n",
+        "planning/decisions/workers.py",
+        "round_ = job.status.round + 1\n    lost",
+        "round_ = job.status.round\n    lost",
         (CRASHES,),
     ),
     Defect(
         "terminated pods of earlier attempts stay",
-        "planning/decisions/pods.py",
+        "planning/decisions/workers.py",
         "[pod for pod in job.pods if pod.attempt < job.attempt]",
         "job.stale_pods",
         (STALE_PODS,),
@@ -452,7 +452,7 @@ DEFECTS = (
     ),
     Defect(
         "lost worker pods are no disruption",
-        "planning/decisions/replacement.py",
+        "planning/decisions/workers.py",
         "        disruptions=_count_disruption(job),\n",
         "",
         (CRASHES, "tests/unit/planning/facts/test_settlement.py"),
@@ -621,24 +621,24 @@ DEFECTS = (
     ),
     Defect(
         "a restart in place costs nothing",
-        "planning/decisions/restarts_in_place.py",
+        "planning/decisions/attempts.py",
         "count_failures(job, committed=committed) + charged,",
         "count_failures(job, committed=committed),",
-        ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+        ("tests/unit/planning/decisions/test_attempts.py",),
     ),
     Defect(
         "restarts in place of the last attempt count in the next one",
         "planning/attempt.py",
         "        counted_restarts=None,\n",
         "",
-        ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+        ("tests/unit/planning/decisions/test_attempts.py",),
     ),
     Defect(
         "restarts in place are counted after the attempt has ended",
         "planning/planner.py",
         "    decide_restarts_in_place,  # what the attempt has spent is counted before anything ends it\n",
         "",
-        ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+        ("tests/unit/planning/decisions/test_attempts.py",),
         raises=("KeyError",),
     ),
     Defect(
@@ -646,14 +646,14 @@ DEFECTS = (
         "planning/facts/settlement.py",
         "return counted + max(",
         "return max(",
-        ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+        ("tests/unit/planning/decisions/test_attempts.py",),
     ),
     Defect(
         "the driver does not learn that the budget is full again",
         "planning/facts/settlement.py",
         "_count_failures(spec, status, now, status.newest_index)",
         "(status.budget.failures if status.budget else 0)",
-        ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+        ("tests/unit/planning/decisions/test_attempts.py",),
     ),
     Defect(
         "likely evidence counts at once",
@@ -848,7 +848,7 @@ DEFECTS = (
     ),
     Defect(
         "nobody creates again what a waiting pod needs",
-        "planning/decisions/pods.py",
+        "planning/decisions/workers.py",
         "if find_missing_mount(job) is not None:",
         "if job.uid == '':",
         ("tests/unit/planning/test_upgrades.py",),
@@ -906,14 +906,14 @@ DEFECTS = (
     ),
     Defect(
         "missing pods are created without checking the status",
-        "planning/decisions/pods.py",
+        "planning/decisions/workers.py",
         "        status=GUARD,\n",
         "",
         (STALE,),
     ),
     Defect(
         "two pods in one slot may stay",
-        "planning/decisions/pods.py",
+        "planning/decisions/workers.py",
         "in (*earlier, *job.workers.duplicates)",
         "in earlier",
         (STALE,),
@@ -984,14 +984,14 @@ DEFECTS = (
     ),
     Defect(
         "a smaller group begins no round",
-        "planning/decisions/resize.py",
+        "planning/decisions/workers.py",
         "round_ = job.status.round + 1 if wanted < now else UNSET",
         "round_ = UNSET",
         (FLAPPING,),
     ),
     Defect(
         "pods that a resize has deleted are still known to be ready",
-        "planning/decisions/resize.py",
+        "planning/decisions/workers.py",
         "ready=min(known.ready, now, wanted)",
         "ready=known.ready",
         (FLAPPING,),
@@ -1012,7 +1012,7 @@ DEFECTS = (
     ),
     Defect(
         "an expiring limit does not wake the job",
-        "planning/amendments/wake.py",
+        "planning/amendments/obstacles.py",
         "    decision = decision.waking(next_due(job))\n",
         "",
         (DEADLINES,),
@@ -1221,14 +1221,14 @@ DEFECTS = (
     ),
     Defect(
         "a replacement keeps the terminated worker pods",
-        "planning/decisions/replacement.py",
+        "planning/decisions/workers.py",
         "        deletes=delete_all(job.workers.lost),\n",
         "",
         (WHOLE,),
     ),
     Defect(
         "a replacement deletes the live workers, too",
-        "planning/decisions/replacement.py",
+        "planning/decisions/workers.py",
         "delete_all(job.workers.lost)",
         "delete_all((*job.workers.lost, *job.workers.live))",
         (WHOLE,),
@@ -1277,14 +1277,14 @@ DEFECTS = (
     ),
     Defect(
         "a stale operator sets the counters to what they were",
-        "planning/status_write.py",
+        "planning/status_change.py",
         " or change.restarts is not UNSET",
         "",
         ("tests/unit/planning/test_stale_views.py",),
     ),
     Defect(
         "conditions of other controllers are erased",
-        "planning/status_write.py",
+        "planning/status_change.py",
         "merge_conditions(status.conditions, change",
         "merge_conditions((), change",
         (WHOLE,),
@@ -1787,10 +1787,10 @@ DEFECTS = (
     ),
     Defect(
         "control characters of a pod's texts are kept",
-        "contract/printable.py",
+        "contract/text.py",
         'return " " if character.isspace() else REPLACEMENT',
         "return character",
-        ("tests/unit/contract/test_printable.py",),
+        ("tests/unit/contract/test_text.py",),
     ),
     Defect(
         "a resumed job has the input of before its change",
@@ -1901,9 +1901,9 @@ DEFECTS = (
     ),
     Defect(
         "a denied delete of an ended pod holds up the attempt",
-        "planning/decisions/pods.py",
-        "if pod.name not in job.denied",
-        "if True",
+        "planning/decisions/workers.py",
+        "*job.workers.duplicates) if pod.name not in job.denied",
+        "*job.workers.duplicates) if True",
         (STALE_PODS,),
     ),
     Defect(
@@ -2225,14 +2225,14 @@ DEFECTS = (
     ),
     Defect(
         "pods that avoid a free node stay",
-        "planning/decisions/pods.py",
+        "planning/decisions/workers.py",
         "    if not outdated:\n",
         "    if True:\n",
         (AVOIDED,),
     ),
     Defect(
         "avoiding a node takes a status write of its own",
-        "planning/amendments/avoided_nodes.py",
+        "planning/amendments/records.py",
         "    if not ended and not is_written:\n        return decision\n",
         "",
         (AVOIDED,),

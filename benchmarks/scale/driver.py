@@ -13,9 +13,8 @@ import aiohttp
 from benchmarks.run import RunFailed
 from benchmarks.scale.api import Api, Object
 from benchmarks.scale.plane import NAMESPACE
-from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.report import AUDIENCE, NEXT_REPORT, Report
-from railhead.contract.times import format_time
+from railhead.contract.report import AUDIENCE, NEXT_REPORT, Checkpoint, Report
+from railhead.contract.text import format_time
 
 ACCOUNT = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"

@@ -14,9 +14,9 @@ from tools.older_kubernetes import VERSION as OLDER_KUBERNETES
 from railhead.api.names import MAX_JOB_NAME
 from railhead.api.source import MAX_INLINE_BYTES
 from railhead.api.spec import MOST_FORWARDED
-from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRICS
-from railhead.contract.digest import CHARS
 from railhead.contract.failure import POLICIES
+from railhead.contract.report import MAX_METRIC_NAME, MAX_METRICS
+from railhead.contract.text import CHARS
 from railhead.controller.serve import MOST_STRANGERS
 from railhead.controller.sweep import PERIOD_SECONDS as SWEEP_SECONDS
 from railhead.driver.node.ray_features import OLDEST, write_version

@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from railhead.api import names
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
+from railhead.contract.report import Checkpoint
 from tests.fuzz.rig import Rig
 from tests.model.world import NAMESPACE
 

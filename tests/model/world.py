@@ -10,11 +10,10 @@ from typing import Any
 
 from railhead.api import names
 from railhead.contract import environment as e
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, ReportedOutcome, RestartInPlace, State
-from railhead.contract.times import format_time, parse_time
+from railhead.contract.report import Checkpoint, Report, ReportedOutcome, RestartInPlace, State
+from railhead.contract.text import format_time, parse_time
 from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object, Place
 from tests.model.nodes import choose_node, make_node

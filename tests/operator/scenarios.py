@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railhead.api import names
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.contract.report import Checkpoint
 from tests.operator.cluster import Cluster, Object
 from tests.operator.proxy import Ledger
 from tests.waiting import NotInTime

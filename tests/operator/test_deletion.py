@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.contract.report import Checkpoint
 from tests.operator.audit import WRITES, AuditLog
 from tests.operator.cluster import Cluster
 from tests.operator.scenarios import RAISED

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
+from railhead.contract.report import Checkpoint
 from tests.operator.cluster import Cluster
 from tests.waiting import wait_until
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.contract.report import Checkpoint
 from tests.operator.audit import WRITES, AuditLog
 from tests.operator.cluster import Cluster
 from tests.waiting import wait_until

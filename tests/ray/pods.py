@@ -26,9 +26,9 @@ from types import MappingProxyType
 from typing import Any
 
 from railhead.contract import environment as e
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.outcome import Outcome
+from railhead.contract.report import Checkpoint
 from railhead.driver.node.process import find_descendants, read_parents
 from railhead.local.addresses import free_port
 from railhead.resources.bundle import build_bundle

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from railhead.contract import environment as e
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
+from railhead.contract.report import Checkpoint
 from tests.ray.pods import Pods, describe_known, make_job, share_pod
 from tests.waiting import wait_until
 

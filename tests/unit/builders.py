@@ -12,9 +12,9 @@ from railhead.api import conditions, names
 from railhead.api.job import parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.outcome import Outcome
+from railhead.contract.report import Checkpoint
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan

@@ -14,10 +14,9 @@ from pydantic import Field, ValidationError
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
 from railhead.api.base import ClassName, StatusModel, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
-from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
 from railhead.contract.failure import POLICIES, FailureClass
-from railhead.contract.report import MAX_LOST_PODS
-from railhead.contract.times import parse_time
+from railhead.contract.report import MAX_LOST_PODS, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
+from railhead.contract.text import parse_time
 
 MAX_MESSAGE = 1024
 SUSPECT_POD = "Worker pod of the rank that seems to have failed first, as far as the driver knows."

@@ -5,7 +5,7 @@ mount paths in command, args and environment.
 """
 
 INPUT = "RAILHEAD_INPUT"  # folder with job.json and report-ca.crt
-INPUT_DIGEST = "RAILHEAD_INPUT_DIGEST"  # of these files; `contract.digest`
+INPUT_DIGEST = "RAILHEAD_INPUT_DIGEST"  # of these files; `contract.text.digest_files`
 TOKEN_DIGEST = "RAILHEAD_TOKEN_DIGEST"  # of Ray's token
 SOURCE = "RAILHEAD_SOURCE"  # folder with the user's code; unset = it is in the image
 GIT_CREDENTIALS = "RAILHEAD_GIT_CREDENTIALS"  # folder of spec.source.git.secretName, in the init container only

@@ -51,7 +51,7 @@ class JobInput:
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
         git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
-        source_digest: of the files of spec.source.inline (`contract.digest`); empty = there are none.
+        source_digest: of the files of spec.source.inline (`contract.text`); empty = there are none.
     """
 
     namespace: str

@@ -10,9 +10,9 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Dict, Iterator, Optional
 
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.printable import clean_line, clean_text
+from railhead.contract.report import Checkpoint
+from railhead.contract.text import clean_line, clean_text
 
 LIMIT_BYTES = 4096  # the kubelet truncates a longer termination message
 MESSAGE_CHARS = 1500

@@ -12,7 +12,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.api.job import JobKey
-from railhead.contract.times import parse_time
+from railhead.contract.text import parse_time
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.event import build_event

@@ -43,11 +43,11 @@ from railhead.planning.plan import (
     OwnedBy,
     Plan,
     Remove,
-    StatusWrite,
     Step,
     Verify,
 )
 from railhead.planning.pod_view import PodEvents, PodView, Problem
+from railhead.planning.status_change import StatusWrite
 from railhead.resources.owner import build_owner
 
 log = logging.getLogger(__name__)

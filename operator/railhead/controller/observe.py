@@ -12,8 +12,7 @@ from typing import NamedTuple
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.status import MAX_AVOIDED_NODES
-from railhead.contract.printable import clean_text
-from railhead.contract.times import parse_time
+from railhead.contract.text import clean_text, parse_time
 from railhead.planning.facts.failure import LossReason
 from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import Disruption, PodView, Problem

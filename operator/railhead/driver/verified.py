@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Mapping, NoReturn
 
 from railhead.contract import environment as e
-from railhead.contract.digest import digest, digest_files
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
+from railhead.contract.text import digest, digest_files
 from railhead.driver.ending import build_outcome, write_termination_message
 
 TOKEN_PATH = "RAY_AUTH_TOKEN_PATH"

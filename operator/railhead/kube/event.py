@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 
 from railhead.api.base import Object
-from railhead.contract.times import now_text
+from railhead.contract.text import now_text
 
 
 def build_event(

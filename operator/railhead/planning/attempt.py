@@ -11,7 +11,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import FailureStatus, HeadStatus, Phase, Waiting, WorkersStatus
 from railhead.contract.outcome import Outcome
-from railhead.contract.times import format_time
+from railhead.contract.text import format_time
 from railhead.planning.children import (
     driver_removal,
     find_initial_checkpoint,
@@ -20,12 +20,11 @@ from railhead.planning.children import (
     prerequisites,
     worker_pods,
 )
-from railhead.planning.conditions import make_condition, stand, stand_still
 from railhead.planning.facts.report import change_by_outcome
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import UNSET, Requirement, StatusChange, Unset
+from railhead.planning.status_change import UNSET, Requirement, StatusChange, Unset, make_condition, stand, stand_still
 
 
 def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) -> Decision:

@@ -7,8 +7,7 @@ from functools import cached_property
 
 from railhead.api.spec import TrainJobSpec
 from railhead.planning.observed import Observed
-from railhead.planning.pod_view import PodView, Problem
-from railhead.planning.worker_pods import WorkerPods
+from railhead.planning.pod_view import PodView, Problem, WorkerPods
 from railhead.resources.mounts import Mounts, find_mounts
 from railhead.resources.owner import JobRef
 

@@ -16,7 +16,7 @@ from railhead.api.job import InvalidSpec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.contract.outcome import Outcome
-from railhead.contract.times import parse_time
+from railhead.contract.text import parse_time
 from railhead.planning.pod_view import OVER, PodView, Problem
 from railhead.resources.settings import OperatorSettings
 

@@ -13,7 +13,7 @@ from enum import Enum, IntEnum
 from typing import Any, Literal
 
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import StatusChange
+from railhead.planning.status_change import StatusChange, StatusWrite
 
 ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
 
@@ -144,22 +144,6 @@ class DeleteJob:
 def delete_all(pods: Iterable[PodView]) -> tuple[Delete, ...]:
     """Deletes these pods, except those that are already being deleted."""
     return tuple(Delete(pod.name, pod.uid) for pod in pods if not pod.is_deleting)
-
-
-@dataclass(frozen=True)
-class StatusWrite:
-    """Status fields to set, and what must still hold for the object.
-
-    Attributes:
-        fields: top-level status key -> JSON value; None removes the key.
-        tests: JSON pointer -> value that the object must have (compare-and-set).
-        pods: uids of the job's pods in the view, when the write depends on which pods exist: the API server must
-            have no others. None = not checked.
-    """
-
-    fields: Mapping[str, Any]
-    tests: Mapping[str, Any]
-    pods: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,34 +8,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from railhead.api import conditions as types
 from railhead.api.job import InvalidSpec
 from railhead.api.names import MANAGER
 from railhead.planning.amendments.announcements import add_warning, announce_commit
-from railhead.planning.amendments.avoided_nodes import list_avoided_nodes
 from railhead.planning.amendments.creates import hold_back_creates, keep_place, wait_for_turn
-from railhead.planning.amendments.obstacles import hold_back_deletes, list_stuck_pods, report_obstacles
-from railhead.planning.amendments.records import acknowledge_generation, count_running_time, list_attempts
-from railhead.planning.amendments.wake import look_up_pod_events, wake_for_limits
-from railhead.planning.decisions.attempts import decide_first_attempt, decide_next_attempt, decide_resume_source
-from railhead.planning.decisions.deadlines import (
+from railhead.planning.amendments.obstacles import (
+    hold_back_deletes,
+    list_stuck_pods,
+    look_up_pod_events,
+    report_obstacles,
+    wake_for_limits,
+)
+from railhead.planning.amendments.records import (
+    acknowledge_generation,
+    count_running_time,
+    list_attempts,
+    list_avoided_nodes,
+)
+from railhead.planning.decisions.attempts import (
+    decide_first_attempt,
+    decide_next_attempt,
+    decide_restarts_in_place,
+    decide_resume_source,
+)
+from railhead.planning.decisions.finished import decide_clean_up, decide_deletion, decide_finished, decide_success
+from railhead.planning.decisions.loss import (
     decide_active_deadline,
+    decide_loss,
     decide_partial_gang,
     decide_partial_start,
     decide_startup_deadline,
 )
-from railhead.planning.decisions.finished import decide_clean_up, decide_deletion, decide_finished, decide_success
-from railhead.planning.decisions.invalid import decide_invalid
-from railhead.planning.decisions.loss import decide_loss
-from railhead.planning.decisions.pods import decide_outdated_pods, decide_stale_pods, decide_uncreated_pods
 from railhead.planning.decisions.progress import show_progress
-from railhead.planning.decisions.replacement import decide_replacement
-from railhead.planning.decisions.resize import decide_resize
-from railhead.planning.decisions.restarts_in_place import decide_restarts_in_place
 from railhead.planning.decisions.suspend import decide_deleted, decide_resume, decide_suspend
+from railhead.planning.decisions.workers import (
+    decide_outdated_pods,
+    decide_replacement,
+    decide_resize,
+    decide_stale_pods,
+    decide_uncreated_pods,
+)
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Decision, Plan
-from railhead.planning.status_write import build_status_write
+from railhead.planning.plan import Decision, Event, Plan
+from railhead.planning.status_change import build_status_write, changes_anything, make_condition, stand
 
 # The order is the rule; each line says why it comes before the next.
 # tests/unit/planning/test_planner.py has, for each adjacent pair, a job in which both apply, or why there is none.
@@ -86,7 +103,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
 def plan(observed: Observed) -> Plan:
     """The actions for this job now."""
     if isinstance(observed.spec, InvalidSpec):
-        decision = decide_finished(observed) or decide_invalid(observed, observed.spec)
+        decision = decide_finished(observed) or _decide_invalid(observed, observed.spec)
         decision = hold_back_deletes(observed, decision)
         decision = report_obstacles(observed, list_stuck_pods(observed, decision))
         return _seal(observed, acknowledge_generation(observed, decision))
@@ -112,3 +129,10 @@ def _seal(observed: Observed, decision: Decision) -> Plan:
         announced=decision.announced,
         look_up_events_of=decision.look_up_events_of,
     )
+
+
+def _decide_invalid(observed: Observed, error: InvalidSpec) -> Decision:
+    """Reports a spec that was stored under another schema in the status, and touches nothing else."""
+    status = stand(observed, make_condition(observed, types.STALLED, reason="InvalidSpec", message=str(error)))
+    is_news = changes_anything(observed, status)
+    return Decision(status=status, events=(Event("Warning", "InvalidSpec", str(error)),) if is_news else ())

@@ -1,14 +1,23 @@
-"""What a pass changes in a job's status, as a typed value. `status_write` turns it into a patch."""
+"""What a pass changes in a job's status, as a typed value, and the write that it becomes: the fields that actually
+change, and the compare-and-set that guards them.
+
+The only place where status fields become JSON. The compare covers uid, attempt, round and phase, but not the report
+endpoint's fields: progress makes no decision fail, unless it counts restarts. A new state of the job replaces all its
+state conditions (`STANDING`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
+from pydantic import BaseModel
+
+from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
-from railhead.api.conditions import Condition
+from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.status import (
     AvoidedNode,
     Budget,
@@ -18,6 +27,7 @@ from railhead.api.status import (
     FailureStatus,
     HeadStatus,
     InitialCheckpoint,
+    JobStatus,
     Phase,
     ProgressStatus,
     Resize,
@@ -29,6 +39,8 @@ from railhead.api.status import (
     WorkerLosses,
     WorkersStatus,
 )
+from railhead.contract.text import format_time
+from railhead.planning.observed import Observed
 
 
 class Unset(Enum):
@@ -112,6 +124,132 @@ class StatusChange:
         return replace(self, set_conditions=kept, remove_conditions=self.remove_conditions | gone)
 
 
+@dataclass(frozen=True)
+class StatusWrite:
+    """Status fields to set, and what must still hold for the object.
+
+    Attributes:
+        fields: top-level status key -> JSON value; None removes the key.
+        tests: JSON pointer -> value that the object must have (compare-and-set).
+        pods: uids of the job's pods in the view, when the write depends on which pods exist: the API server must
+            have no others. None = not checked.
+    """
+
+    fields: Mapping[str, Any]
+    tests: Mapping[str, Any]
+    pods: frozenset[str] | None = None
+
+
 NOT_FIELDS = frozenset({"set_conditions", "remove_conditions", "requires", "is_guard"})
 STATUS_FIELDS = tuple(field.name for field in fields(StatusChange) if field.name not in NOT_FIELDS)
 GUARD = StatusChange(is_guard=True)
+
+
+# Mutually exclusive, except for those that one decision sets together; warnings are independent of them.
+STANDING = frozenset({types.RECONCILING, types.STALLED, types.RUNNING, *types.ALWAYS_PRESENT})
+
+
+def make_condition(observed: Observed, type_: str, *, reason: str, message: str, is_true: bool = True) -> Condition:
+    return Condition(
+        type=type_,
+        status="True" if is_true else "False",
+        reason=reason[:128],
+        message=message[:4096],
+        observed_generation=observed.generation,
+        last_transition_time=format_time(observed.now),
+    )
+
+
+def stand(observed: Observed, *conditions: Condition) -> StatusChange:
+    """The job's state now: these conditions, no other of `STANDING`, and the rest of `ALWAYS_PRESENT` as False."""
+    absent = (
+        make_condition(observed, type_, reason=f"Not{type_}", message="", is_true=False)
+        for type_ in types.ALWAYS_PRESENT
+    )
+    return StatusChange().without_conditions(STANDING).with_conditions(*absent).with_conditions(*conditions)
+
+
+def stand_still(observed: Observed, type_: str, *, reason: str, message: str) -> StatusChange:
+    """The condition that explains why training does not run, together with Running=False."""
+    return stand(
+        observed,
+        make_condition(observed, type_, reason=reason, message=message),
+        make_condition(observed, types.RUNNING, reason=reason, message=message, is_true=False),
+    )
+
+
+def await_again(observed: Observed, change: StatusChange) -> StatusChange:
+    """Adds that the job waits for training again since now; a job that already waits keeps its start time."""
+    if observed.status.waiting is not None:
+        return change
+    return replace(change, waiting=Waiting(since=format_time(observed.now), again=True))
+
+
+def changes_anything(observed: Observed, change: StatusChange) -> bool:
+    """Whether the change alters the status, observedGeneration included."""
+    return bool(_changed(observed, change))
+
+
+def build_status_write(observed: Observed, change: StatusChange | None) -> StatusWrite | None:
+    """The write for the change, or None if the status already has it."""
+    if change is None:
+        return None
+    fields = {} if change.is_guard else _changed(observed, change)
+    if not fields and not change.is_guard:
+        return None
+    must_be_fresh = Requirement.FRESH_PODS in change.requires
+    return StatusWrite(
+        fields=fields, tests=_build_tests(observed, change), pods=observed.pod_uids if must_be_fresh else None
+    )
+
+
+def build_fields(status: JobStatus, change: StatusChange) -> dict[str, Any]:
+    """The fields that the change alters, by their key in the status, as JSON; without conditions."""
+    fields: dict[str, Any] = {}
+    for name in STATUS_FIELDS:
+        value = getattr(change, name)
+        if value is not UNSET and value != getattr(status, name):
+            fields[_key(name)] = _to_json(value)
+    return fields
+
+
+def _changed(observed: Observed, change: StatusChange) -> dict[str, Any]:
+    status = observed.status
+    fields = build_fields(status, change)
+    conditions = merge_conditions(status.conditions, change.set_conditions, remove=change.remove_conditions)
+    if conditions != status.conditions:
+        fields["conditions"] = [_to_json(condition) for condition in conditions]
+    if status.observed_generation != observed.generation:
+        fields["observedGeneration"] = observed.generation
+    return fields
+
+
+def _build_tests(observed: Observed, change: StatusChange) -> dict[str, Any]:
+    status = observed.status
+    tests: dict[str, Any] = {
+        "/metadata/uid": observed.uid,
+        "/status/attempt": status.attempt,
+        "/status/round": status.round,
+    }
+    if status.phase:
+        tests["/status/phase"] = status.phase
+    if Requirement.FRESH_PODS in change.requires or change.restarts is not UNSET:
+        # Counters are set from their old values. The driver is quiet then: its reports rarely make the compare fail.
+        tests["/metadata/resourceVersion"] = str(observed.version)
+    if Requirement.SAME_SPEC in change.requires:
+        tests["/metadata/generation"] = observed.generation
+    if Requirement.SAME_DESIRED_WORKERS in change.requires:
+        tests["/status/workers/desired"] = status.workers.desired
+    return tests
+
+
+def _key(name: str) -> str:
+    return JobStatus.model_fields[name].alias or name
+
+
+def _to_json(value: BaseModel | list[BaseModel] | str | int | None) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(by_alias=True, mode="json", exclude_none=True)
+    if isinstance(value, list):
+        return [_to_json(each) for each in value]
+    return value

@@ -17,8 +17,8 @@ from importlib.resources.abc import Traversable
 
 from railhead import __version__
 from railhead.api.base import Object
-from railhead.contract.digest import CHARS, digest
 from railhead.contract.failure import FailureClass
+from railhead.contract.text import CHARS, digest
 from railhead.resources.owner import build_shared_metadata
 from railhead.resources.settings import OperatorSettings
 

@@ -18,8 +18,8 @@ from railhead.api.run import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
 from railhead.api.trainer import DEFAULT_FRAMEWORK
-from railhead.contract.digest import digest, digest_files
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
+from railhead.contract.text import digest, digest_files
 from railhead.resources.owner import JobRef, build_metadata
 from railhead.resources.placement import find_ray_labels
 from railhead.resources.settings import OperatorSettings

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import LIMIT_BYTES, Outcome
+from railhead.contract.report import Checkpoint
 
 
 def make_checkpoint(*, length: int = 40, **metrics: str) -> Checkpoint:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from railhead.contract.checkpoint import MAX_METRICS, NO_CHECKPOINT, Checkpoint
-from railhead.contract.report import LIMIT_BYTES, Report
+from railhead.contract.report import LIMIT_BYTES, MAX_METRICS, NO_CHECKPOINT, Checkpoint, Report
 
 FULL = {f"{number:03}{'m' * 125}": "v" * 256 for number in range(MAX_METRICS)}
 BASE = Report("ns", "digits", "u", 1, "RUNNING")

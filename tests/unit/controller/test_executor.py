@@ -16,9 +16,10 @@ from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.slow_start import REQUESTS_AT_A_TIME
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning import plan as policies
-from railhead.planning.plan import ChildPolicy, Create, Delete, DeleteJob, Event, Plan, Remove, StatusWrite
+from railhead.planning.plan import ChildPolicy, Create, Delete, DeleteJob, Event, Plan, Remove
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.status_change import StatusWrite
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.unit.builders import SETTINGS, UID, make_observed

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import environment as e
-from railhead.contract.digest import digest
 from railhead.contract.outcome import Outcome
+from railhead.contract.text import digest
 from railhead.driver.verified import Replaced, check_content, use_verified
 from railhead.resources.mounts import build_input, build_token, find_mounts, get_digest
 from railhead.resources.owner import JobRef

@@ -17,10 +17,9 @@ from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, ReportedOutcome, ResumedFrom, RunWarning, State
-from railhead.contract.times import format_time
+from railhead.contract.report import Checkpoint, Report, ReportedOutcome, ResumedFrom, RunWarning, State
+from railhead.contract.text import format_time
 from railhead.controller.executor import Executor
 from railhead.controller.observe import observe_pod
 from railhead.planning.observed import AnnouncedCommit, Observed

@@ -9,21 +9,29 @@ from typing import Any
 
 import pytest
 
-from railhead.planning.decisions.attempts import decide_first_attempt, decide_next_attempt, decide_resume_source
-from railhead.planning.decisions.deadlines import (
+from railhead.planning.decisions.attempts import (
+    decide_first_attempt,
+    decide_next_attempt,
+    decide_restarts_in_place,
+    decide_resume_source,
+)
+from railhead.planning.decisions.finished import decide_clean_up, decide_deletion, decide_finished, decide_success
+from railhead.planning.decisions.loss import (
     decide_active_deadline,
+    decide_loss,
     decide_partial_gang,
     decide_partial_start,
     decide_startup_deadline,
 )
-from railhead.planning.decisions.finished import decide_clean_up, decide_deletion, decide_finished, decide_success
-from railhead.planning.decisions.loss import decide_loss
-from railhead.planning.decisions.pods import decide_outdated_pods, decide_stale_pods, decide_uncreated_pods
 from railhead.planning.decisions.progress import show_progress
-from railhead.planning.decisions.replacement import decide_replacement
-from railhead.planning.decisions.resize import decide_resize
-from railhead.planning.decisions.restarts_in_place import decide_restarts_in_place
 from railhead.planning.decisions.suspend import decide_deleted, decide_resume, decide_suspend
+from railhead.planning.decisions.workers import (
+    decide_outdated_pods,
+    decide_replacement,
+    decide_resize,
+    decide_stale_pods,
+    decide_uncreated_pods,
+)
 from railhead.planning.job import Job
 from railhead.planning.observed import Rejection
 from railhead.planning.planner import DECISIONS

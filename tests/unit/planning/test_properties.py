@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.api.job import InvalidSpec
 from railhead.api.status import Waiting
-from railhead.contract.times import format_time
+from railhead.contract.text import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem

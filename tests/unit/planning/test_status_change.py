@@ -7,8 +7,16 @@ from typing import get_args, get_type_hints
 import pytest
 
 from railhead.api.status import JobStatus, WorkersStatus
-from railhead.planning.status_change import GUARD, STATUS_FIELDS, Requirement, StatusChange, Unset
-from railhead.planning.status_write import build_fields, build_status_write, changes_anything
+from railhead.planning.status_change import (
+    GUARD,
+    STATUS_FIELDS,
+    Requirement,
+    StatusChange,
+    Unset,
+    build_fields,
+    build_status_write,
+    changes_anything,
+)
 from tests.unit.builders import RUNNING_STATUS, make_observed
 
 # Set by the status write itself.

@@ -8,8 +8,9 @@ from typing import Any
 
 from railhead.api.conditions import ORDER
 from railhead.api.names import HEADS_SERVICE, head_name, worker_name
-from railhead.planning.plan import Delete, Event, Plan, StatusWrite
+from railhead.planning.plan import Delete, Event, Plan
 from railhead.planning.pod_view import PodView
+from railhead.planning.status_change import StatusWrite
 from tests.unit.builders import (
     NOW,
     RUNNING_STATUS,

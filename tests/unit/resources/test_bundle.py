@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import railhead.driver
-from railhead.contract.digest import digest
+from railhead.contract.text import digest
 from railhead.resources.bundle import (
     BUNDLE_FILE,
     BUNDLE_PATH,

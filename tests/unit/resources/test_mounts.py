@@ -10,8 +10,8 @@ import pytest
 
 from railhead.api import names
 from railhead.api.status import JobStatus
-from railhead.contract.digest import digest
 from railhead.contract.job_input import CA_KEY, FILE, WORKER_SLOT, JobInput
+from railhead.contract.text import digest
 from railhead.resources.mounts import build_input, build_job_input, build_secret, find_mounts, get_digest
 from railhead.resources.owner import JobRef
 from railhead.resources.roles import build_head_pod

@@ -22,7 +22,7 @@ from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
 from railhead.kube.patch import build_patch
 from railhead.planning.facts.report import change_by_report, cut_count
-from railhead.planning.status_write import build_fields
+from railhead.planning.status_change import build_fields
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells these fields from the leader's

@@ -6,8 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, Checkpoint
-from railhead.contract.report import RunWarning, State
+from railhead.contract.report import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, Checkpoint, RunWarning, State
 from railhead.driver.describe import make_printable
 
 # Ray Train's controller states -> contract.report.State, before the group has run and after.

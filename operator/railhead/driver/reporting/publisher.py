@@ -30,7 +30,7 @@ from railhead.contract.report import (
     ResumedFrom,
     Steps,
 )
-from railhead.contract.times import now_text
+from railhead.contract.text import now_text
 from railhead.driver.describe import read_text
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress

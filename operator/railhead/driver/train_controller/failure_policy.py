@@ -16,7 +16,7 @@ from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
 from railhead.contract.report import STORAGE_TROUBLES, RestartInPlace
-from railhead.contract.times import now_text
+from railhead.contract.text import now_text
 from railhead.driver.describe import clean, describe_exception, read_text
 from railhead.driver.errors import (
     AttemptFailed,

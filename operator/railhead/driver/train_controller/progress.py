@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Mapping, Optional
 
 from railhead.contract import environment
-from railhead.contract.checkpoint import NO_CHECKPOINT
-from railhead.contract.checkpoint import Checkpoint as CheckpointRecord
-from railhead.contract.report import CHECKPOINT_NAME_REPEATED, RunWarning
-from railhead.contract.times import now_text
+from railhead.contract.report import CHECKPOINT_NAME_REPEATED, NO_CHECKPOINT, RunWarning
+from railhead.contract.report import Checkpoint as CheckpointRecord
+from railhead.contract.text import now_text
 from railhead.driver.logs import name_process
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.callback import Step, never_raises

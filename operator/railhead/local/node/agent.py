@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from railhead.api.base import Object
-from railhead.contract.times import now_text
+from railhead.contract.text import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Conflict, KubeError

@@ -20,7 +20,7 @@ from pathlib import Path
 import aiohttp
 
 from railhead.api.base import Object
-from railhead.contract.times import now_text
+from railhead.contract.text import now_text
 from railhead.local import in_pods
 from railhead.local.node.environment import MissingReference, build_command, build_environment, field_value
 from railhead.local.node.pod_status import Place, PodStatus, exit_code_of, must_restart, restart_delay_seconds

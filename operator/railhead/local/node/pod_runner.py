@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from railhead.api.base import Object
-from railhead.contract.times import now_text
+from railhead.contract.text import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
 from railhead.kube.event import build_event

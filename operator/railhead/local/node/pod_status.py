@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from railhead.api.base import Object
-from railhead.contract.times import now_text
+from railhead.contract.text import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD

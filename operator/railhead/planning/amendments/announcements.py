@@ -19,10 +19,9 @@ from datetime import timedelta
 from railhead.api import conditions as types
 from railhead.api.status import DriverWarning
 from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
-from railhead.planning.conditions import make_condition
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
-from railhead.planning.status_change import UNSET, StatusChange
+from railhead.planning.status_change import UNSET, StatusChange, make_condition
 
 TRUE_TYPES = (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED)
 TYPES = (types.RESUMABLE, *TRUE_TYPES, types.END_NOTICE, types.RAY_TESTED)

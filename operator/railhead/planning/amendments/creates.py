@@ -13,7 +13,6 @@ from typing import Literal
 
 from railhead.api import conditions as types
 from railhead.api.status import Phase, StartLine
-from railhead.planning.conditions import stand_still
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.deadlines import give_up_due
 from railhead.planning.facts.reasons import WAITING_FOR_TURN
@@ -22,8 +21,7 @@ from railhead.planning.facts.start_line import TURN_SECONDS, explain_rejection, 
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import Problem
-from railhead.planning.status_change import UNSET, StatusChange
-from railhead.planning.status_write import changes_anything
+from railhead.planning.status_change import UNSET, StatusChange, changes_anything, stand_still
 
 OUT: frozenset[Phase] = frozenset({"Suspending", "Suspended", "Succeeded", "Failed"})
 

@@ -1,28 +1,37 @@
 """What the operator cannot change: deletes that the API server denies, foreign pods with the job's label, CPU limits
-that admission adds to the job's pods, and pods that are Terminating long after their grace period.
+that admission adds to the job's pods, and pods that are Terminating long after their grace period; and when a job is
+reconciled again although nothing changes: for a user's limit, for a pod whose node does not respond, and to look up a
+pod's events.
 
 The conditions DeleteDenied, ForeignPods and CPULimited name the objects, with the API server's words, and go with the
 obstacle. A denied delete holds up no other delete, and is tried again after 1, 2, 4, 8, 15, 15 ... s.
 
 status.stuckPods lists the pods that do not terminate. The job waits for none of them, but they may still use their
 GPUs. Usually their node is dead, and only a person can make sure that the machine is off.
+
+Of a pod that has a node and does not run, the kubelet may report the cause only in an event. The operator reads that
+event after 15 s, then whenever the time has doubled, and at least every 5 minutes, for one pod of the job; and once
+before an attempt of which pods have no node is given up: an autoscaler reports only in an event that it adds one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.api.job import InvalidSpec
 from railhead.api.status import MAX_STUCK_PODS, StuckPod
-from railhead.contract.times import format_time
-from railhead.planning.conditions import make_condition
+from railhead.contract.text import format_time
+from railhead.planning.facts.deadlines import find_unread, next_due
+from railhead.planning.facts.reasons import POD_EVENTS
+from railhead.planning.job import Job
 from railhead.planning.observed import Observed, denied_until
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import STUCK_SECONDS, PodView
-from railhead.planning.status_change import StatusChange
+from railhead.planning.status_change import StatusChange, make_condition
 from railhead.resources.pod import has_cpu_limit
 
 NAMED = 3
@@ -155,3 +164,35 @@ def _report_stuck(pods: Sequence[PodView]) -> Event:
         f"if it is not, repair the node. The pods: {places}{', ...' if len(pods) > 3 else ''}"
     )
     return Event("Warning", "PodStuckTerminating", message)
+
+
+FIRST_SECONDS, MOST_SECONDS = 15, 300
+
+
+def wake_for_limits(job: Job, decision: Decision) -> Decision:
+    """Adds the earliest of these times."""
+    decision = decision.waking(next_due(job))
+    return decision if job.status.is_finished else decision.waking(job.next_out_of_reach)
+
+
+def look_up_pod_events(job: Job, decision: Decision) -> Decision:
+    """Adds the look-up, or the time when it is due. A pass that creates or deletes pods looks nothing up."""
+    if job.status.is_finished or job.is_attempt_lost or decision.deletes or decision.creates:
+        return decision
+    unread = find_unread(job)
+    if unread is not None:
+        return replace(decision, look_up_events_of=unread)
+    pod = _find_unexplained(job)
+    if pod is None or pod.created_at is None:
+        return decision
+    waited = (pod.events_read_at - pod.created_at).total_seconds() if pod.events_read_at else FIRST_SECONDS
+    after = timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))
+    due = (pod.events_read_at or pod.created_at) + after
+    return replace(decision, look_up_events_of=pod) if due <= job.now else decision.waking(due)
+
+
+def _find_unexplained(job: Job) -> PodView | None:
+    for pod in job.not_started:
+        if pod.node and (pod.problem is None or pod.problem.reason in POD_EVENTS):
+            return pod
+    return None

@@ -1,10 +1,12 @@
-"""What the status records with any decision: status.attempts, the running time in status.budget, and the generation.
+"""What the status records with any decision: status.attempts, the running time in status.budget, the generation, and
+status.avoidedNodes, the nodes that get no new pods of the job.
 
 The list has the last attempts and how each ended, and is joined to status writes that happen anyway. It follows from
 the status as the write leaves it. So a list that lacks something, since another version of the operator wrote the
 status or a user edited it, is completed by the next write, or starts with the current attempt. After enough training,
 which the running time adds up, backoffLimit is full again. Tools wait for status.observedGeneration, so a changed spec
-is acknowledged even if nothing else changes.
+is acknowledged even if nothing else changes. A node joins the avoided ones in the write that follows its evidence
+anyway; the end of an avoidance is a separate write.
 """
 
 from __future__ import annotations
@@ -15,14 +17,20 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.attempts import MAX_ATTEMPTS, MAX_NODE, MAX_REASON, PLAIN, Attempt
-from railhead.api.status import JobStatus
-from railhead.contract.times import format_time, parse_time
+from railhead.api.status import AvoidedNode, JobStatus
+from railhead.contract.text import format_time, parse_time
+from railhead.planning.facts.avoided_nodes import (
+    Avoidance,
+    find_avoidance,
+    find_blocked,
+    find_evidence,
+    next_avoidance_change,
+)
 from railhead.planning.facts.settlement import running_stretch
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Decision
-from railhead.planning.status_change import UNSET, StatusChange
-from railhead.planning.status_write import changes_anything
+from railhead.planning.plan import Decision, Event
+from railhead.planning.status_change import UNSET, StatusChange, changes_anything
 
 USED = ("phase", "attempt", "round", "failure", "completion_time")  # what the list follows from
 MOST = 2**31 - 1  # the CRD's integers are int32
@@ -127,3 +135,48 @@ def acknowledge_generation(observed: Observed, decision: Decision) -> Decision:
     if is_acknowledged or decision.status is not None or decision.delete_job is not None:
         return decision
     return replace(decision, status=StatusChange())
+
+
+def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
+    """Updates the list, with an event for each node, and wakes the job for the next change. A finished job keeps it."""
+    if job.status.is_finished:
+        return decision
+    listed, wanted = Avoidance.listed(job), find_avoidance(job)
+    decision = decision.waking(next_avoidance_change(job, wanted.nodes))
+    if wanted == listed:
+        return decision
+    known, names = {node.name for node in listed.nodes}, {node.name for node in wanted.nodes}
+    begun = [node for node in wanted.nodes if node.name not in known]
+    ended = [node for node in listed.nodes if node.name not in names]
+    is_written = decision.status is not None and changes_anything(job, decision.status)
+    if not ended and not is_written:
+        return decision
+    status = replace(
+        decision.status or StatusChange(),
+        avoided_nodes=list(wanted.nodes) or None,
+        formerly_avoided_nodes=list(wanted.former) or None,
+        is_guard=False,
+    )
+    events = (*(_report_end(job, node) for node in ended), *(_report(job, node) for node in begun))
+    return replace(decision, status=status, events=(*decision.events, *events))
+
+
+def _report(job: Job, node: AvoidedNode) -> Event:
+    why = next((each.message for each in find_evidence(job) if each.node == node.name), node.reason)
+    message = f"Node {node.name} gets no new pods of this job until {node.expiration_time}: {why}"
+    return Event("Warning", "NodeAvoided", message[:1000])
+
+
+def _report_end(job: Job, node: AvoidedNode) -> Event:
+    message = f"Node {node.name} may get new pods of this job again: {_explain_end(job, node)}"
+    return Event("Normal", "NodeAvoidanceEnded", message[:1000])
+
+
+def _explain_end(job: Job, node: AvoidedNode) -> str:
+    if not job.spec.avoids_nodes:
+        return "spec.scheduling.nodeAvoidance is None"
+    ends_at = parse_time(node.expiration_time)
+    blocked = find_blocked(job, Avoidance.listed(job).nodes)
+    if ends_at is None or ends_at <= job.now or blocked is None or blocked.problem is None:
+        return "it was avoided long enough"
+    return f"the scheduler finds no other node for pod {blocked.name}: {blocked.problem.message}"

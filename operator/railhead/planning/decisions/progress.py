@@ -13,14 +13,13 @@ from railhead.api import conditions as types
 from railhead.api.conditions import Condition
 from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.api.status import HeadStatus, Phase, WorkersStatus
-from railhead.contract.times import parse_time
-from railhead.planning.conditions import await_again, make_condition, stand, stand_still
+from railhead.contract.text import parse_time
 from railhead.planning.facts.deadlines import report_due
 from railhead.planning.facts.reasons import REPORTS_MISSING, THAT_PASS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView, Problem
-from railhead.planning.status_change import StatusChange
+from railhead.planning.status_change import StatusChange, await_again, make_condition, stand, stand_still
 
 QUICK_START = timedelta(seconds=15)
 COUNTED_EXACTLY = 10  # up to this many worker pods, each one counts

@@ -16,12 +16,11 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, WorkersStatus
 from railhead.planning.attempt import begin_next_attempt
-from railhead.planning.conditions import stand_still
 from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
 from railhead.planning.facts.deadlines import count_suspended
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import UNSET, Requirement, StatusChange
+from railhead.planning.status_change import UNSET, Requirement, StatusChange, stand_still
 
 SUSPENDING, SUSPENDED = "Suspending", "Suspended"
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, RestartStatus
 from railhead.contract.failure import FailureClass
-from railhead.contract.times import format_time, parse_time
+from railhead.contract.text import format_time, parse_time
 from railhead.planning.facts.failure import describe_refusal
 from railhead.planning.facts.reasons import NODE_REFUSED_POD, UNSCHEDULABLE
 from railhead.planning.facts.settlement import find_refused, grow

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api import names
-from railhead.contract.times import parse_time
+from railhead.contract.text import parse_time
 from railhead.planning.facts.reasons import QUOTA_EXCEEDED
 from railhead.planning.facts.start_line import TURN_SECONDS, exceeds_quota, find_line, find_turn, may_create, turn_end
 from railhead.planning.job import Job

@@ -12,13 +12,12 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import get_args
 
-from railhead.api.failure_policy import FailureRule as RuleSpec
-from railhead.api.failure_policy import RuledClass
 from railhead.api.names import CONTAINER, HEAD
-from railhead.api.spec import TrainJobSpec
+from railhead.api.spec import FailureRule as RuleSpec
+from railhead.api.spec import RuledClass, TrainJobSpec
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass, FailureRule, find_rule
-from railhead.contract.times import format_time
+from railhead.contract.text import format_time
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Disruption, PodView

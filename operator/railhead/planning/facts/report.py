@@ -21,20 +21,23 @@ from railhead.api.status import (
     RestartStatus,
     ResumedFromStatus,
 )
-from railhead.contract.checkpoint import (
+from railhead.contract.failure import FailureClass
+from railhead.contract.outcome import MESSAGE_CHARS, Outcome, parse_exit_code
+from railhead.contract.report import (
     MAX_INDEX,
+    MAX_LOST_PODS,
     MAX_METRIC_NAME,
     MAX_METRIC_VALUE,
     MAX_METRICS,
     MAX_URI,
     NO_CHECKPOINT,
     Checkpoint,
+    Report,
+    ReportedOutcome,
+    RestartInPlace,
+    RunWarning,
 )
-from railhead.contract.failure import FailureClass
-from railhead.contract.outcome import MESSAGE_CHARS, Outcome, parse_exit_code
-from railhead.contract.printable import clean_line, clean_text
-from railhead.contract.report import MAX_LOST_PODS, Report, ReportedOutcome, RestartInPlace, RunWarning
-from railhead.contract.times import format_time, parse_time
+from railhead.contract.text import clean_line, clean_text, format_time, parse_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
 
 REASON = r"[A-Z][A-Za-z0-9]{0,63}"

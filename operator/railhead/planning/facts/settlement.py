@@ -15,7 +15,7 @@ from railhead.api import conditions as types
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Budget, Disruptions, FailureStatus, JobStatus, WorkerLosses
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, Payer
-from railhead.contract.times import parse_time
+from railhead.contract.text import parse_time
 from railhead.planning.facts.failure import (
     KILLED_CODES,
     LossReason,

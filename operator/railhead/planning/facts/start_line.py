@@ -16,7 +16,7 @@ from typing import NamedTuple
 from railhead.api import names
 from railhead.api.quantities import parse_quantity
 from railhead.api.status import Phase, StartLine
-from railhead.contract.times import format_time
+from railhead.contract.text import format_time
 from railhead.planning.facts.reasons import EXCEEDS_QUOTA, QUOTA_EXCEEDED
 from railhead.planning.facts.settlement import released_delay_seconds
 from railhead.planning.job import Job

@@ -7,8 +7,7 @@ from typing import get_args
 
 import pytest
 
-from railhead.contract.checkpoint import MAX_METRIC_VALUE, MAX_METRICS, Checkpoint
-from railhead.contract.report import RunWarning, State
+from railhead.contract.report import MAX_METRIC_VALUE, MAX_METRICS, Checkpoint, RunWarning, State
 from railhead.driver.reporting.progress import _STATES, Progress, build_checkpoint_uri, format_metrics
 
 WARNING = RunWarning("RunNameDiffers", "another name")

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.report import Report, RunWarning, Steps
+from railhead.contract.report import Checkpoint, Report, RunWarning, Steps
 from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.progress import Progress

@@ -15,8 +15,8 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from railhead.contract import environment as e
-from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
+from railhead.contract.report import Checkpoint
 from railhead.driver.ending import Success
 from railhead.driver.errors import Fenced
 from railhead.driver.pod import Pod

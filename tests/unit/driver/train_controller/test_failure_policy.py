@@ -37,7 +37,7 @@ from ray.train.v2.api.exceptions import ControllerError, NCCLHangError, WorkerGr
 from railhead.contract import environment as e
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, FailureRule
 from railhead.contract.report import RestartInPlace
-from railhead.contract.times import parse_time
+from railhead.contract.text import parse_time
 from railhead.driver.errors import (
     AttemptFailed,
     CheckpointNotWritten,

@@ -23,7 +23,7 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
-from railhead.contract.checkpoint import Checkpoint as CommittedCheckpoint
+from railhead.contract.report import Checkpoint as CommittedCheckpoint
 from railhead.contract.report import RunWarning
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.ray.checkpoints import Ranking, find_manager, read_ranking, repair_scores

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from railhead.api import names
 from railhead.api.job import InvalidSpec
-from railhead.contract.times import format_time
+from railhead.contract.text import format_time
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from railhead.contract.times import format_time
+from railhead.contract.text import format_time
 from railhead.planning.plan import Plan
 from tests.unit.builders import NOW, make_attempt, make_head, make_spec, make_worker
 from tests.unit.planning.state import decide

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.contract.times import format_time, parse_time
+from railhead.contract.text import format_time, parse_time
 from railhead.controller.events import find_node_added
 from railhead.planning.facts.deadlines import release_due
 from railhead.planning.facts.start_line import TURN_SECONDS, release, release_nodes

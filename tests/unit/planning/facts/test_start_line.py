@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract.times import parse_time
+from railhead.contract.text import parse_time
 from railhead.planning.facts.settlement import released_delay_seconds
 from railhead.planning.facts.start_line import TURN_SECONDS, find_creators, find_share, find_turn, move, release
 from railhead.planning.job import Job

@@ -1,12 +1,26 @@
-"""No text from a pod makes a terminal, a log or an encoder do anything; ordinary text stays as it is."""
+"""Times and lines of text as both sides write them."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.contract.printable import clean_line, clean_text
+from railhead.contract.text import clean_line, clean_text, format_time, parse_time
+
+
+def test_a_time_is_read_as_it_was_written() -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert parse_time(format_time(moment)) == parse_time("2026-01-02T03:04:05") == moment
+
+
+@pytest.mark.parametrize(
+    "text", ["", "now", "2026-02-30T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", None]
+)
+def test_other_texts_and_times_too_far_off_to_compute_with_are_none(text: str | None) -> None:
+    assert parse_time(text) is None
 
 
 @given(st.text(st.characters()))

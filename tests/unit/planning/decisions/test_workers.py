@@ -1,9 +1,8 @@
-"""Elastic jobs: training with fewer workers, and with a number that the user or an autoscaler changes meanwhile,
-however often: resizes alone are no losses.
-"""
+"""The worker pods of an attempt: outdated ones, replacements of lost ones, and another number of workers."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +10,90 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
+from railhead.planning.decisions.workers import decide_stale_pods
 from railhead.planning.facts.settlement import replacement_at
-from tests.unit.builders import RUNNING_STATUS, ended, make_head, make_job, make_spec, make_worker, to_job
+from railhead.planning.observed import Denial
+from railhead.planning.plan import Decision, Delete, Plan
+from railhead.planning.planner import plan
+from tests.unit.builders import (
+    NOW,
+    RUNNING_STATUS,
+    ended,
+    is_empty,
+    make_head,
+    make_job,
+    make_observed,
+    make_spec,
+    make_worker,
+    to_job,
+)
 from tests.unit.planning.simulation import Simulation
+from tests.unit.planning.state import decide
+
+SECOND = {**RUNNING_STATUS, "attempt": 2}
+CURRENT = (make_head(2), make_worker(0, 2), make_worker(1, 2))
+
+
+def test_pods_of_earlier_attempts_are_deleted_whether_they_have_ended_or_not() -> None:
+    old = (make_head(1), ended(make_worker(0), "Application"))
+    decision = decide_stale_pods(make_job(*old, *CURRENT, status=SECOND))
+    assert decision is not None and decision.deletes == tuple(Delete(pod.name, pod.uid) for pod in old)
+
+
+def test_nothing_happens_while_a_pod_of_an_earlier_attempt_ends() -> None:
+    ending = replace(make_head(1), is_deleting=True)
+    assert decide_stale_pods(make_job(ending, *CURRENT, status=SECOND)) == Decision()
+
+
+def test_an_ended_pod_whose_delete_was_denied_holds_up_nothing() -> None:
+    old = ended(make_head(1), "Application")
+    denial = Denial("Pod", old.name, "protected", tries=1, at=NOW)
+    assert decide_stale_pods(replace(make_job(old, *CURRENT, status=SECOND), denials=(denial,))) is None
+
+
+SILENT = make_worker(1)
+
+
+def run(*lost: str, attempt: int = 1, elastic: bool = False) -> Plan:
+    """All pods run, as far as Kubernetes knows."""
+    progress = {**RUNNING_STATUS["progress"], "attempt": attempt, "state": "RESTARTING", "lostPods": list(lost)}
+    scaling: dict[str, Any] = {"minWorkers": 1, "maxWorkers": 2, "desiredWorkers": 2} if elastic else {"numWorkers": 2}
+    observed = make_observed(
+        make_head(),
+        make_worker(0),
+        SILENT,
+        status={**RUNNING_STATUS, "progress": progress},
+        spec=make_spec(scaling=scaling, backoffLimit=0, noProgressLimit=0),
+    )
+    return plan(observed)
+
+
+def test_it_is_deleted_and_replaced_at_once() -> None:
+    for elastic in (False, True):
+        wanted = run(SILENT.name, elastic=elastic)
+        assert wanted.status is not None and wanted.status.fields["round"] == 1
+        assert [(each.name, each.uid) for each in wanted.deletes] == [(SILENT.name, SILENT.uid)]
+        assert [each.name for each in wanted.creates if each.kind == "Pod"] == [make_worker(1, round_=1).name]
+        assert wanted.status.fields["disruptions"]["total"] == 1
+        [event] = wanted.events
+        assert f"{SILENT.name} (it does not answer the driver; node node-1)" in event.message
+
+
+def test_reported_pods_that_are_gone_or_of_another_attempt_are_ignored() -> None:
+    assert run(make_worker(1, round_=7).name).deletes == ()
+    assert run(SILENT.name, attempt=2).deletes == ()
+
+
+def test_its_failure_names_the_node() -> None:
+    progress = {**RUNNING_STATUS["progress"], "lostPods": [SILENT.name]}
+    losses = {"rounds": 20, "ownFault": 0, "checkpoint": -1}
+    status = {**RUNNING_STATUS, "progress": progress, "workerLosses": losses}
+    wanted = decide(make_head(), make_worker(0), SILENT, status=status)
+    assert wanted.status is not None
+    failure = wanted.status.fields["failure"]
+    assert (failure["class"], failure["reason"], failure["node"]) == ("Infrastructure", "NodeLost", "node-1")
+    assert not is_empty(wanted) and "does not answer its driver; check node node-1" in failure["message"]
+
 
 NO_BUDGET = {"backoffLimit": 0, "noProgressLimit": 0, "disruptionLimit": 0}
 COUNTERS = {"restarts", "disruptions", "workerLosses", "failure", "budget"}

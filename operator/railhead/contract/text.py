@@ -1,0 +1,65 @@
+"""Text that both sides write alike: times as the API server writes them (RFC 3339, UTC, whole seconds), lines from a
+job's pods without the characters that a terminal, a log line or a JSON encoder acts on, and digests of what a pod
+mounts, which the operator puts into names and pods and the driver checks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timezone
+from typing import Mapping, Optional
+
+
+def format_time(moment: datetime) -> str:
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def now_text() -> str:
+    """The current time of this machine's clock."""
+    return format_time(datetime.now(timezone.utc))
+
+
+def parse_time(text: Optional[str]) -> Optional[datetime]:
+    """The time, or None for any other text. A time without a zone is UTC. None, too, for a time so far off that adding
+    to it might overflow."""
+    try:
+        moment = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    if not 1900 < moment.year < 9000:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+REPLACEMENT = "\ufffd"
+
+
+def clean_line(text: str) -> str:
+    """On one line: white space becomes spaces, and every other character that is not printable `REPLACEMENT`.
+
+    Among those are escape sequences, changes of the writing direction, and halves of surrogate pairs.
+    """
+    return text if text.isprintable() else "".join(map(_clean, text))
+
+
+def clean_text(text: str) -> str:
+    """The same for each of its lines."""
+    return text if text.isprintable() else "\n".join(clean_line(line) for line in text.split("\n"))
+
+
+def _clean(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else REPLACEMENT
+
+
+CHARS = 32  # 128 bits: nobody finds other content for a digest
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:CHARS]
+
+
+def digest_files(files: Mapping[str, bytes]) -> str:
+    """Of files by name, in any order."""
+    return digest("".join(f"{digest(content)} {name}\n" for name, content in sorted(files.items())).encode())

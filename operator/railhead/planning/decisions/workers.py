@@ -1,0 +1,199 @@
+"""The pods of an attempt that is fine by itself: those that exist and should not, those that are missing or lost, and
+an elastic job's number of workers.
+
+Stale pods belong to an earlier attempt. Outdated ones avoid a node that the job avoids no more, since the affinity of
+a pod cannot be changed: only pods that the scheduler finds no node for, so nothing is lost and nothing counted. Those
+that the status announces and that do not exist are created under the same names as before.
+
+The slots of lost workers are filled in a new round. A deleted pod leaves no trace to count, so the round is raised in
+the status before the replacement is created, and the replacement's name contains it.
+
+Scaling up creates pods at once; the driver adds them to the group right after a committed checkpoint. Scaling down
+deletes pods right after a committed checkpoint, because the group loses what it has trained since the last one. Until
+then the intent is in the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api import names
+from railhead.api.names import HEAD
+from railhead.api.status import Disruptions, Resize, WorkersStatus
+from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
+from railhead.planning.decisions.progress import show_progress
+from railhead.planning.facts.avoided_nodes import find_outdated
+from railhead.planning.facts.failure import describe_refusal
+from railhead.planning.facts.reasons import NODE_REFUSED_POD
+from railhead.planning.facts.settlement import (
+    add_loss,
+    find_lost_slots,
+    find_refused,
+    is_disrupted,
+    is_refusal,
+    replacement_at,
+)
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.pod_view import PodView
+from railhead.planning.status_change import GUARD, UNSET, Requirement, StatusChange, Unset, await_again, stand_still
+
+
+def decide_stale_pods(job: Job) -> Decision | None:
+    """Pods of an earlier attempt end before anything else is done: never two heads.
+
+    Terminated ones are just deleted (the operator stopped before it could), and so is the older of
+    two pods in one slot (two operators, one with a stale view).
+    """
+    earlier = [pod for pod in job.pods if pod.attempt < job.attempt]
+    deletes = delete_all(pod for pod in (*earlier, *job.workers.duplicates) if pod.name not in job.denied)
+    return Decision(deletes=deletes) if deletes or job.stale_pods else None
+
+
+def decide_outdated_pods(job: Job) -> Decision | None:
+    """Replaces them: worker pods in a new round, and the head under its own name once it is gone."""
+    outdated = find_outdated(job)
+    if not outdated:
+        return None
+    slots = [pod.slot for pod in outdated if pod.role == names.WORKER]
+    if not slots:
+        return Decision(status=GUARD, deletes=delete_all(outdated))
+    round_ = job.status.round + 1
+    return Decision(
+        status=StatusChange(round=round_),
+        creates=(
+            *prerequisites(job, attempt=job.attempt),
+            *worker_pods(job, attempt=job.attempt, slots=slots, round_=round_),
+        ),
+        deletes=delete_all(outdated),
+    )
+
+
+def decide_uncreated_pods(job: Job) -> Decision | None:
+    """Creates the missing pods: the operator stopped before it created them, or the API server rejected them. And what
+    a pod cannot mount: somebody deleted it."""
+    if find_missing_mount(job) is not None:
+        return Decision(status=GUARD, creates=prerequisites(job, attempt=job.attempt))
+    if job.were_all_up:
+        return None
+    is_head_missing = job.head is None and not job.was_head_up
+    if is_head_missing and any(pod.role == HEAD for pod in job.acting_pods):
+        return None  # never two heads
+    slots = job.empty_slots
+    if not is_head_missing and not slots:
+        return None
+    head = (head_pod(job, attempt=job.attempt, workers=job.desired_workers),) if is_head_missing else ()
+    return Decision(
+        status=GUARD,
+        creates=(
+            *prerequisites(job, attempt=job.attempt),
+            *head,
+            *worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round),
+        ),
+    )
+
+
+def decide_replacement(job: Job) -> Decision | None:
+    """Replaces, in the same attempt, worker pods that were created but are no longer alive."""
+    slots = find_lost_slots(job)
+    if not slots:
+        return None
+    at = replacement_at(job)
+    if at > job.now:
+        # An elastic job may train meanwhile.
+        return (show_progress(job) if job.is_elastic else Decision()).waking(at)
+    round_ = job.status.round + 1
+    lost = [pod for pod in job.workers.lost if pod.slot in slots]
+    is_refused, restarts = is_refusal(job), job.status.restarts
+    message = _describe_refusal(job) if is_refused else _describe_loss(job, lost, slots)
+    message = f"{message}; replacing them (round {round_})"
+    event = Event("Warning", NODE_REFUSED_POD, message) if is_refused else Event("Warning", "WorkerReplaced", message)
+    status = replace(
+        _stand(job, NODE_REFUSED_POD if is_refused else "WorkerLost", message),
+        round=round_,
+        worker_losses=add_loss(job),
+        restarts=restarts.model_copy(update={"infrastructure": restarts.infrastructure + (not is_refused)}),
+        disruptions=_count_disruption(job),
+        workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
+    )
+    status = await_again(job, status)
+    if {pod.slot for pod in lost} != set(slots):
+        status = status.requiring(Requirement.FRESH_PODS)  # gone without a trace, or not seen yet
+    pods = worker_pods(job, attempt=job.attempt, slots=slots, round_=round_)
+    return Decision(
+        status=status,
+        creates=(*prerequisites(job, attempt=job.attempt), *pods),
+        deletes=delete_all(job.workers.lost),
+        events=(event,),
+    )
+
+
+def _describe_loss(job: Job, lost: Sequence[PodView], slots: Sequence[int]) -> str:
+    why = f"{lost[0].name} ({lost[0].last_words})" if lost else _describe_gone(job, slots[0])
+    return f"{len(slots)} of {job.desired_workers} worker pods were lost: {why}"
+
+
+def _describe_refusal(job: Job) -> str:
+    """The first of the refused pods in the node's own words."""
+    refused = find_refused(job)
+    return f"{len(refused)} of {job.desired_workers} worker pods were refused. {describe_refusal(refused[0])}"
+
+
+def _describe_gone(job: Job, slot: int) -> str:
+    """A pod without a trace, of this round or an earlier one."""
+    name = names.worker_name(job.name, job.uid, attempt=job.attempt, slot=slot, round_=0)
+    return f"{name.removesuffix('0')}* (gone without a trace)"
+
+
+def _stand(job: Job, reason: str, message: str) -> StatusChange:
+    """An elastic job may continue without them: its driver reports so, and `show_progress` shows it."""
+    if job.is_elastic:
+        return StatusChange()
+    return replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase="Restarting")
+
+
+def _count_disruption(job: Job) -> Disruptions | Unset:
+    if not is_disrupted(job):
+        return UNSET
+    known = job.status.all_disruptions
+    return known.model_copy(update={"total": known.total + 1})
+
+
+def decide_resize(job: Job) -> Decision | None:
+    """Resizes an attempt whose number of workers differs from spec.scaling.desiredWorkers."""
+    if not job.is_elastic or job.attempt == 0:
+        return None
+    surplus = delete_all(pod for pod in job.surplus_workers if pod.name not in job.denied)
+    if surplus:
+        return Decision(status=GUARD.requiring(Requirement.SAME_DESIRED_WORKERS), deletes=surplus)
+    wanted, resize = job.wanted_workers, job.status.resize
+    if wanted > job.desired_workers:
+        return _apply(job, wanted)
+    if wanted == job.desired_workers:
+        return _announce(None) if resize is not None else None
+    if not job.is_training:
+        return _apply(job, wanted)
+    if resize is None or resize.worker_pods != wanted:
+        return _announce(Resize(worker_pods=wanted, after_checkpoint=job.status.newest_index))
+    return _apply(job, wanted) if job.status.newest_index > resize.after_checkpoint else None
+
+
+def _apply(job: Job, wanted: int) -> Decision:
+    """Changes only the status: the following passes create and delete pods accordingly.
+
+    What is deleted was not lost, also if the job grows again before it is gone: a smaller group begins another round,
+    which no counter has, and of a larger one at most the pods of the smaller one are known to be ready.
+    """
+    known, now = job.status.workers, job.desired_workers
+    workers = WorkersStatus(desired=wanted, ready=min(known.ready, now, wanted), joined=known.joined)
+    message = f"Resizing from {now} to {wanted} worker pods (spec.scaling.desiredWorkers)"
+    round_ = job.status.round + 1 if wanted < now else UNSET
+    status = StatusChange(workers=workers, resize=None, round=round_).requiring(Requirement.SAME_SPEC)
+    return Decision(status=status, events=(Event("Normal", "Resized", message),))
+
+
+def _announce(resize: Resize | None) -> Decision:
+    """An outdated spec must not remove pods."""
+    return Decision(status=StatusChange(resize=resize).requiring(Requirement.SAME_SPEC))
