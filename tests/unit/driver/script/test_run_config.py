@@ -63,9 +63,12 @@ def test_what_the_script_sets_stays(in_script: Spool, tmp_path: Path) -> None:
 
 
 def test_only_the_jobs_own_run_begins_from_the_checkpoint_of_another_job(
-    in_script: Spool, monkeypatch: pytest.MonkeyPatch
+    in_script: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(e.RESUME_FROM, "/other")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "weights").write_text("1")
+    monkeypatch.setenv(e.RESUME_FROM, str(other))
     begun: list[str] = []
 
     def mark(loop: Any, *, initial: str) -> Any:
@@ -74,7 +77,7 @@ def test_only_the_jobs_own_run_begins_from_the_checkpoint_of_another_job(
 
     monkeypatch.setattr("railhead.driver.trainers.users.mark_loop", mark)
     fit(in_script), fit(in_script), fit(in_script, RunConfig(name="mine"))
-    assert begun == ["/other", "", ""]
+    assert begun == [str(other), "", ""]
 
 
 def test_the_checkpoints_of_one_run_are_not_missed_in_another(
