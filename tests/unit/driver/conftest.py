@@ -1,15 +1,25 @@
 """Ranks in tests of the driver have their controller's permission, unless a test takes it away; no test starts Ray,
-and none the heartbeat.
+and none the heartbeat. What a test changes in the environment ends with it.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from railhead.driver.rank import run
 from railhead.driver.train_controller import progress
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """The driver writes into its process's environment, for the processes that it starts."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture(autouse=True)
