@@ -432,15 +432,15 @@ DEFECTS = (
     Defect(
         "the budget of failures never refills",
         "planning/facts/settlement.py",
-        "return 0 if has_trained and committed > budget.checkpoint else budget.failures",
-        "return budget.failures",
+        "return 0 if has_trained and committed > budget.checkpoint else status.restarts.application",
+        "return status.restarts.application",
         ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(
         "the budget of failures refills without a newer checkpoint",
         "planning/facts/settlement.py",
-        "return 0 if has_trained and committed > budget.checkpoint else budget.failures",
-        "return 0 if has_trained else budget.failures",
+        "return 0 if has_trained and committed > budget.checkpoint else status.restarts.application",
+        "return 0 if has_trained else status.restarts.application",
         ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(
@@ -622,8 +622,8 @@ DEFECTS = (
     Defect(
         "a restart in place costs nothing",
         "planning/decisions/attempts.py",
-        "count_failures(job, committed=committed) + charged,",
-        "count_failures(job, committed=committed),",
+        "charge_failures(job, status, charged) if charged > 0 else status",
+        "status",
         ("tests/unit/planning/decisions/test_attempts.py",),
     ),
     Defect(
@@ -785,8 +785,8 @@ DEFECTS = (
     Defect(
         "what the failure policy ignores restarts without a growing backoff",
         "planning/facts/settlement.py",
-        "payer in (Payer.DISRUPTION, Payer.IGNORED) and",
-        "payer is Payer.DISRUPTION and",
+        "self.payer in (Payer.DISRUPTION, Payer.IGNORED)\n",
+        "self.payer is Payer.DISRUPTION\n",
         (FAILURE_POLICY,),
     ),
     Defect(
@@ -806,8 +806,8 @@ DEFECTS = (
     Defect(
         "an attempt counts twice as a disruption",
         "planning/facts/settlement.py",
-        "total=known.total + (payer is Payer.DISRUPTION)",
-        "total=known.total + 2 * (payer is Payer.DISRUPTION)",
+        "total=known.total + (self.payer is Payer.DISRUPTION)",
+        "total=known.total + 2 * (self.payer is Payer.DISRUPTION)",
         (CRASHES,),
     ),
     Defect(
@@ -1278,7 +1278,7 @@ DEFECTS = (
     Defect(
         "a stale operator sets the counters to what they were",
         "planning/status_change.py",
-        " or change.restarts is not UNSET",
+        " or _counts(change)",
         "",
         ("tests/unit/planning/test_stale_views.py",),
     ),

@@ -64,7 +64,7 @@ def test_a_job_that_runs_out_of_memory_is_suspended_changed_and_resumed(cluster:
     cluster.apply(with_config(make_job("greedy", cluster.image, code=GREEDY, backoffLimit=900), epochs=5))
     wait_until(
         "it runs out of memory",
-        lambda: (cluster.status("greedy").get("budget") or {}).get("failures", 0) >= 1,
+        lambda: (cluster.status("greedy").get("restarts") or {}).get("application", 0) >= 1,
         seconds=240,
         tell=lambda: cluster.tell("greedy"),
     )
@@ -73,6 +73,6 @@ def test_a_job_that_runs_out_of_memory_is_suspended_changed_and_resumed(cluster:
     patch(cluster, "greedy", **with_memory("4Gi"))
     status = cluster.wait_end("greedy")
     assert status["phase"] == "Succeeded", cluster.tell("greedy")
-    assert status["checkpoint"]["index"] == 4 and status["budget"]["failures"] >= 1
+    assert status["checkpoint"]["index"] == 4 and status["restarts"]["application"] >= 1
     assert read_starts(cluster, "greedy")[-1] == committed + 1, "it resumed from the last checkpoint"
     cluster.delete_job("greedy")

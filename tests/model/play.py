@@ -22,12 +22,14 @@ from tests.model.oracles import (
     check_images,
     check_stuck_pods,
 )
-from tests.model.world import World
+from tests.model.world import World, count_losses
 from tests.unit.builders import SETTINGS
 
 TURNS = 400
 LONGEST_WAIT = timedelta(days=2)
 NOT_COUNTED = ("events", "trainjobs")
+
+LOSSES = ("application", "infrastructure", "inPlace")
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     elif world.job() is not None:
         assert "cleanUpTime" in world.status(), "the head pod is kept for a day"
         check_end(world, phase=scenario.phase)
-        restarts = world.status().get("restarts") or {}
+        restarts = {**(world.status().get("restarts") or {}), **dict.fromkeys(LOSSES, 0), **count_losses(world.api.log)}
         assert {key: restarts.get(key, 0) for key in scenario.restarts} == scenario.restarts, restarts
         disruptions = world.status().get("disruptions") or {}
         assert {key: disruptions.get(key, 0) for key in scenario.disruptions} == scenario.disruptions, disruptions
@@ -167,7 +169,6 @@ def summarize(world: World) -> dict[str, Any]:
             "round": status["round"],
             "restarts": status.get("restarts"),
             "disruptions": status.get("disruptions"),
-            "failures": (status.get("budget") or {}).get("failures"),
             "checkpoint": (status.get("checkpoint") or {}).get("index"),
             "conditions": sorted((c["type"], c["status"]) for c in status["conditions"]),
         },

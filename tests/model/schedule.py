@@ -23,7 +23,7 @@ from tests.model.oracles import (
     check_stuck_pods,
 )
 from tests.model.play import TURNS
-from tests.model.world import NODE, World, is_live, name_of
+from tests.model.world import NODE, World, count_losses, is_live, name_of
 
 STEPS = 120
 FAULT_RATE = 0.04
@@ -288,15 +288,17 @@ class Schedule:
         check_images(self.world)
         check_attempts(self.world.api.log, operators=self.operators)
         self._watchman.check()
-        restarts = self.world.status().get("restarts") or {}
-        counted = restarts.get("application", 0)
+        job = self.world.job()
+        assert job is not None
+        restarts, losses = job["status"].get("restarts") or {}, count_losses(self.world.api.log, job["metadata"]["uid"])
+        counted = losses["application"]
         # An attempt that ends while the job is suspended, or because of a rejected pod, counts in no budget.
         is_excused = self.done["suspend"] or restarts.get("startup")
         is_exact = counted == self.application or (is_excused and counted < self.application)
         is_exact = is_exact or self.done["kill for memory"] > 2  # three in a row count too
         assert is_exact, "each application error is counted once"
-        assert restarts.get("inPlace", 0) <= self.in_place, "each restart in place is counted at most once"
-        self.done["counted in place"] += restarts.get("inPlace", 0)
+        assert losses["inPlace"] <= self.in_place, "each restart in place is counted at most once"
+        self.done["counted in place"] += losses["inPlace"]
         self.done["fenced"] += self.world.fenced
         last = [self.world.commits[-1][0], *(attempt for attempt, _ in self.world.starts[-1:])]
         assert self.world.status()["attempt"] >= max(last)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from railhead.api import names
+from railhead.api.status import parse_status
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint, Report, ReportedOutcome, RestartInPlace, State
 from railhead.contract.text import format_time, parse_time
+from railhead.controller.metrics import find_loss
 from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object, Place
 from tests.model.nodes import choose_node, make_node
@@ -574,6 +576,28 @@ def is_live(pod: Object) -> bool:
     statuses = pod["status"].get("containerStatuses") or []
     has_ended = any(each["name"] == names.CONTAINER and "terminated" in each["state"] for each in statuses)
     return pod["status"].get("phase") in ("Pending", "Running") and not has_ended
+
+
+def count_losses(log: list[Entry], uid: str = "") -> Counter[str]:
+    """Counts what jobs, or the one of this uid, restarted from, by cause as the metric does, and restarts in place."""
+    found: Counter[str] = Counter()
+    for before, after in changes_of(log, "trainjobs"):
+        if uid in ("", after["metadata"]["uid"]):
+            found += count_change(before["status"], after["status"])
+    return found
+
+
+def count_change(old: Object, new: Object) -> Counter[str]:
+    """Counts the losses of one change of a status."""
+    begun = new.get("attempt", 0) > old.get("attempt", 0)
+    is_again = begun or new.get("round", 0) > old.get("round", 0)
+    loss = find_loss(parse_status(old), parse_status(new)) if is_again else ""
+    number = 0 if begun else _count_in_place(new) - _count_in_place(old)
+    return Counter({"inPlace": number, **({loss: 1} if loss else {})})
+
+
+def _count_in_place(status: Object) -> int:
+    return int((status.get("countedRestarts") or {}).get("number", 0))
 
 
 def changes_of(log: list[Entry], plural: str) -> Iterator[tuple[Object, Object]]:

@@ -33,7 +33,7 @@ def test_a_worker_that_never_ends_is_replaced_under_a_new_name(cluster: Cluster)
     wait_until("the replacement", lambda: name in cluster.pods("split"))
     assert cluster.pod(lost["metadata"]["name"])["metadata"]["deletionTimestamp"]
     status = cluster.status("split")
-    assert (status["attempt"], status["round"], status["restarts"]["infrastructure"]) == (1, 1, 1)
+    assert (status["attempt"], status["round"], status["workerLosses"]["rounds"]) == (1, 1, 1)
 
 
 @pytest.mark.slow  # 30 s beyond a grace period, in real time
@@ -48,4 +48,4 @@ def test_a_head_that_never_ends_is_abandoned_after_its_grace_period(cluster: Clu
     assert old["metadata"]["deletionTimestamp"] and old["status"]["phase"] == "Running"
     events = wait_until("the event", lambda: [e for e in cluster.events("lost") if e["reason"] == "PodsLeftBehind"])
     assert f"{old['metadata']['name']} on node silent-2" in events[0]["message"]
-    assert cluster.status("lost")["restarts"]["infrastructure"] == 1
+    assert cluster.status("lost")["disruptions"]["total"] == 1

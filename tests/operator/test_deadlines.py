@@ -16,10 +16,8 @@ def test_a_start_that_takes_too_long_releases_the_pods_and_is_retried(cluster: C
     assert (status["failure"]["class"], status["failure"]["reason"]) == ("Startup", "StartDeadlineExceeded")
     assert status["restarts"] == {
         "application": 0,
-        "infrastructure": 0,
         "withoutProgress": 0,
         "startup": 1,
-        "inPlace": 0,
     }
     wait_until("the pods of attempt 2 alone", lambda: not first & set(cluster.pods("slow")) and cluster.pods("slow"))
     for pod in cluster.wait_pods("slow", 2).values():

@@ -37,10 +37,12 @@ def _metrics(description: str) -> Any:
 
 
 class Restarts(StatusModel):
-    """How often the job had to restart, by cause."""
+    """How often the job had to restart, by cause, since the count of that cause began again."""
 
-    application: int = Field(default=0, description="Attempts lost to the application.")
-    infrastructure: int = Field(default=0, description="Attempts and worker pods lost to pods, nodes or the cluster.")
+    application: int = Field(
+        default=0,
+        description="Failures of the application, of attempts and restarts in place, that spec.backoffLimit counts.",
+    )
     without_progress: int = Field(
         default=0,
         description="Attempts in a row lost to the infrastructure without a new checkpoint; spec.noProgressLimit.",
@@ -48,7 +50,6 @@ class Restarts(StatusModel):
     startup: int = Field(
         default=0, description="Attempts given up before training ran: after a deadline, or because pods were rejected."
     )
-    in_place: int = Field(default=0, description="Restarts of the worker group in the same pods after its failure.")
 
 
 class HeadStatus(StatusModel):
@@ -100,20 +101,16 @@ class WorkerLosses(StatusModel):
 
 
 class Budget(StatusModel):
-    """What spec.backoffLimit counts."""
+    """What the job has done since its last failure of the application, so that spec.backoffLimit is full again."""
 
-    failures: int = Field(
-        default=0,
-        description="Failures of the application, of attempts and restarts in place, since the budget was last full.",
-    )
     running_seconds: int = Field(
-        default=0, description="How long training has run since the last of them, without the current stretch."
+        default=0, description="How long training has run since that failure, without the current stretch."
     )
     checkpoint: int = Field(default=-1, description="Index of the newest checkpoint at that time, -1 = none.")
 
 
 class CountedRestarts(StatusModel):
-    """Restarts in place of the current attempt that `restarts` and `budget` include."""
+    """Restarts in place of the current attempt that are counted already."""
 
     number: int = Field(default=0, description="All of them.")
     charged: int = Field(default=0, description="Those that spec.backoffLimit counts.")
@@ -127,7 +124,6 @@ class Disruptions(StatusModel):
         default=0,
         description="Attempts in a row without a new checkpoint lost to them, or ignored by spec.failurePolicy.",
     )
-    by_kubelet: int = Field(default=0, description="Of these the latest ones in a row that the kubelet evicted.")
 
 
 class Waiting(StatusModel):
@@ -302,10 +298,10 @@ class JobStatus(StatusModel):
     )
     restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to restart.")
     budget: Budget | None = Field(
-        default=None, description="Failures that spec.backoffLimit counts; absent before the first."
+        default=None, description="What makes spec.backoffLimit full again; absent before the first failure."
     )
     counted_restarts: CountedRestarts | None = Field(
-        default=None, description="Restarts in place of the current attempt that restarts and budget include."
+        default=None, description="Restarts in place of the current attempt; absent if there is none."
     )
     disruptions: Disruptions | None = Field(
         default=None, description="Disruptions of the job; absent before the first."

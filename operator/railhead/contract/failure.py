@@ -56,7 +56,7 @@ class FailureClass(str, Enum):
 
 
 class Payer(str, Enum):
-    """The counter of `status.restarts` that a lost attempt raises, and thus the limit that bounds it."""
+    """The budget that a lost attempt spends, and thus the limit that bounds it."""
 
     APPLICATION = "application"  # bounded by spec.backoffLimit
     INFRASTRUCTURE = "infrastructure"  # bounded by spec.noProgressLimit: attempts in a row without a commit

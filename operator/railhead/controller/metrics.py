@@ -28,7 +28,7 @@ from prometheus_client.registry import Collector
 from railhead import __version__
 from railhead.api.base import Object
 from railhead.api.status import JobStatus
-from railhead.contract.failure import FailureClass
+from railhead.contract.failure import FailureClass, Payer
 from railhead.controller.report.schedule import Urgency
 from railhead.controller.tokens import NotYet, TokenReviews, Verdict, read_bearer, review
 from railhead.kube.client import KubeClient, RequestLabels
@@ -39,6 +39,11 @@ from railhead.kube.watch_state import WatchState
 METRICS_PATH = "/metrics"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REJECTIONS = {401: "a bearer token is required, or it is not valid", 403: f"no right to get {METRICS_PATH}"}
+LOSSES = {  # by the budget that pays for an attempt; the metric counts no others
+    Payer.APPLICATION: "application",
+    Payer.INFRASTRUCTURE: "infrastructure",
+    Payer.DISRUPTION: "infrastructure",
+}
 PASS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 REPORT_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
@@ -133,6 +138,21 @@ def _find_end(status: JobStatus) -> str:
     return str(FailureClass.parse(status.failure.class_ if status.failure else ""))
 
 
+def find_loss(old: JobStatus, new: JobStatus) -> str:
+    """Returns what the job has lost if it restarts in this change: an attempt to the application or the
+    infrastructure, or worker pods to the latter. Returns an empty string for any other change."""
+    if new.attempt > old.attempt:
+        failure = old.failure
+        if failure is None or failure.attempt != old.attempt or old.phase == "Suspended":
+            return ""
+        return LOSSES.get(failure.class_.policy.payer, "")
+    losses, known = new.worker_losses, old.worker_losses
+    if losses is None or new.attempt < old.attempt or new.round <= old.round:
+        return ""
+    rounds = known.rounds if known and known.checkpoint == losses.checkpoint else 0
+    return "infrastructure" if losses.rounds > rounds else ""
+
+
 class Metrics:
     """One operator's registry."""
 
@@ -180,12 +200,9 @@ class Metrics:
 
     def count_change(self, old: JobStatus, new: JobStatus) -> None:
         """Counts what changed from a job's old status to its new one."""
-        for name, before, after in (
-            ("application", old.restarts.application, new.restarts.application),
-            ("infrastructure", old.restarts.infrastructure, new.restarts.infrastructure),
-        ):
-            if after > before:
-                self._restarts.labels(name).inc(after - before)
+        loss = find_loss(old, new)
+        if loss:
+            self._restarts.labels(loss).inc()
         if new.is_finished and not old.is_finished:
             self._finished.labels(_find_end(new)).inc()
 

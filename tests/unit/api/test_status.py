@@ -47,7 +47,7 @@ def test_a_status_survives_a_round_trip() -> None:
         "observedGeneration": 1,
         "phase": "Failed",
         "attempt": 3,
-        "restarts": {"application": 1, "infrastructure": 1, "withoutProgress": 0},
+        "restarts": {"application": 1, "withoutProgress": 0},
         "runURI": "s3://bucket/run",
         "checkpoint": {"uri": "s3://bucket/c", "index": 7, "metrics": {"loss": "0.1"}},
         "failure": {"class": "Application", "reason": "Raised", "message": "no", "exitCode": 64},

@@ -73,8 +73,13 @@ class Operator:
         return {(s.name, tuple(s.labels.values())): s.value for family in families for s in family.samples}
 
 
-def at(application: int = 0, infrastructure: int = 0) -> JobStatus:
-    return parse_status({"restarts": {"application": application, "infrastructure": infrastructure}})
+def at(attempt: int = 1, *, lost: str = "", **status: Any) -> JobStatus:
+    failure = {"failure": {"class": lost, "attempt": attempt}} if lost else {}
+    return parse_status({"attempt": attempt, "phase": "Running", **failure, **status})
+
+
+def replaced(round_: int, rounds: int, checkpoint: int = -1) -> JobStatus:
+    return at(round=round_, workerLosses={"rounds": rounds, "checkpoint": checkpoint})
 
 
 def test_gauges_are_read_at_scrape_time() -> None:
@@ -108,14 +113,32 @@ def test_passes_are_counted_with_their_duration() -> None:
     assert samples["railhead_pass_seconds_bucket", ("+Inf", "refused")] == 1
 
 
-def test_only_new_losses_count_as_restarts() -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "loss"),
+    [
+        (at(), at(lost="Application"), ""),
+        (at(lost="Application"), at(2), "application"),
+        (at(lost="OutOfMemory"), at(2), "application"),
+        (at(lost="Hang"), at(2), "infrastructure"),
+        (at(lost="Preemption"), at(2), "infrastructure"),
+        (at(lost="Startup"), at(2), ""),
+        (at(lost="Fenced"), at(2), ""),
+        (at(lost="Application", phase="Suspended"), at(2), ""),
+        (at(2, failure={"class": "Application", "attempt": 1}), at(3), ""),
+        (at(), replaced(1, 1), "infrastructure"),
+        (replaced(1, 1), replaced(2, 2), "infrastructure"),
+        (replaced(2, 2), replaced(3, 1, checkpoint=4), "infrastructure"),
+        (replaced(1, 1), replaced(2, 1), ""),
+        (replaced(2, 2), replaced(3, 0, checkpoint=4), ""),
+        (replaced(1, 1), replaced(1, 1), ""),
+        (replaced(1, 1), at(2), ""),
+    ],
+)
+def test_a_restart_is_counted_by_what_was_lost(old: JobStatus, new: JobStatus, loss: str) -> None:
     operator = Operator()
-    operator.metrics.count_change(at(1, 1), at(1, 3))
-    operator.metrics.count_change(at(1, 3), at(1, 3))
-    operator.metrics.count_change(at(1, 3), at(0, 0))
-    samples = operator.samples()
-    assert samples["railhead_restarts_total", ("infrastructure",)] == 2
-    assert ("railhead_restarts_total", ("application",)) not in samples
+    operator.metrics.count_change(old, new)
+    found = {key: value for key, value in operator.samples().items() if key[0] == "railhead_restarts_total"}
+    assert found == ({("railhead_restarts_total", (loss,)): 1} if loss else {})
 
 
 @pytest.mark.parametrize(
@@ -172,7 +195,7 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)
-    operator.metrics.count_change(at(), at(application=1))
+    operator.metrics.count_change(at(lost="Application"), at(2))
     operator.metrics.count_change(at(), parse_status({"conditions": [{**TRUE, "type": "Complete"}]}))
     operator.metrics.count_delay(Urgency.STATE, 0.1)
     operator.watches[0].refuse(Denied(403, "Forbidden", "no right"))

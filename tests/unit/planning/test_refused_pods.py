@@ -154,7 +154,7 @@ def test_a_refused_head_spends_nothing_and_its_attempts_back_off(refusal: tuple[
     play(sim, HOUR, is_sick=lambda pod: pod.role == names.HEAD, refusal=refusal)
     assert len(sim.heads) <= 8 + HOUR / 60
     restarts = sim.status["restarts"]
-    assert (restarts["application"], restarts["infrastructure"], restarts["withoutProgress"]) == (0, 0, 0)
+    assert (restarts["application"], sim.losses["infrastructure"], restarts["withoutProgress"]) == (0, 0, 0)
     assert restarts["startup"] == len(sim.heads) - 1 > 60
     assert {"budget", "disruptions"}.isdisjoint(sim.status)
     assert sim.status["failure"]["reason"] == "NodeRefusedPod" and sim.status["failure"]["node"] == SICK
@@ -172,4 +172,4 @@ def test_a_pod_that_ran_counts_although_another_was_refused_in_the_same_round() 
     sim.end_pod(next(pod.name for pod in sim.pods.values() if pod.slot == 5), "Infrastructure")
     sim.settle()
     assert sim.status["workerLosses"] == {"rounds": 1, "ownFault": 0, "refused": 1, "checkpoint": -1}
-    assert sim.status["restarts"]["infrastructure"] == 1 and "WorkerReplaced" in sim.events
+    assert sim.losses["infrastructure"] == 1 and "WorkerReplaced" in sim.events

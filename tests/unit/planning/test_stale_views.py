@@ -29,8 +29,8 @@ def test_a_counter_is_raised_only_while_the_job_is_unchanged() -> None:
     in_place = decide(make_head(), make_worker(0), make_worker(1), status={**RUNNING_STATUS, "progress": progress})
     lost = make_worker(1, phase="Failed", is_running=False, exit_code=66)
     replaced = decide(make_head(), make_worker(0), lost, status=RUNNING_STATUS)
-    for wanted in (in_place, replaced):
-        assert wanted.status is not None and "restarts" in wanted.status.fields
+    for wanted, counter in ((in_place, "countedRestarts"), (replaced, "workerLosses")):
+        assert wanted.status is not None and counter in wanted.status.fields
         assert wanted.status.tests.get("/metadata/resourceVersion") == "0"
 
 

@@ -18,16 +18,16 @@ from datetime import datetime, timedelta
 from railhead.api import conditions as types
 from railhead.api.names import HEAD
 from railhead.api.run import ResumeFrom
-from railhead.api.status import Budget, CountedRestarts
+from railhead.api.status import CountedRestarts
 from railhead.contract.text import parse_time
 from railhead.planning.attempt import begin_attempt, begin_next_attempt
 from railhead.planning.children import find_source_checkpoint
 from railhead.planning.facts.report import cut_count
-from railhead.planning.facts.settlement import Settlement, count_failures
+from railhead.planning.facts.settlement import Settlement, charge_failures
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
-from railhead.planning.status_change import UNSET, StatusChange, make_condition, stand
+from railhead.planning.status_change import StatusChange, make_condition, stand
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
 NOT_FOUND, RUNS, NOTHING = "SourceNotFound", "SourceStillRuns", "SourceHasNoCheckpoint"
@@ -139,16 +139,9 @@ def decide_restarts_in_place(job: Job) -> Decision | None:
     number, charged = reported.number - counted.number, reported.charged - counted.charged
     if number <= 0:
         return None
-    committed, budget = job.status.newest_index, job.status.budget
-    if charged > 0:
-        budget = Budget(failures=count_failures(job, committed=committed) + charged, checkpoint=committed)
-    restarts = job.status.restarts
+    status = StatusChange(counted_restarts=reported)
     return Decision(
-        status=StatusChange(
-            counted_restarts=reported,
-            budget=budget if charged > 0 else UNSET,
-            restarts=restarts.model_copy(update={"in_place": restarts.in_place + number}),
-        ),
+        status=charge_failures(job, status, charged) if charged > 0 else status,
         events=(Event("Warning", "RestartedInPlace", _describe(job, reported)),),
     )
 

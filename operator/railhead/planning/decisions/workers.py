@@ -106,7 +106,7 @@ def decide_replacement(job: Job) -> Decision | None:
         return (show_progress(job) if job.is_elastic else Decision()).waking(at)
     round_ = job.status.round + 1
     lost = [pod for pod in job.workers.lost if pod.slot in slots]
-    is_refused, restarts = is_refusal(job), job.status.restarts
+    is_refused = is_refusal(job)
     message = _describe_refusal(job) if is_refused else _describe_loss(job, lost, slots)
     message = f"{message}; replacing them (round {round_})"
     event = Event("Warning", NODE_REFUSED_POD, message) if is_refused else Event("Warning", "WorkerReplaced", message)
@@ -114,7 +114,6 @@ def decide_replacement(job: Job) -> Decision | None:
         _stand(job, NODE_REFUSED_POD if is_refused else "WorkerLost", message),
         round=round_,
         worker_losses=add_loss(job),
-        restarts=restarts.model_copy(update={"infrastructure": restarts.infrastructure + (not is_refused)}),
         disruptions=_count_disruption(job),
         workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
     )

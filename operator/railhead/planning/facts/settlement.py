@@ -28,7 +28,7 @@ from railhead.planning.facts.reasons import NODE_REFUSED_POD, RELEASED
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import StatusChange
+from railhead.planning.status_change import StatusChange, Unset
 
 IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault
 ROUNDS_WITHOUT_CHECKPOINT = 20
@@ -129,40 +129,53 @@ class Settlement:
         restarts, kind = self.job.status.restarts, self.failure.class_.policy.payer
         made_progress = self.job.has_committed and not self._is_early_hang
         in_a_row = 0 if made_progress else restarts.without_progress + (self.payer is Payer.INFRASTRUCTURE)
-        restarts = restarts.model_copy(
-            update={
-                "application": restarts.application + (kind is Payer.APPLICATION),
-                "infrastructure": restarts.infrastructure + (kind in (Payer.INFRASTRUCTURE, Payer.DISRUPTION)),
-                "startup": restarts.startup + (kind is Payer.STARTUP),
-                "without_progress": in_a_row,
-            }
-        )
+        startup = restarts.startup + (kind is Payer.STARTUP)
+        restarts = restarts.model_copy(update={"startup": startup, "without_progress": in_a_row})
         change = replace(change, restarts=restarts)
         if self.payer is Payer.APPLICATION:
-            committed = self.job.status.newest_index
-            failures = count_failures(self.job, committed=committed) + 1
-            change = replace(change, budget=Budget(failures=failures, checkpoint=committed))
+            change = charge_failures(self.job, change, 1)
         counted = self._count_disruptions(self.job.status.all_disruptions)
         return change if counted == Disruptions() else replace(change, disruptions=counted)
 
     def _count_disruptions(self, known: Disruptions) -> Disruptions:
-        payer, has_committed = self.payer, self.job.has_committed
-        attempts, by_kubelet = (0, 0) if has_committed else (known.attempts, known.by_kubelet)
-        if payer in (Payer.DISRUPTION, Payer.IGNORED) and not has_committed:
-            is_eviction = self.failure.reason == LossReason.TERMINATION_BY_KUBELET
-            attempts, by_kubelet = attempts + 1, by_kubelet + 1 if is_eviction else 0
-        return Disruptions(total=known.total + (payer is Payer.DISRUPTION), attempts=attempts, by_kubelet=by_kubelet)
+        is_spent = self.payer in (Payer.DISRUPTION, Payer.IGNORED)
+        attempts = 0 if self.job.has_committed else known.attempts + is_spent
+        return Disruptions(total=known.total + (self.payer is Payer.DISRUPTION), attempts=attempts)
 
 
 def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
     """Judges the failure that ends the current attempt: what happens in a row is the job's own fault, and a rule of
     spec.failurePolicy may decide what follows."""
-    by_kubelet = job.status.all_disruptions.by_kubelet + 1
     is_eviction = failure.reason == LossReason.TERMINATION_BY_KUBELET and not is_progress(job, committed)
-    if is_eviction and by_kubelet >= IN_A_ROW:
+    if is_eviction and _count_evictions(job) + 1 >= IN_A_ROW:
         failure = blame_application(failure, times=IN_A_ROW)
     failure, rule = apply_rules(job.spec, failure)
     return Settlement(job, failure, committed, rule)
+
+
+def _count_evictions(job: Job) -> int:
+    """Returns how many of the attempts lost to disruptions before this one the kubelet evicted, in a row and without a
+    checkpoint since."""
+    committed_by = job.status.checkpoint.attempt if job.status.checkpoint else 0
+    number = 0
+    for attempt in reversed(job.status.attempts or ()):
+        if attempt.number <= committed_by:
+            break
+        if attempt.number >= job.attempt or not is_disruption(FailureClass.parse(attempt.class_), attempt.reason):
+            continue
+        if attempt.reason != LossReason.TERMINATION_BY_KUBELET:
+            break
+        number += 1
+    return number
+
+
+def charge_failures(job: Job, change: StatusChange, number: int) -> StatusChange:
+    """Adds failures of the application to those that spec.backoffLimit counts; refilling begins again."""
+    committed = job.status.newest_index
+    restarts = job.status.restarts if isinstance(change.restarts, Unset) else change.restarts
+    failures = count_failures(job, committed=committed) + number
+    restarts = restarts.model_copy(update={"application": failures})
+    return replace(change, restarts=restarts, budget=Budget(checkpoint=committed))
 
 
 def is_progress(job: Job, committed: int) -> bool:
@@ -189,9 +202,9 @@ def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime)
 def _count_failures(spec: TrainJobSpec, status: JobStatus, now: datetime, committed: int) -> int:
     budget = status.budget
     if budget is None:
-        return 0
+        return status.restarts.application
     has_trained = budget.running_seconds + running_stretch(status, now) >= spec.backoff_reset_seconds
-    return 0 if has_trained and committed > budget.checkpoint else budget.failures
+    return 0 if has_trained and committed > budget.checkpoint else status.restarts.application
 
 
 def running_stretch(status: JobStatus, now: datetime) -> int:

@@ -93,12 +93,12 @@ def test_a_rejected_replacement_is_reported_and_created_once_admitted() -> None:
     sim.settle()
     reason, message = find_condition(sim)
     assert reason == "QuotaExceeded" and is_rejection(message)
-    assert sim.status["round"] == 1 and sim.status["restarts"]["infrastructure"] == 1
+    assert sim.status["round"] == 1 and sim.losses["infrastructure"] == 1
     sim.rejects = lambda body: ""
     sim.later(5)
     sim.settle()
     assert find_condition(sim)[0] == "Restarting"
-    assert sim.status["round"] == 1 and sim.status["restarts"]["infrastructure"] == 1
+    assert sim.status["round"] == 1 and sim.losses["infrastructure"] == 1
     sim.run_until_training()
     assert sim.status["phase"] == "Running"
 

@@ -144,7 +144,7 @@ def start(**spec: Any) -> Simulation:
 
 
 def spent(sim: Simulation) -> int:
-    return int((sim.status.get("budget") or {}).get("failures", 0))
+    return int((sim.status.get("restarts") or {}).get("application", 0))
 
 
 def test_a_restart_in_place_costs_one_failure_and_no_pod() -> None:
@@ -154,7 +154,7 @@ def test_a_restart_in_place_costs_one_failure_and_no_pod() -> None:
     sim.report("RESTARTING", restart=RAISED)
     sim.settle()
     assert set(sim.pods) == pods and sim.status["attempt"] == 1
-    assert sim.status["restarts"]["inPlace"] == 1 and sim.status["restarts"]["application"] == 0
+    assert sim.losses["inPlace"] == 1
     assert spent(sim) == 1
     assert allowed(sim) == 3, "in total, including the one already spent"
     assert sim.events.count("RestartedInPlace") == 1
@@ -186,7 +186,7 @@ def test_the_termination_message_counts_restarts_whose_reports_were_lost() -> No
     assert spent(sim) == 2 and sim.status["failure"]["class"] == "Application"
     sim.later(301)
     sim.settle()
-    assert (sim.status["attempt"], spent(sim), sim.status["restarts"]["inPlace"]) == (2, 3, 2)
+    assert (sim.status["attempt"], spent(sim), sim.losses["inPlace"]) == (2, 3, 2)
     assert "countedRestarts" not in sim.status, "they belong to the last attempt"
     assert allowed(sim) == 2
 
@@ -212,7 +212,7 @@ def test_a_hang_is_shown_and_not_charged() -> None:
     sim = start(backoffLimit=0)
     sim.report("RESTARTING", restart=RestartInPlace(1, 0, "Hang", "ProgressDeadlineExceeded", "nothing for 600 s"))
     sim.settle()
-    assert spent(sim) == 0 and sim.status["restarts"]["inPlace"] == 1
+    assert spent(sim) == 0 and sim.losses["inPlace"] == 1
     assert sim.status["progress"]["restart"]["class"] == "Hang"
 
 
@@ -226,7 +226,7 @@ def test_restarts_get_a_full_budget_after_enough_training_with_a_newer_checkpoin
         sim.settle()
         sim.report(checkpoint=number, restart=replace(RAISED, number=number, charged=number))
         sim.settle()
-    assert (spent(sim), sim.status["restarts"]["inPlace"], allowed(sim)) == (1, 7, 9)
+    assert (spent(sim), sim.losses["inPlace"], allowed(sim)) == (1, 7, 9)
 
 
 def test_the_driver_learns_of_the_full_budget_before_the_next_failure() -> None:

@@ -126,10 +126,8 @@ def test_a_job_that_misses_its_start_deadline_releases_all_pods_and_retries_with
     sim.settle()
     assert sim.status["restarts"] == {
         "application": 0,
-        "infrastructure": 0,
         "withoutProgress": 0,
         "startup": 7,
-        "inPlace": 0,
     }
 
 
@@ -313,10 +311,8 @@ def test_all_pods_are_released_after_the_hold_time_and_the_next_attempt_follows(
     assert sim.status["attempt"] == 2 and len(sim.pods) == 3
     assert sim.status["restarts"] == {
         "application": 0,
-        "infrastructure": 0,
         "withoutProgress": 0,
         "startup": 1,
-        "inPlace": 0,
     }
     sim.run_until_training()
     assert sim.status["phase"] == "Running"
@@ -373,12 +369,12 @@ def test_a_group_whose_replacement_is_rejected_resumes_from_its_checkpoint_later
     sim.rejects = reject_slot(1)
     sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
     assert wait_until_released(sim) == HOLD_SECONDS
-    assert sim.status["restarts"]["infrastructure"] == 1
+    assert sim.losses["infrastructure"] == 1
     sim.rejects = lambda body: ""
     sim.later(60)
     sim.settle()
     assert sim.status["attempt"] == 2 and sim.status["restarts"]["startup"] == 1
-    assert sim.status["restarts"]["infrastructure"] == 1 and sim.status["restarts"]["withoutProgress"] == 0
+    assert sim.losses["infrastructure"] == 1 and sim.status["restarts"]["withoutProgress"] == 0
 
 
 def test_a_short_rejection_after_a_long_wait_for_nodes_releases_nothing() -> None:

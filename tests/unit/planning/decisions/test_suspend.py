@@ -19,7 +19,7 @@ from tests.unit.planning.simulation import JOB, Simulation
 from tests.unit.planning.state import decide
 
 SUSPEND = make_spec(suspend=True)
-NO_RESTARTS = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
+NO_RESTARTS = {"application": 0, "withoutProgress": 0}
 NEWEST = {"uri": "/runs/c9", "index": 9, "time": "2026-01-01T00:00:00Z", "metrics": {}}
 DAY = 86_400
 

@@ -156,7 +156,7 @@ def test_a_lost_worker_is_replaced_while_training_continues() -> None:
     sim.lose(_workers(sim)[0][0])
     sim.settle()
     assert sim.status["phase"] == "Running", "the driver reports when the group restarts"
-    assert (sim.status["round"], sim.status["restarts"]["infrastructure"]) == (1, 1)
+    assert (sim.status["round"], sim.losses["infrastructure"]) == (1, 1)
     assert worker_slots(sim) == [0, 1, 2]
     sim.report("RESTARTING")
     sim.settle()
@@ -364,7 +364,7 @@ def test_a_worker_that_is_lost_after_a_resize_still_counts() -> None:
     sim.settle()
     sim.lose(next(name for name, pod in sim.pods.items() if pod.role == names.WORKER))
     sim.settle()
-    assert sim.status["restarts"]["infrastructure"] == sim.status["disruptions"]["total"] == 1
+    assert sim.losses["infrastructure"] == sim.status["disruptions"]["total"] == 1
     assert sim.status["workerLosses"]["rounds"] == 1
 
 

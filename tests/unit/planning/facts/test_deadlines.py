@@ -279,7 +279,7 @@ def test_after_a_loss_a_replacement_that_finds_no_node_ends_the_attempt_too() ->
     assert has_released(sim) and not sim.pods
     run(sim, 5)
     assert sim.status["attempt"] == 2 and sim.status["waiting"]["again"]
-    assert "budget" not in sim.status and sim.status["restarts"]["infrastructure"] == 1
+    assert "budget" not in sim.status and sim.losses["infrastructure"] == 1
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from railhead.contract.text import format_time
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import Disruption, PodView
-from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_spec, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_attempt, make_head, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
 from tests.unit.planning.state import decide
 
@@ -42,12 +43,12 @@ def test_the_budget_refills_after_enough_training_with_a_newer_checkpoint() -> N
     sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR)
     train(sim, hours=1, checkpoint=0)
     fail(sim)
-    assert sim.status["budget"] == {"failures": 1, "runningSeconds": 0, "checkpoint": 0}
+    assert sim.status["budget"] == {"runningSeconds": 0, "checkpoint": 0}
     train(sim, hours=6, checkpoint=1)
     fail(sim)
     assert sim.status["phase"] != "Failed" and sim.status["attempt"] == 3
-    assert sim.status["budget"] == {"failures": 1, "runningSeconds": 0, "checkpoint": 1}
-    assert sim.status["restarts"]["application"] == 2, "the total stays"
+    assert sim.status["budget"] == {"runningSeconds": 0, "checkpoint": 1}
+    assert sim.status["restarts"]["application"] == 1, "full again, then one"
 
 
 def test_training_alone_does_not_refill_the_budget() -> None:
@@ -87,7 +88,7 @@ def test_training_time_adds_up_and_waiting_does_not_count() -> None:
     train(sim, hours=2, checkpoint=1)
     fail(sim)
     assert sim.status["phase"] != "Failed"
-    assert sim.status["budget"] == {"failures": 1, "runningSeconds": 0, "checkpoint": 1}
+    assert sim.status["budget"] == {"runningSeconds": 0, "checkpoint": 1}
 
 
 def test_the_backoff_resets_with_the_budget() -> None:
@@ -112,10 +113,8 @@ def test_application_failures_do_not_count_as_attempts_without_progress() -> Non
     assert sim.status["phase"] != "Failed"
     assert sim.status["restarts"] == {
         "application": 3,
-        "infrastructure": 0,
         "withoutProgress": 0,
         "startup": 0,
-        "inPlace": 0,
     }
     sim.run_until_training()
     fail(sim, "Infrastructure")
@@ -199,20 +198,26 @@ def test_an_eviction_for_the_pods_own_limits_is_an_application_failure() -> None
     assert message in failure["message"]
 
 
+def evicted(times: int) -> dict[str, Any]:
+    """The status of the attempt after those that the kubelet evicted."""
+    end = {"class": "Infrastructure", "reason": "TerminationByKubelet", "completionTime": format_time(NOW)}
+    listed = [make_attempt(number=number, **end) for number in range(1, times + 1)]
+    return {"attempt": times + 1, "attempts": listed, "disruptions": {"total": times, "attempts": times}}
+
+
 def test_the_third_termination_by_the_kubelet_in_a_row_is_an_application_failure() -> None:
-    head = killed(make_head(), BY_KUBELET, reason="Evicted")
-    second = lose_head(head, disruptions={"total": 1, "attempts": 1, "byKubelet": 1})
+    second = lose_head(killed(make_head(2), BY_KUBELET, reason="Evicted"), **evicted(1))
     assert (second["class"], second["phase"]) == ("Infrastructure", "Restarting")
-    third = lose_head(head, disruptions={"total": 2, "attempts": 2, "byKubelet": 2})
+    third = lose_head(killed(make_head(3), BY_KUBELET, reason="Evicted"), **evicted(2))
     assert (third["class"], third["reason"], third["phase"]) == ("Application", "TerminationByKubelet", "Failed")
     assert "(3 times in a row without a new checkpoint)" in third["message"]
 
 
 def test_a_checkpoint_resets_the_count_of_terminations() -> None:
-    committed = {"uri": "/runs/c7", "index": 7, "time": "t", "attempt": 1}
+    committed = {"uri": "/runs/c7", "index": 7, "time": "t", "attempt": 2}
     failure = lose_head(
-        killed(make_head(), BY_KUBELET, reason="Evicted"),
-        disruptions={"total": 2, "attempts": 2, "byKubelet": 2},
+        killed(make_head(3), BY_KUBELET, reason="Evicted"),
+        **evicted(2),
         checkpoint=committed,
     )
     assert (failure["class"], failure["phase"]) == ("Infrastructure", "Restarting")
@@ -230,7 +235,7 @@ def fields_of(wanted: Plan) -> dict[str, Any]:
 
 def test_a_worker_pod_lost_to_a_disruption_counts_as_a_disruption() -> None:
     fields = fields_of(lose_worker(killed(make_worker(1), PREEMPTED)))
-    assert fields["disruptions"] == {"total": 1, "attempts": 0, "byKubelet": 0}
+    assert fields["disruptions"] == {"total": 1, "attempts": 0}
     assert "disruptions" not in fields_of(lose_worker(ended(make_worker(1), "Infrastructure")))
 
 
@@ -244,7 +249,7 @@ def test_the_third_termination_of_worker_pods_by_the_kubelet_ends_the_attempt() 
 
 @pytest.mark.parametrize("lost", [killed(make_worker(1), PREEMPTED), make_worker(7)], ids=["preempted", "gone"])
 def test_the_disruption_limit_also_counts_worker_pods(lost: PodView) -> None:
-    known = {"total": 1, "attempts": 0, "byKubelet": 0}
+    known = {"total": 1, "attempts": 0}
     assert fields_of(lose_worker(lost, limit=2, disruptions=known))["round"] == 1
     fields = fields_of(lose_worker(lost, limit=1, disruptions=known))
     assert fields["phase"] == "Failed"
@@ -266,14 +271,8 @@ def test_only_backoff_bounds_disruptions_without_a_checkpoint() -> None:
         sim.settle()
     assert delays == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert sim.status["attempt"] == 11
-    assert sim.status["disruptions"] == {"total": 10, "attempts": 10, "byKubelet": 0}
-    assert sim.status["restarts"] == {
-        "application": 0,
-        "infrastructure": 10,
-        "withoutProgress": 0,
-        "startup": 0,
-        "inPlace": 0,
-    }
+    assert sim.status["disruptions"] == {"total": 10, "attempts": 10}
+    assert "restarts" not in sim.status and sim.losses["infrastructure"] == 10
 
 
 def test_a_checkpoint_resets_the_consecutive_count_but_not_the_total() -> None:
@@ -285,7 +284,7 @@ def test_a_checkpoint_resets_the_consecutive_count_but_not_the_total() -> None:
         sim.settle()
         sim.later(60)
         sim.settle()
-    assert sim.status["disruptions"] == {"total": 2, "attempts": 0, "byKubelet": 0}
+    assert sim.status["disruptions"] == {"total": 2, "attempts": 0}
 
 
 def test_the_limit_counts_attempts_and_rounds_together() -> None:
