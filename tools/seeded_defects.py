@@ -652,7 +652,7 @@ DEFECTS = (
         "the driver does not learn that the budget is full again",
         "planning/facts/settlement.py",
         "_count_failures(spec, status, now, status.newest_index)",
-        "(status.budget.failures if status.budget else 0)",
+        "(status.restarts.application)",
         ("tests/unit/planning/decisions/test_attempts.py",),
     ),
     Defect(
