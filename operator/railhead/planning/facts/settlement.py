@@ -134,8 +134,9 @@ class Settlement:
         change = replace(change, restarts=restarts)
         if self.payer is Payer.APPLICATION:
             change = charge_failures(self.job, change, 1)
-        counted = self._count_disruptions(self.job.status.all_disruptions)
-        return change if counted == Disruptions() else replace(change, disruptions=counted)
+        known = self.job.status.all_disruptions
+        counted = self._count_disruptions(known)
+        return change if counted == known else replace(change, disruptions=counted)
 
     def _count_disruptions(self, known: Disruptions) -> Disruptions:
         is_spent = self.payer in (Payer.DISRUPTION, Payer.IGNORED)
@@ -154,18 +155,19 @@ def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
 
 
 def _count_evictions(job: Job) -> int:
-    """Returns how many of the attempts lost to disruptions before this one the kubelet evicted, in a row and without a
-    checkpoint since."""
+    """Returns how many attempts the kubelet has evicted since the last checkpoint, without another disruption between
+    them; an eviction for which the job was blamed is one of them."""
     committed_by = job.status.checkpoint.attempt if job.status.checkpoint else 0
     number = 0
     for attempt in reversed(job.status.attempts or ()):
         if attempt.number <= committed_by:
             break
-        if attempt.number >= job.attempt or not is_disruption(FailureClass.parse(attempt.class_), attempt.reason):
+        if attempt.number >= job.attempt:
             continue
-        if attempt.reason != LossReason.TERMINATION_BY_KUBELET:
+        if attempt.reason == LossReason.TERMINATION_BY_KUBELET:
+            number += 1
+        elif is_disruption(FailureClass.parse(attempt.class_), attempt.reason):
             break
-        number += 1
     return number
 
 

@@ -247,6 +247,9 @@ def test_ignored_failures_spend_no_budget_and_back_off_longer_each_time(kind: st
     sim.report(checkpoint=0)
     lose(sim, kind)
     assert wait_for_attempt(sim) <= waits[0], "a new checkpoint resets the backoff"
+    lose(sim, kind)
+    wait_for_attempt(sim)
+    assert sim.status["disruptions"]["attempts"] == 1, "and the count"
 
 
 def test_a_failure_that_no_rule_ignores_still_counts() -> None:
