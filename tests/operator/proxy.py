@@ -129,6 +129,11 @@ class FaultyProxy:
         return len(watches)
 
     @property
+    def watches(self) -> int:
+        """How many are open."""
+        return len(self._watches)
+
+    @property
     def is_up(self) -> bool:
         return not self._is_down
 
