@@ -1619,7 +1619,7 @@ DEFECTS = (
         "        folder.replace(COPY, data)\n",
         "",
         (SNAPSHOT,),
-        raises=("FileNotFoundError",),
+        raises=("FileNotFoundError", "JobRefused"),
     ),
     Defect(
         "a run resumes from a checkpoint without files",
