@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Mapping, Optional
 
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
@@ -40,6 +40,7 @@ from railhead.driver.ray.nodes import (
     mark_dead_in_ray,
     wait_for_lost_nodes,
 )
+from railhead.driver.ray.types import Metadata
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import failure
@@ -135,7 +136,7 @@ class RetryDecider:
 
 def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     """Ray's exception and the current state of the group's nodes, as facts. The next group uses the live ones."""
-    facts = translate_error(error, group)
+    facts = name_path(translate_error(error, group), group)
     wanted = _find_awaited_workers(error)
     slots = count_worker_slots() if wanted else 0
     if slots < wanted:
@@ -148,7 +149,7 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
-    errors = find_places(facts.errors, group)
+    errors = find_pods(facts.errors, processes)
     if not lost:
         errors, finding = find_causes(find_ages(errors, group), processes, group)
         if finding:
@@ -183,16 +184,23 @@ def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, .
     return tuple(replace(each, age=ages.get(each.rank)) for each in errors)
 
 
-def find_places(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:
-    """The errors with the pods of their ranks, and with the run's path, which errors of its storage rarely name."""
-    processes, folder = group.read_processes(), group.folder
+def name_path(facts: FailureFacts, group: Group) -> FailureFacts:
+    """The facts with the run's path, which errors of its storage rarely name."""
+    folder = group.folder
+    if folder is None:
+        return facts
+    errors = tuple(
+        replace(each, text=f"{folder.path}: {each.text}") if each.kind == Kind.STORAGE else each
+        for each in facts.errors
+    )
+    return replace(facts, errors=errors)
 
-    def complete(error: RankError) -> RankError:
-        pod = processes[error.rank].hostname if error.rank in processes else ""
-        text = f"{folder.path}: {error.text}" if folder and error.kind == Kind.STORAGE else error.text
-        return replace(error, pod=pod, text=text)
 
-    return tuple(map(complete, errors))
+def find_pods(errors: tuple[RankError, ...], processes: Mapping[int, Metadata]) -> tuple[RankError, ...]:
+    """The errors with the pods of their ranks."""
+    return tuple(
+        replace(each, pod=processes[each.rank].hostname) if each.rank in processes else each for each in errors
+    )
 
 
 def translate_error(error: BaseException, group: Group) -> FailureFacts:

@@ -182,7 +182,7 @@ def test_an_error_means(row: Row, size: int) -> None:
     texts = {rank: row.text if rank == first else str(row.others) for rank in ranks}
     error = WorkerGroupError("text", {rank: TrainFunctionRaised(rank, text) for rank, text in texts.items()})
     facts = failure_policy.translate_error(error, group)
-    errors = failure_policy.find_places(facts.errors, group)
+    errors = failure_policy.find_pods(facts.errors, group.read_processes())
     check(classify_failure(FailureFacts(facts.source, errors)), row, first, size)
 
 
@@ -263,7 +263,7 @@ def test_an_error_while_the_process_group_forms_means(text: str, reason: str, pa
     trace = f"{TASK.format(103, '10.0.0.7')}{TRACE}{text}\nCompile with `TORCH_USE_CUDA_DSA`"
     error = ControllerError(RayTaskError("set_up", trace, RuntimeError(text)).as_instanceof_cause())
     facts = failure_policy.translate_error(error, group)
-    errors = failure_policy.find_places(facts.errors, group)
+    errors = failure_policy.find_pods(facts.errors, group.read_processes())
     found = classify_failure(FailureFacts(facts.source, errors, text=facts.text))
     assert f"{found.class_.value}/{found.reason}" == reason
     assert (found.class_.policy.payer, found.suspect_pod) == (payer, suspect)

@@ -204,6 +204,9 @@ def test_a_full_disk_sets_a_warning_with_rank_and_path(tmp_path: Path, monkeypat
         f"run.storagePath: a checkpoint could not be written: rank 3: {run.path}: OSError: [Errno 28] No space left on "
         "device (hidden) ("
     )
+    decider.decide(WorkerGroupError("", {3: full, 0: EntrypointNotUsable(0, "ImportError: no")}))
+    warning = Spool(tmp_path).read_warning()
+    assert warning is not None and f"rank 3: {run.path}: OSError" in warning.message, "also beside another error"
     assert warning.message.endswith("; training restarts from the last checkpoint")
     Spool(tmp_path).forget_warning()
     assert not decider.decide(WorkerGroupError("", {3: RAISED}))
