@@ -545,7 +545,7 @@ DEFECTS = (
     Defect(
         "records of a head that has lost the run are kept",
         "driver/train_controller/post_mortem.py",
-        "            check_fence()\n",
+        "        check_fence()\n",
         "",
         ("tests/unit/driver/train_controller/test_post_mortem.py",),
     ),
@@ -1616,7 +1616,7 @@ DEFECTS = (
     Defect(
         "a commit leaves no copy of the snapshot",
         "driver/storage/checkpoints.py",
-        "        folder.replace(COPY, data)\n",
+        "    folder.replace(COPY, data)\n",
         "",
         (SNAPSHOT,),
         raises=("FileNotFoundError", "JobRefused"),
@@ -1638,8 +1638,8 @@ DEFECTS = (
     Defect(
         "a head that has lost the run overwrites its successor's copy of the snapshot",
         "driver/storage/checkpoints.py",
-        "        check()\n        folder.replace(COPY, data)\n",
-        "        folder.replace(COPY, data)\n",
+        "    check()\n    folder.replace(COPY, data)\n",
+        "    folder.replace(COPY, data)\n",
         (SNAPSHOT,),
     ),
     Defect(

@@ -10,12 +10,14 @@ involved, one below the other. The user's own exception may appear only in that 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import sys
 import traceback
 from pathlib import PurePath
-from typing import Iterable, Mapping
+from typing import Iterable, Iterator, Mapping
 
 from railhead.contract.outcome import shorten_middle
 
@@ -74,6 +76,15 @@ def format_traceback(error: BaseException) -> str:
     except BaseException:
         text = describe_exception(error) + "\n"
     return shorten_middle(text, TRACEBACK_LIMIT)
+
+
+@contextlib.contextmanager
+def never_raises(task: str) -> Iterator[None]:
+    """Makes an exception a line in the log, which names the task: a run is as good without it."""
+    try:
+        yield
+    except Exception as error:
+        print(f"railhead: cannot {task}: {describe_exception(error)}", file=sys.stderr, flush=True)
 
 
 def describe_exit(code: int) -> str:

@@ -6,14 +6,11 @@ step raises ends the start of a group, or the run, unless the step keeps it to i
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ray.train.v2._internal.execution import callback as of_ray
 
-from railhead.driver.describe import describe_exception
 from railhead.driver.ray.types import (
     ExecutionGroup,
     GroupContext,
@@ -30,15 +27,6 @@ else:
     _KINDS = ("ControllerCallback", "WorkerGroupCallback", "ReplicaGroupCallback", "ReportCallback")
     # Older Rays replace no part of a group, and have no class for it.
     _Base = type("_Base", tuple(getattr(of_ray, each) for each in _KINDS if hasattr(of_ray, each)), {})
-
-
-@contextlib.contextmanager
-def never_raises(task: str) -> Iterator[None]:
-    """Makes an exception of a step's method a line in the log, which names the task: a run is as good without it."""
-    try:
-        yield
-    except Exception as error:
-        print(f"railhead: cannot {task}: {describe_exception(error)}", file=sys.stderr, flush=True)
 
 
 class Step:

@@ -23,12 +23,11 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import sys
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Collection, Iterable, Mapping, Optional
 
 from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE, RunWarning
-from railhead.driver.describe import describe_exception
+from railhead.driver.describe import never_raises
 from railhead.driver.ray.types import Metrics
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 
@@ -239,20 +238,17 @@ def forget_uploads(folder: RunFolder, names: Optional[Collection[str]]) -> None:
             _forget(folder, name)
 
 
+@never_raises("keep a copy of the run's snapshot")
 def finish_commit(folder: RunFolder, check: Callable[[], None]) -> None:
     """Copies Ray's snapshot after a commit, and forgets the records of the uploads that it names. Never raises.
 
     A run without a copy is as robust as plain Ray. `check` is the fence: a successor's copy must not be overwritten.
     """
-    try:
-        data = folder.read(FILE) or b""
-        snapshot = parse_snapshot(data.decode(errors="replace"))
-        check()
-        folder.replace(COPY, data)
-        forget_uploads(folder, snapshot.names)
-    except Exception as error:
-        problem = describe_exception(error)
-        print(f"railhead: cannot keep a copy of the run's snapshot: {problem}", file=sys.stderr, flush=True)
+    data = folder.read(FILE) or b""
+    snapshot = parse_snapshot(data.decode(errors="replace"))
+    check()
+    folder.replace(COPY, data)
+    forget_uploads(folder, snapshot.names)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import Callable, Optional
 
 from railhead.contract.report import RunWarning
-from railhead.driver.describe import clean, describe_exception
+from railhead.driver.describe import clean, describe_exception, never_raises
 from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
 from railhead.driver.rank.run import permit_training
 from railhead.driver.ray import checkpoints
@@ -141,6 +141,7 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
     committed = checkpoints.list_names(manager)
     deadline, is_listed = time.monotonic() + LIST_PATIENCE_SECONDS, threading.Event()
 
+    @never_raises("remove what unfinished uploads have left")
     def clean_up() -> None:
         try:
             found = find_leftovers(folder, committed=committed)
@@ -151,8 +152,6 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
             remove_leftovers(folder, found)
             if found.folders:
                 log(f"removed what unfinished uploads had left: {', '.join(found.folders)}")
-        except Exception as error:
-            log(f"cannot remove what unfinished uploads have left: {describe_exception(error)}")
         finally:
             is_listed.set()
 

@@ -31,12 +31,12 @@ from typing import Any, Optional
 
 from railhead.contract import environment
 from railhead.contract.report import Steps
-from railhead.driver.describe import describe_exception
+from railhead.driver.describe import describe_exception, never_raises
 from railhead.driver.errors import NotReturned, Stepless, Stuck
 from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.rank.steps import Beat, read_beat
 from railhead.driver.rank.uploads import count_reports
-from railhead.driver.ray.callback import Step, never_raises
+from railhead.driver.ray.callback import Step
 from railhead.driver.ray.context import notify_ranks
 from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, WorkerGroup
 from railhead.driver.reporting.heartbeat import Heartbeat

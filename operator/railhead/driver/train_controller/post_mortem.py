@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Optional
 
 from railhead.contract import environment
-from railhead.driver.describe import describe_exception
+from railhead.driver.describe import never_raises
 from railhead.driver.node import flight_dump
 from railhead.driver.node.hardware import begin_count
 from railhead.driver.rank.flight_recorder import find_prefix, read_own_record
@@ -121,19 +121,16 @@ def read_records(pids: Iterable[int]) -> dict[int, bytes]:
     return found
 
 
+@never_raises("compare the ranks' collectives")
 def find_difference(of_dead: Mapping[int, bytes], processes: Mapping[int, Metadata], group: Group) -> Optional[Finding]:
     """`of_dead`: records by rank; all others of the group's ranks are asked for theirs. Never raises."""
-    try:
-        records = {**of_dead, **ask_living(processes.keys() - of_dead.keys(), group)}
-        left = {rank: each for rank, each in processes.items() if rank not in records}
-        records.update(_find_records(ask_pods(left) if left else {}))
-        parsed = {rank: parse_record(data) for rank, data in sorted(records.items())}
-        finding = compare_records({rank: each for rank, each in parsed.items() if each}, size=len(processes))
-        keep_in_thread(records, group, first=finding.ranks if finding else ())
-        return finding
-    except Exception as error:
-        log(f"cannot compare the ranks' collectives: {describe_exception(error)}")
-        return None
+    records = {**of_dead, **ask_living(processes.keys() - of_dead.keys(), group)}
+    left = {rank: each for rank, each in processes.items() if rank not in records}
+    records.update(_find_records(ask_pods(left) if left else {}))
+    parsed = {rank: parse_record(data) for rank, data in sorted(records.items())}
+    finding = compare_records({rank: each for rank, each in parsed.items() if each}, size=len(processes))
+    keep_in_thread(records, group, first=finding.ranks if finding else ())
+    return finding
 
 
 def ask_living(ranks: Collection[int], group: Group) -> dict[int, bytes]:
@@ -150,13 +147,11 @@ def keep_in_thread(records: Mapping[int, bytes], group: Group, *, first: Collect
     if not records or folder is None:
         return
 
+    @never_raises("keep the ranks' collectives")
     def run(folder: RunFolder) -> None:
-        try:
-            check_fence()
-            name = keep_records(folder, records, attempt=int(os.environ.get(environment.ATTEMPT) or 1), first=first)
-            log(f"the collectives of {min(len(records), KEPT_RANKS)} ranks are in {folder.find(name)}")
-        except Exception as error:
-            log(f"cannot keep the ranks' collectives: {describe_exception(error)}")
+        check_fence()
+        name = keep_records(folder, records, attempt=int(os.environ.get(environment.ATTEMPT) or 1), first=first)
+        log(f"the collectives of {min(len(records), KEPT_RANKS)} ranks are in {folder.find(name)}")
 
     thread = threading.Thread(target=run, args=(folder,), name="railhead-flight-records", daemon=True)
     thread.start()

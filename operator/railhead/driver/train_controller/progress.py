@@ -16,9 +16,10 @@ from railhead.contract import environment
 from railhead.contract.report import CHECKPOINT_NAME_REPEATED, NO_CHECKPOINT, RunWarning
 from railhead.contract.report import Checkpoint as CheckpointRecord
 from railhead.contract.text import now_text
+from railhead.driver.describe import never_raises
 from railhead.driver.logs import name_process
 from railhead.driver.ray import checkpoints
-from railhead.driver.ray.callback import Step, never_raises
+from railhead.driver.ray.callback import Step
 from railhead.driver.ray.checkpoints import Ranking
 from railhead.driver.ray.types import CheckpointManager, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.reporting.commits import Commit, parse_known

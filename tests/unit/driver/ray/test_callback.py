@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.ray.callback import Step, StepsCallback, never_raises
+from railhead.driver.describe import never_raises
+from railhead.driver.ray.callback import Step, StepsCallback
 
 
 class Noted(Step):
