@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import sys
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, Callable, List, Mapping, NoReturn, Optional, Protocol, Sequence
 
@@ -153,7 +152,7 @@ def make_room(calls: int) -> None:
     import ray
 
     groups, datasets = sys.modules[_GROUPS], sys.modules.get(_DATASETS)
-    roomy = partial(SynchronizationActor.options, max_concurrency=calls)
+    roomy = functools.partial(SynchronizationActor.options, max_concurrency=calls)
     setattr(groups, "SynchronizationActor", SimpleNamespace(options=roomy))  # noqa: B010
     if hasattr(datasets, "DatasetManager"):  # it is made an actor by ray.remote()
         setattr(datasets, "ray", SimpleNamespace(**{**vars(ray), "remote": ray.remote(max_concurrency=calls)}))  # noqa: B010

@@ -126,10 +126,10 @@ class Settlement:
 
     def count(self, change: StatusChange) -> StatusChange:
         """Adds the lost attempt to the counters, in the change that begins the next one."""
-        restarts, kind = self.job.status.restarts, self.failure.class_.policy.payer
+        restarts = self.job.status.restarts
         made_progress = self.job.has_committed and not self._is_early_hang
         in_a_row = 0 if made_progress else restarts.without_progress + (self.payer is Payer.INFRASTRUCTURE)
-        startup = restarts.startup + (kind is Payer.STARTUP)
+        startup = restarts.startup + (self.failure.class_.policy.payer is Payer.STARTUP)
         restarts = restarts.model_copy(update={"startup": startup, "without_progress": in_a_row})
         change = replace(change, restarts=restarts)
         if self.payer is Payer.APPLICATION:
