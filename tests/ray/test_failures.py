@@ -120,7 +120,7 @@ def test_lost_worker_pod_is_replaced_in_the_same_fit(attempts: Attempts) -> None
 
 def test_ray_is_notified_of_a_lost_node_and_schedules_nothing_there(attempts: Attempts) -> None:
     assert set(read_believed(attempts.first)) == {3}, "the head and the two live pods"
-    assert "railhead: notified Ray that node " in attempts.first.read_log()
+    assert "notified Ray that node " in attempts.first.read_log()
 
 
 def test_new_attempt_resumes_from_the_last_checkpoint_and_sigterm_ends_at_once(attempts: Attempts) -> None:
@@ -185,7 +185,7 @@ class FailedRun:
 
     def find_retried(self) -> list[tuple[str, str]]:
         """Class and message of each failure after which the group was formed again."""
-        return re.findall(r"railhead: (\w+): (.*); restarting the worker group", self.pods.read_log())
+        return re.findall(r"railhead +[\d.]+s  (\w+): (.*); restarting the worker group", self.pods.read_log())
 
 
 def fail(folder: Path, *, mode: str) -> FailedRun:

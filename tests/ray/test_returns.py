@@ -159,7 +159,7 @@ def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path, cases: list[Case]) -> N
         pods.start()
         assert pods.wait_ended(timeout=580) == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
-    restarts = re.findall(r"railhead: (\w+: .*); restarting the worker group", log)
+    restarts = re.findall(r"railhead +[\d.]+s  (\w+: .*); restarting the worker group", log)
     # A start of a group may take too long for Ray on a busy machine.
     found = [why for why in restarts if not why.startswith("Infrastructure: ") or "run.storagePath" in why]
     for line, case in zip(found, cases, strict=True):

@@ -14,13 +14,13 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from railhead.contract.failure import Failure
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import ACCELERATOR_NOT_THERE, RunWarning
+from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
 
-Log = Callable[[str], None]
 OnFatal = Callable[[Failure], None]
 Node = Mapping[str, Any]  # an entry of `ray.nodes()`
 JOINING_SECONDS, WATCHING_SECONDS = 0.5, 5.0  # between two looks at the nodes
@@ -33,7 +33,7 @@ def wait_for_head(pod: Pod) -> None:
         time.sleep(0.05)
 
 
-def connect(pod: Pod, *, log: Log, shows_ranks: bool = True) -> None:
+def connect(pod: Pod, *, shows_ranks: bool = True) -> None:
     """Joins Ray as a driver, as soon as its head listens."""
     import ray
 
@@ -50,7 +50,7 @@ def connect(pod: Pod, *, log: Log, shows_ranks: bool = True) -> None:
     log("the driver has joined Ray")
 
 
-def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, log: Log, on_fatal: OnFatal) -> None:
+def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, on_fatal: OnFatal) -> None:
     """Reports how many worker pods have joined Ray, while the driver runs, and those with the wrong type of GPU."""
     import ray
     from railhead.driver.ray.nodes import find_lost_nodes
@@ -67,7 +67,7 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, log
             time.sleep(WATCHING_SECONDS)  # Ray's control store has a pause; if it is gone, the main thread knows
             continue
         try:
-            check.look(nodes, spool, log)
+            check.look(nodes, spool)
         except JobRefused as error:
             on_fatal(error.failure)
             return
@@ -90,7 +90,7 @@ class AcceleratorCheck:
         self._has_run = has_run
         self._known: set[str] = set()
 
-    def look(self, nodes: list[dict[str, Any]], spool: Spool, log: Log) -> None:
+    def look(self, nodes: list[dict[str, Any]], spool: Spool) -> None:
         """Raises JobRefused."""
         wrong = find_wrong_nodes(self._job, nodes)
         self._has_run = self._has_run or len(wrong) < len(nodes)

@@ -1,8 +1,10 @@
-"""Describes exit codes and exceptions in texts that others may read: nothing in them fails, none has a credential.
+"""Writes the texts that others may read: descriptions of exit codes and exceptions, and the driver's log. None has a
+credential, and nothing in them fails.
 
 The exceptions are the user's: the text may contain characters that cannot be encoded, and `__str__` may raise. The
 texts of libraries contain URLs, headers and values of variables. Every exception's text has its credentials hidden, and
-so has each message of an outcome, a report or a log line that is built from what other programs print.
+so has each line of the driver's log, and each message of an outcome or a report that is built from what other programs
+print.
 
 Ray passes an error on from another process, such as a Ray Data task, as a text with the tracebacks of all processes
 involved, one below the other. The user's own exception may appear only in that text: its class is not sent along.
@@ -14,7 +16,7 @@ import contextlib
 import os
 import re
 import signal
-import sys
+import time
 import traceback
 from pathlib import PurePath
 from typing import Iterable, Iterator, Mapping
@@ -24,6 +26,7 @@ from railhead.contract.outcome import shorten_middle
 TEXT_LIMIT = 4000  # characters per exception; a message with a tensor in it has millions
 TRACEBACK_LIMIT = 64_000
 MOST_SPANS = 8  # of ranks in a message
+_BEGAN = time.monotonic()
 _NAME = type.__dict__["__name__"].__get__  # bypasses a metaclass
 
 
@@ -35,6 +38,12 @@ def make_printable(text: str) -> str:
 def clean(text: str) -> str:
     """Printable and without credentials: for texts that others read."""
     return make_printable(redact(text, os.environ))
+
+
+def log(text: str) -> None:
+    """Prints a line of the driver's log, with the seconds since this process began."""
+    with contextlib.suppress(OSError, ValueError):  # the user's code may have closed a rank's output
+        print(f"railhead {time.monotonic() - _BEGAN:6.1f}s  {clean(text)}", flush=True)
 
 
 def read_text(error: BaseException) -> str:
@@ -84,7 +93,7 @@ def never_raises(task: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        print(f"railhead: cannot {task}: {describe_exception(error)}", file=sys.stderr, flush=True)
+        log(f"cannot {task}: {describe_exception(error)}")
 
 
 def describe_exit(code: int) -> str:

@@ -9,7 +9,7 @@ from typing import Optional, Union
 from railhead.contract.failure import SUCCEEDED_CODE, Failure, FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.contract.report import RestartInPlace
-from railhead.driver.describe import read_text
+from railhead.driver.describe import log, read_text
 from railhead.driver.reporting.progress import Progress
 
 
@@ -68,4 +68,4 @@ def write_termination_message(text: str, file: Optional[str]) -> None:
     try:
         Path(file).write_text(text)
     except OSError as error:  # the exit code still carries the failure class
-        print(f"railhead: cannot write the termination message: {read_text(error)}", flush=True)
+        log(f"cannot write the termination message: {read_text(error)}")

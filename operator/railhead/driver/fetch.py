@@ -10,7 +10,7 @@ from typing import Any, Mapping, NoReturn, Optional
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CHECKOUT, FILE, JobInput
-from railhead.driver.describe import read_text
+from railhead.driver.describe import log, read_text
 from railhead.driver.ending import build_outcome, write_termination_message
 from railhead.driver.git import FIELD, FetchedCommit, FetchProblem, Git, answer_git, check_credentials, fetch_commit
 
@@ -30,7 +30,7 @@ def run_fetch(environment: Mapping[str, str]) -> NoReturn:
 
 def _end(failure: Failure, termination_message: Optional[str]) -> NoReturn:
     write_termination_message(build_outcome(failure).to_json(), termination_message)
-    _log(f"{failure.class_}: {failure.message}")
+    log(f"{failure.class_}: {failure.message}")
     os._exit(failure.class_.exit_code)
 
 
@@ -42,10 +42,10 @@ def fetch(environment: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
     if credentials is not None:
         check_credentials(credentials, repository=commit.repository, secret=wanted["secretName"])
     home = Path(environment[e.TEMP])
-    git = Git(environment, home=home, credentials=credentials, bundle=environment[e.BUNDLE], log=_log)
-    _log(f"fetching commit {commit.revision} of {commit.repository}")
+    git = Git(environment, home=home, credentials=credentials, bundle=environment[e.BUNDLE])
+    log(f"fetching commit {commit.revision} of {commit.repository}")
     fetch_commit(git, commit, Path(environment[e.SOURCE], CHECKOUT))
-    _log("the commit is checked out")
+    log("the commit is checked out")
 
 
 def run_credential(arguments: list[str]) -> None:
@@ -57,7 +57,3 @@ def run_credential(arguments: list[str]) -> None:
 def _exit_at_once(*_: Any) -> NoReturn:
     """PID 1 of a container ignores SIGTERM without a handler."""
     os._exit(128 + signal.SIGTERM)
-
-
-def _log(text: str) -> None:
-    print(f"railhead: {text}", flush=True)

@@ -18,13 +18,13 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from railhead.contract.failure import Failure, FailureClass
-from railhead.driver.describe import clean
+from railhead.driver.describe import clean, log
 from railhead.driver.errors import AttemptFailed
 
 FIELD = "spec.source.git"
@@ -103,7 +103,6 @@ class Git:
     bundle: str
     protocols: str = "https:ssh"
     waits: Sequence[float] = WAIT_SECONDS
-    log: Callable[[str], None] = field(default=print)
 
 
 def fetch_commit(git: Git, commit: FetchedCommit, folder: Path) -> None:
@@ -117,7 +116,7 @@ def fetch_commit(git: Git, commit: FetchedCommit, folder: Path) -> None:
         except FetchProblem as problem:
             if problem.is_lasting or wait is None:
                 raise
-            git.log(f"{problem}; retrying in {wait:.0f} s")
+            log(f"{problem}; retrying in {wait:.0f} s")
             time.sleep(wait)
 
 
@@ -144,7 +143,7 @@ def _fetch(git: Git, commit: FetchedCommit, folder: Path) -> None:
     if _try_run(git, commit, folder, "cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:
         message = f"{commit.repository} has no commit {commit.revision}, or does not serve it to these credentials"
         raise configuration("CommitNotFound", f"{FIELD}.revision: {message}: {_quote(output)}")
-    git.log("the server does not serve the commit by its hash; all branches and tags are fetched")
+    log("the server does not serve the commit by its hash; all branches and tags are fetched")
 
 
 def _run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> None:

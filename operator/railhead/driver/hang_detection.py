@@ -14,7 +14,7 @@ from typing import Any, Callable, Optional
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import NO_STEPS, RESTART_AT_HANG, RunWarning
-from railhead.driver.describe import clean, write_ranks
+from railhead.driver.describe import clean, log, write_ranks
 from railhead.driver.reporting.heartbeat import StepWatch
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Hang, Spool
@@ -103,9 +103,7 @@ class HangWatch:
         self._steps.accept()
 
 
-def watch_for_hang(
-    spool: Spool, *, deadline: Optional[float], log: Callable[[str], None], on_fatal: Callable[[Failure], None]
-) -> None:
+def watch_for_hang(spool: Spool, *, deadline: Optional[float], on_fatal: Callable[[Failure], None]) -> None:
     """Runs until a hang ends the attempt. `deadline` applies until the operator sends another one."""
     watch = HangWatch(spool, deadline)
     while True:

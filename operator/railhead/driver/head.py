@@ -24,7 +24,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, shorten_middle
 from railhead.contract.report import Report, ReportedOutcome
-from railhead.driver.describe import clean, describe_exception, describe_exit
+from railhead.driver.describe import clean, describe_exception, describe_exit, log
 from railhead.driver.ending import (
     TERMINATED,
     Ending,
@@ -55,7 +55,6 @@ LAST_REPORT_TIMEOUT = 2.0
 LAST_REPORT_TIMEOUT_OF_SUCCESS = 60.0  # the operator may be away, and whoever does not hear of it trains again
 RAY_LOG = "ray-start.log"
 RAY_LOG_LINES = 1000  # Ray names the process that ended above up to 200 lines of the log of each
-_BEGAN = time.monotonic()
 
 
 @dataclass
@@ -163,7 +162,7 @@ def _kill_training(head: Head) -> None:
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
     host = ScriptHost(adopt=head.scripts.append, wait_for_ranks=head.ranks.wait_until_ended)
-    attempt = Attempt(head.pod, head.job, head.publisher, head.spool, log=log, on_fatal=endings.put, host=host)
+    attempt = Attempt(head.pod, head.job, head.publisher, head.spool, on_fatal=endings.put, host=host)
     endings.put(run_training(attempt))
 
 
@@ -194,7 +193,7 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQu
 
 
 def _watch_for_hang(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
-    watch_for_hang(head.spool, deadline=head.pod.progress_deadline, log=log, on_fatal=endings.put)
+    watch_for_hang(head.spool, deadline=head.pod.progress_deadline, on_fatal=endings.put)
 
 
 def _find_ray_problem(job: JobInput) -> str:
@@ -211,7 +210,7 @@ def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
         trusted = str(ca) if ca.exists() else None
         endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
     base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
-    return Publisher(endpoint=endpoint, spool=spool, base=base, log=log)
+    return Publisher(endpoint=endpoint, spool=spool, base=base)
 
 
 def _watch_output(forward: str) -> Ranks:
@@ -227,8 +226,3 @@ def _start_thread(target: Any, *arguments: Any) -> threading.Thread:
     thread = threading.Thread(target=target, args=arguments, daemon=True)
     thread.start()
     return thread
-
-
-def log(text: str) -> None:
-    """One line from the driver itself, with the seconds since its start."""
-    print(f"railhead {time.monotonic() - _BEGAN:6.1f}s  {text}", flush=True)

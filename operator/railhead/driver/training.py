@@ -16,8 +16,8 @@ from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
-from railhead.driver.cluster import Log, OnFatal, connect, wait_for_head, watch_nodes
-from railhead.driver.describe import describe_exception
+from railhead.driver.cluster import OnFatal, connect, wait_for_head, watch_nodes
+from railhead.driver.describe import describe_exception, log
 from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.pod import Pod, find_storage_path
@@ -50,7 +50,6 @@ class Attempt:
     job: JobInput
     publisher: Publisher
     spool: Spool
-    log: Log
     on_fatal: OnFatal
     host: ScriptHost
 
@@ -59,7 +58,7 @@ class Attempt:
         return find_storage_path(self.pod, self.job)
 
     def watch(self) -> None:
-        arguments = (self.pod, self.job, self.publisher, self.spool, self.log, self.on_fatal)
+        arguments = (self.pod, self.job, self.publisher, self.spool, self.on_fatal)
         threading.Thread(target=watch_nodes, args=arguments, daemon=True).start()
 
 
@@ -123,8 +122,8 @@ def _run_trainer(attempt: Attempt) -> Ending:
 
 
 def _join(attempt: Attempt) -> None:
-    attempt.log("Ray Train is imported")
-    connect(attempt.pod, log=attempt.log)
+    log("Ray Train is imported")
+    connect(attempt.pod)
     upload_local_folders(attempt.job.runtime_env, scratch=str(attempt.pod.temp))  # the very object that the trainer has
     attempt.watch()
 
@@ -135,15 +134,15 @@ def _run_script(attempt: Attempt) -> Ending:
 
     def join_and_watch() -> None:
         try:
-            connect(attempt.pod, log=attempt.log, shows_ranks=False)
+            connect(attempt.pod, shows_ranks=False)
         except Exception as error:  # if Ray is in trouble, the script finds out too
-            attempt.log(f"cannot count the worker pods: {describe_exception(error)}")
+            log(f"cannot count the worker pods: {describe_exception(error)}")
         else:
             attempt.watch()
 
     threading.Thread(target=join_and_watch, daemon=True).start()
     offer = RunSettings.from_job(attempt.job, storage_path=attempt.storage_path)
-    return run_script(attempt.job, attempt.pod, offer=offer, spool=attempt.spool, host=attempt.host, log=attempt.log)
+    return run_script(attempt.job, attempt.pod, offer=offer, spool=attempt.spool, host=attempt.host)
 
 
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:

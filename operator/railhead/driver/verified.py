@@ -15,6 +15,7 @@ from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.text import digest, digest_files
+from railhead.driver.describe import log
 from railhead.driver.ending import build_outcome, write_termination_message
 
 TOKEN_PATH = "RAY_AUTH_TOKEN_PATH"
@@ -76,6 +77,6 @@ def _copy(files: Mapping[str, bytes], folder: Path) -> str:
 
 def _end(failure: Failure, environment: Mapping[str, str]) -> NoReturn:
     write_termination_message(build_outcome(failure).to_json(), environment.get(e.TERMINATION_MESSAGE))
-    print(f"railhead: {failure.class_}: {failure.message}", flush=True)
+    log(f"{failure.class_}: {failure.message}")
     sys.stdout.flush()
     os._exit(failure.class_.exit_code)

@@ -16,7 +16,7 @@ from typing import Any, Mapping, NoReturn
 
 from railhead.contract import environment as e
 from railhead.contract.outcome import LIMIT_BYTES
-from railhead.driver.describe import clean
+from railhead.driver.describe import clean, log
 from railhead.driver.ending import write_termination_message
 from railhead.driver.logs import TRAIN_LOGS, LogTail, keep_small
 from railhead.driver.node.hardware import begin_count
@@ -40,8 +40,8 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
         ray_environment[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)
     count_gpus = begin_count() if job.scaling.get("useGPU") else lambda: 0
-    address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE), log=_log)
-    _log(f"joining Ray's head at {address}:{pod.head_port}")
+    address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE))
+    log(f"joining Ray's head at {address}:{pod.head_port}")
     command = build_worker_command(pod, job, head_address=address)
     ray_environment[e.GPUS] = str(count_gpus() or 0)
     ray = start_child(command, environment=ray_environment, log=pod.temp / RAY_LOG)
@@ -52,7 +52,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
         signals.append(True)
         if is_listening(address, pod.head_port, timeout=0.5):
             if job.drain_seconds:
-                _log(f"received SIGTERM: training continues for up to {job.drain_seconds} s (worker.drainSeconds)")
+                log(f"received SIGTERM: training continues for up to {job.drain_seconds} s (worker.drainSeconds)")
             ray.terminate()
         else:
             ray.kill()
@@ -65,7 +65,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
         time.sleep(LOOK_INTERVAL)
     while tail.poll():
         pass
-    _log(f"the Ray node exited with code {ray.returncode}")
+    log(f"the Ray node exited with code {ray.returncode}")
     if ray.returncode > 0 and not signals:
         text = clean(read_end(pod.temp / RAY_LOG))
         print(text, flush=True)
@@ -78,7 +78,3 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
 def _exit_at_once(*_: Any) -> NoReturn:
     """Before Ray starts there is nothing to stop."""
     os._exit(128 + signal.SIGTERM)
-
-
-def _log(text: str) -> None:
-    print(f"railhead: {text}", flush=True)

@@ -30,9 +30,10 @@ def test_keeps_counting_nodes_after_the_gcs_did_not_respond(monkeypatch: pytest.
 
     logged: list[str] = []
     monkeypatch.setattr("ray.nodes", answer)
+    monkeypatch.setattr(cluster, "log", logged.append)
     monkeypatch.setattr("ray.is_initialized", lambda: len(logged) < 2)
     monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=lambda seconds: None))
-    cluster.watch_nodes(POD, make_job(), Mock(spec=Publisher), Mock(spec=Spool), logged.append, on_fatal=print)
+    cluster.watch_nodes(POD, make_job(), Mock(spec=Publisher), Mock(spec=Spool), on_fatal=print)
     assert logged == ["1 of 2 worker pods have joined", "2 of 2 worker pods have joined"]
 
 
@@ -58,11 +59,10 @@ class Looks:
 
     def __init__(self, spool: Spool, *, has_run: bool = False) -> None:
         self.spool = spool
-        self.logged: list[str] = []
         self._check = AcceleratorCheck(make_gpu_job("H100"), wanted=NODES, has_run=has_run)
 
     def look(self, *nodes: dict[str, Any]) -> tuple[str, ...]:
-        self._check.look(list(nodes), self.spool, self.logged.append)
+        self._check.look(list(nodes), self.spool)
         return self.spool.read_lost_pods()
 
 
@@ -99,14 +99,16 @@ def test_no_report_has_wrong_nodes_without_the_warning(spool: Spool, monkeypatch
     assert [warning and warning.reason for warning in known] == ["AcceleratorNotThere"]
 
 
-def test_a_single_wrong_node_is_reported_and_its_pod_replaced_once(spool: Spool) -> None:
+def test_a_single_wrong_node_is_reported_and_its_pod_replaced_once(
+    spool: Spool, capsys: pytest.CaptureFixture[str]
+) -> None:
     looks = Looks(spool)
     assert looks.look(make_node(1, "H100"), make_node(2)) == ("job-w2-0",)
     warning = spool.read_warning()
     assert warning is not None and warning.reason == "AcceleratorNotThere"
     assert "worker pod job-w2-0 at 10.0.0.2 has no GPU of a type that Ray knows; the pod is replaced" in warning.message
     looks.look(make_node(1, "H100"), make_node(2))
-    assert len(looks.logged) == 1
+    assert capsys.readouterr().out.count("job-w2-0") == 1
     assert looks.look(make_node(1, "H100"), make_node(3)) == ("job-w3-0", "job-w2-0")
 
 

@@ -73,7 +73,7 @@ def place(tmp_path: Path, bundle: str) -> Iterator[Place]:
     (secret / "username").write_text("robot\n")
     (secret / "password").write_text(PASSWORD + "\n")
     (secret / "ca.crt").write_text(server.ca.read_text())
-    git = Git(dict(os.environ), home=home, credentials=secret, bundle=bundle, waits=(), log=print)
+    git = Git(dict(os.environ), home=home, credentials=secret, bundle=bundle, waits=())
     yield Place(server, commits, git, tmp_path / "source" / "repository")
     server.stop()
 

@@ -67,13 +67,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_uses_the_latest_deadline(tmp_path: Path) -> None:
-    spool, endings, logged = Spool(tmp_path), list[Failure](), list[str]()
+    spool, endings = Spool(tmp_path), list[Failure]()
     spool.write(TRAINING.to_dict())
     spool.write_deadline(None)
     watch = threading.Thread(
         target=watch_for_hang,
         args=(spool,),
-        kwargs={"deadline": 0.02, "log": logged.append, "on_fatal": endings.append},
+        kwargs={"deadline": 0.02, "on_fatal": endings.append},
     )
     watch.start()
     watch.join(0.3)
@@ -104,7 +104,8 @@ def test_a_controller_that_responds_handles_the_hang_and_the_count_restarts(
     monkeypatch.setattr(hang_module, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
     monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: None)
     spool.write(TRAINING.to_dict())
-    watch_for_hang(spool, deadline=600, log=log, on_fatal=endings.append)
+    monkeypatch.setattr(hang_module, "log", log)
+    watch_for_hang(spool, deadline=600, on_fatal=endings.append)
     assert len(taken) == 2 and all("rank 0 (pod w0) is at t.py:4 in load" in each.message for each in taken)
     assert [each.rank for each in taken] == [0, 0]
     [ending] = endings
@@ -114,7 +115,7 @@ def test_a_controller_that_responds_handles_the_hang_and_the_count_restarts(
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path) -> None:
+def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool, endings, is_done = Spool(tmp_path), list[Failure](), threading.Event()
 
     def log(text: str) -> None:
@@ -122,11 +123,12 @@ def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path) ->
             spool.write(replace(TRAINING, reports=int(Progress.from_dict(spool.read()).reports) + 1).to_dict())
             spool.write_deadline(None)
 
+    monkeypatch.setattr(hang_module, "log", log)
     spool.write(TRAINING.to_dict())
     watch = threading.Thread(
         target=watch_for_hang,
         args=(spool,),
-        kwargs={"deadline": 0.05, "log": log, "on_fatal": endings.append},
+        kwargs={"deadline": 0.05, "on_fatal": endings.append},
         daemon=True,
     )
     watch.start()
@@ -225,6 +227,7 @@ class Ranks:
         self.warned: list[tuple[float, bool]] = []
         time = SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.now)
         monkeypatch.setattr(hang_module, "time", time)
+        monkeypatch.setattr(hang_module, "log", self.logged.append)
         monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: self.answer())
         spool.write(TRAINING.to_dict())
 
@@ -250,7 +253,7 @@ class Ranks:
 
     def watch(self) -> None:
         with pytest.raises(Stopped):
-            watch_for_hang(self.spool, deadline=None, log=self.logged.append, on_fatal=self.ended.append)
+            watch_for_hang(self.spool, deadline=None, on_fatal=self.ended.append)
 
 
 @pytest.fixture
@@ -305,6 +308,6 @@ def test_a_controller_that_does_not_take_the_hang_ends_the_attempt(ranks: Ranks)
     endings: list[Failure] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hang_module, "_hand_over", lambda spool, hang: False)
-        watch_for_hang(ranks.spool, deadline=None, log=ranks.logged.append, on_fatal=endings.append)
+        watch_for_hang(ranks.spool, deadline=None, on_fatal=endings.append)
     [ending] = endings
     assert (ending.class_, ending.reason) == (FailureClass.HANG, NO_STEPS)

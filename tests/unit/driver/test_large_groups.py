@@ -110,7 +110,7 @@ def test_a_round_asks_ray_once_and_probes_only_while_a_lost_node_is_listed(
     publisher = SimpleNamespace(update=lambda joined: counts.append(joined))
     job = make_job(worker_pods=size, scaling={"acceleratorType": "H100"})
     with pytest.raises(StopIteration):
-        cluster.watch_nodes(POD, job, publisher, Spool(tmp_path), lambda text: None, on_fatal=pytest.fail)  # type: ignore[arg-type]
+        cluster.watch_nodes(POD, job, publisher, Spool(tmp_path), on_fatal=pytest.fail)  # type: ignore[arg-type]
     assert counts == [size // 2 - 1, size]
     assert probes == [0, 0, 0, size + 2, 0], "the head's own node too"
     assert ray_cluster.calls["ray.nodes"] == len(rounds) + 1
@@ -141,7 +141,7 @@ def test_the_loss_of_all_nodes_stays_within_the_bounds_of_a_report(
     assert ray_cluster.calls["ray.nodes"] <= 3 and ray_cluster.calls["probe"] == 0, "Ray knows of the loss"
 
     base = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
-    publisher = Publisher(endpoint=None, spool=spool, base=base, log=print)
+    publisher = Publisher(endpoint=None, spool=spool, base=base)
     report = publisher.build_report()
     publisher.start()
     publisher.wait_stopped(60)  # it closes its socket

@@ -21,6 +21,7 @@ from railhead.driver.git import explain_output
 from railhead.driver.head import Head, end
 from railhead.driver.logs import Ranks
 from railhead.driver.pod import Pod
+from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.storage.call import call_storage
@@ -68,7 +69,7 @@ def make_pod(folder: Path) -> Pod:
 
 
 def read_report(spool: Spool) -> str:
-    publisher = Publisher(endpoint=None, spool=spool, base=BASE, log=print)
+    publisher = Publisher(endpoint=None, spool=spool, base=BASE)
     publisher.start()
     publisher.wait_stopped(30)
     return publisher.build_report().to_json().decode()
@@ -143,7 +144,7 @@ def test_no_end_of_an_attempt_has_one(
     """Whatever the failure was built from."""
     monkeypatch.setattr("os._exit", sys.exit)
     spool, pod = Spool(tmp_path), make_pod(tmp_path)
-    publisher = Publisher(endpoint=None, spool=spool, base=BASE, log=print)
+    publisher = Publisher(endpoint=None, spool=spool, base=BASE)
     publisher.start()
     job = JobInput("ns", "n", "u", "run", {}, 1, {})
     with pytest.raises(SystemExit):
@@ -154,12 +155,13 @@ def test_no_end_of_an_attempt_has_one(
     assert MARK not in message + publisher.build_report().to_json().decode() + "".join(capfd.readouterr())
 
 
-def test_a_token_that_is_no_header_is_not_logged(tmp_path: Path) -> None:
+def test_a_token_that_is_no_header_is_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """http.client names the value of a header that it does not send."""
     (tmp_path / "token").write_text(f"{TOKEN}\n{TOKEN}")
     endpoint = Endpoint("http://127.0.0.1:9", str(tmp_path / "token"), None)
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    publisher = Publisher(endpoint=endpoint, spool=Spool(tmp_path), base=BASE, log=lines.put)
+    monkeypatch.setattr(publisher_module, "log", lines.put)
+    publisher = Publisher(endpoint=endpoint, spool=Spool(tmp_path), base=BASE)
     publisher.start()
     line = lines.get(timeout=30)
     publisher.begin_stop()

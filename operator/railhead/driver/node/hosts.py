@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 import socket
 import time
-from typing import Callable, Optional
+from typing import Optional
+
+from railhead.driver.describe import log
 
 HEAD_RESOURCE = "node:__internal_head__"  # of the head's Ray node
 FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds; in a large job all workers ask the cluster's DNS
@@ -26,7 +28,7 @@ def is_listening(address: str, port: int, *, timeout: float) -> bool:
     return True
 
 
-def wait_for_address(host: str, *, hosts_file: Optional[str], log: Callable[[str], None]) -> str:
+def wait_for_address(host: str, *, hosts_file: Optional[str]) -> str:
     tries, waited, is_noted = 0, 0.0, False
     while True:
         address = find_address(host, hosts_file=hosts_file)

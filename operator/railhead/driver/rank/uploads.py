@@ -8,11 +8,10 @@ slow, writes it right before its own upload. An error costs only the record.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from collections.abc import Iterator
 
-from railhead.driver.describe import describe_exception
+from railhead.driver.describe import describe_exception, log
 from railhead.driver.rank.steps import reporting
 from railhead.driver.ray.context import Watch, watch_reports
 from railhead.driver.ray.types import Storage
@@ -66,4 +65,4 @@ def _record(folder: RunFolder, name: str, *, is_new: bool = True) -> None:
         if is_new or not is_recorded(folder, name):
             record_upload(folder, name)
     except Exception as error:
-        print(f"railhead: what {name} leaves may stay: {describe_exception(error)}", file=sys.stderr, flush=True)
+        log(f"what {name} leaves may stay: {describe_exception(error)}")

@@ -11,6 +11,7 @@ import inspect
 from dataclasses import dataclass
 from typing import Any, Callable, ContextManager, Optional, Sequence
 
+from railhead.driver.describe import log
 from railhead.driver.ray.types import Storage, TrainContext, Worker
 
 REPORT, UPLOAD = "report", "_upload_checkpoint"
@@ -122,7 +123,7 @@ def notify_ranks(workers: Sequence[Worker], *, deadline: float) -> None:
     try:
         from ray.train.v2.api.preemption import PreemptionInfo
     except ImportError:
-        print("railhead: this Ray cannot notify the ranks that the run ends (Ray 2.58 or newer can)", flush=True)
+        log("this Ray cannot notify the ranks that the run ends (Ray 2.58 or newer can)")
         return
     ranks_of_nodes: dict[str, list[int]] = {}
     for rank, worker in enumerate(workers):
@@ -130,7 +131,7 @@ def notify_ranks(workers: Sequence[Worker], *, deadline: float) -> None:
     info = PreemptionInfo(deadline_ms=int(deadline * 1000), preempted_node_to_ranks=ranks_of_nodes)
     for worker in workers:
         worker.actor.mark_preempt.remote(info)
-    print(f"railhead: notified {len(workers)} ranks that the run ends (ray.train.get_preemption_info)", flush=True)
+    log(f"notified {len(workers)} ranks that the run ends (ray.train.get_preemption_info)")
 
 
 def find_notice() -> Optional[object]:

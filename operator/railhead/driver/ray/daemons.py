@@ -24,6 +24,7 @@ import socket
 import sys
 from typing import Any, Sequence
 
+from railhead.driver.describe import log
 from railhead.driver.logs import find_mark
 
 ONLY_RANK_0 = "RAILHEAD_ONLY_RANK_0"  # in the environment of a worker pod's Ray
@@ -57,7 +58,7 @@ def run_ray(arguments: list[str]) -> None:
     if hasattr(_raylet, "persist_port"):  # the raylet of an older Ray does not wait
         missing = find_missing(start, services, _raylet, utils)
         if missing:  # a newer Ray: it starts as it does by itself
-            print(f"railhead: ray start has no {', '.join(missing)}: on a busy machine a node may not join", flush=True)
+            log(f"ray start has no {', '.join(missing)}: on a busy machine a node may not join")
         else:
             is_minimal = utils.get_dashboard_dependency_error() is not None
             arguments = [*arguments, *choose_ports(arguments, OPTIONS[-1:] if is_minimal else OPTIONS)]

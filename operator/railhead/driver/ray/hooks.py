@@ -11,6 +11,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_features import TESTED, Version, find_version, parse_version, write_version
 
@@ -129,7 +130,7 @@ def check_hooks(*, is_elastic: bool = False, is_large: bool = False) -> None:
     found = parse_version(version)
     for hook in OPTIONAL:
         if (found or TESTED) >= hook.since and not hook.is_there:
-            print(f"railhead: Ray {version} has no {hook}: {hook.without}", flush=True)
+            log(f"Ray {version} has no {hook}: {hook.without}")
     required = (*REQUIRED, *(ELASTIC if is_elastic else ()), *(LARGE if is_large else ()))
     missing = [str(hook) for hook in required if not hook.is_there]
     if missing:

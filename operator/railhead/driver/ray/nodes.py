@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Iterable, Optional
 
 from railhead.contract.job_input import WORKER_SLOT
-from railhead.driver.describe import read_text
+from railhead.driver.describe import log, read_text
 from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
 from railhead.driver.ray.types import NodeInfo
 
@@ -47,10 +47,9 @@ def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
             return lost
         if is_in_doubt and not has_told:
             has_told = True
-            print(
-                "railhead: the head does not reach many nodes, or not even its own, so its network may be the cause; "
-                f"waiting for Ray's own health check, up to {RAY_PATIENCE_SECONDS:.0f} s",
-                flush=True,
+            log(
+                "the head does not reach many nodes, or not even its own, so its network may be the cause; "
+                f"waiting for Ray's own health check, up to {RAY_PATIENCE_SECONDS:.0f} s"
             )
         time.sleep(0.25)
     return ()
@@ -132,13 +131,12 @@ def mark_dead_in_ray(lost: Iterable[LostNode]) -> None:
         except Exception as error:
             why = f"{type(error).__name__}: {read_text(error)}".splitlines()[0]
             advice = "; add grpcio to spec.image" if isinstance(error, ImportError) else ""
-            print(
-                f"railhead: cannot notify Ray that node {node.address} is lost ({why}{advice}); "
-                "its own health check will detect it",
-                flush=True,
+            log(
+                f"cannot notify Ray that node {node.address} is lost ({why}{advice}); "
+                "its own health check will detect it"
             )
         else:
-            print(f"railhead: notified Ray that node {node.address} is lost", flush=True)
+            log(f"notified Ray that node {node.address} is lost")
 
 
 def _unregister(node: LostNode) -> None:

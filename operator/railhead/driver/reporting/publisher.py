@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 from urllib.parse import urlsplit
 
 from railhead.contract.report import (
@@ -31,7 +31,7 @@ from railhead.contract.report import (
     Steps,
 )
 from railhead.contract.text import now_text
-from railhead.driver.describe import read_text
+from railhead.driver.describe import log, read_text
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
@@ -57,11 +57,10 @@ class Endpoint:
 class Publisher:
     """`base` has the fields that do not change; the rest comes from the spool and from `update`."""
 
-    def __init__(self, *, endpoint: Optional[Endpoint], spool: Spool, base: Report, log: Callable[[str], None]) -> None:
+    def __init__(self, *, endpoint: Optional[Endpoint], spool: Spool, base: Report) -> None:
         self._endpoint = endpoint
         self._spool = spool
         self._report = base
-        self._log = log
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._given_up = threading.Event()
@@ -218,7 +217,7 @@ class Publisher:
         if problem == self._problem:
             return
         self._problem = problem
-        self._log(f"the operator did not accept a report ({problem}); training is not affected")
+        log(f"the operator did not accept a report ({problem}); training is not affected")
 
 
 def compute_backoff(failures: int) -> float:

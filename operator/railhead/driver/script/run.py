@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Callable, Iterable, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
-from railhead.driver.describe import clean
+from railhead.driver.describe import clean, log
 from railhead.driver.ending import Ending
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.process import kill_group, start_piped_child
@@ -90,9 +90,7 @@ def check_script(job: JobInput, environment: Mapping[str, str]) -> None:
         )
 
 
-def run_script(
-    job: JobInput, pod: Pod, *, offer: RunSettings, spool: Spool, host: ScriptHost, log: Callable[[str], None]
-) -> Ending:
+def run_script(job: JobInput, pod: Pod, *, offer: RunSettings, spool: Spool, host: ScriptHost) -> Ending:
     """Call once Ray's head listens. Raises JobRefused."""
     command = build_command(job.entrypoint)
     environment = build_environment(os.environ, pod=pod, offer=offer)

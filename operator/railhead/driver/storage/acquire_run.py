@@ -14,6 +14,7 @@ from typing import Mapping, Optional
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
+from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, warn_without_notices
 from railhead.driver.pod import Pod
@@ -101,7 +102,7 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
         resumed_from = pod.resume_from
     if point.warning or resumed_from:
         news = point.warning.message if point.warning else f"the run resumes from {resumed_from}"
-        print(f"railhead: {news}", flush=True)
+        log(news)
     version = find_version()
     warning = point.warning or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
     warning = warning or warn_of_newer_ray(version)

@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import Callable, Generic, Optional, TypeVar
 
 from railhead.contract.report import RunWarning
-from railhead.driver.describe import clean, name_class, read_text
+from railhead.driver.describe import clean, log, name_class, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.reporting.spool import Spool
 
@@ -107,7 +107,7 @@ def _wait_for(ask: Callable[[], T], spool: Spool) -> T:
 
     def tell(error: Exception) -> None:
         message = clean(f"{error}; the attempt waits for it, and training begins afterwards")
-        print(f"railhead: {message}", flush=True)
+        log(message)
         with contextlib.suppress(OSError):
             spool.write_warning(RunWarning(UNREACHABLE, message))
 

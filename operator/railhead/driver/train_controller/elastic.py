@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
+from railhead.driver.describe import log
 from railhead.driver.ray.nodes import find_lost_nodes, list_worker_nodes
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.group import Group, find_group
@@ -106,7 +107,7 @@ class ResizeDecider:
         if workers is not None:
             self._waiting_since, self._started_at = None, now
             self._commits_seen = self._group.commits
-            print(f"railhead: starting the worker group with {workers} workers", flush=True)
+            log(f"starting the worker group with {workers} workers")
         return workers
 
     def decide_resize(self, *, workers: int) -> Optional[int]:
@@ -120,7 +121,7 @@ class ResizeDecider:
         resized = decide_resize(self._bounds, nodes=nodes, workers=workers, ran=now - self._started_at)
         if resized is not None:
             self._started_at = now
-            print(f"railhead: resizing the worker group from {workers} to {resized} workers", flush=True)
+            log(f"resizing the worker group from {workers} to {resized} workers")
         return resized
 
 

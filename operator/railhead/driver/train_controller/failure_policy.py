@@ -17,7 +17,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
 from railhead.contract.report import STORAGE_TROUBLES, RestartInPlace
 from railhead.contract.text import now_text
-from railhead.driver.describe import clean, describe_exception, read_text
+from railhead.driver.describe import clean, describe_exception, log, read_text
 from railhead.driver.errors import (
     AttemptFailed,
     CallbackRaised,
@@ -116,7 +116,7 @@ class RetryDecider:
                 _give_up_pod(found.suspect_pod, spool, self._group)
         what = "restarting the worker group" if is_retry else "the run ends"
         with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
-            print(f"railhead: {found.class_}: {found.message}; {what}", flush=True)
+            log(f"{found.class_}: {found.message}; {what}")
         return is_retry
 
     def _count(self, facts: FailureFacts, found: Failure, *, charged: int, allowed: Optional[int]) -> None:

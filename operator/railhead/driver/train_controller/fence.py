@@ -11,7 +11,6 @@ the snapshot.
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from pathlib import PurePosixPath
 from typing import Callable, Optional
 
 from railhead.contract.report import RunWarning
-from railhead.driver.describe import clean, describe_exception, never_raises
+from railhead.driver.describe import clean, describe_exception, log, never_raises
 from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
 from railhead.driver.rank.run import permit_training
 from railhead.driver.ray import checkpoints
@@ -170,7 +169,3 @@ def warn(spool: Spool, reason: str, message: str) -> None:
         spool.write_warning(RunWarning(reason, clean(message)))
     except OSError as error:
         log(f"cannot report that the storage failed: {describe_exception(error)}")
-
-
-def log(text: str) -> None:
-    print(f"railhead: {text}", file=sys.stderr, flush=True)

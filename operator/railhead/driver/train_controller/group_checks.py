@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Callable, Optional
 
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
-from railhead.driver.describe import describe_exception, read_text
+from railhead.driver.describe import describe_exception, log, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.controller import make_room
@@ -104,7 +103,7 @@ class SharedStorageStep(Step):
         try:
             marker.write_text(marker.name)
         except OSError as error:
-            _log(f"did not check that all pods share {folder}: {read_text(error)}")
+            log(f"run.storagePath: did not check that all pods share {folder}: {read_text(error)}")
             _remove(marker)  # a full disk takes an empty file
             return
         try:
@@ -184,7 +183,7 @@ def _find_on_workers(part: ExecutionGroup, marker: Path) -> list[tuple[str, str]
         raise error
     if any(answer.value is None for answer in answers):
         problem = f"a worker did not respond in {MARKER_TIMEOUT_SECONDS:.0f} s"
-        _log(f"did not check that all pods share {marker.parent}: {problem}")
+        log(f"run.storagePath: did not check that all pods share {marker.parent}: {problem}")
     return [answer.value for answer in answers if answer.value]
 
 
@@ -230,15 +229,11 @@ def _remove_old_markers(folder: Path) -> None:
         for marker in (*folder.glob(f"{MARKER}*"), *folder.glob(f"{PROBE}*")):
             _remove(marker)
     except OSError as error:
-        _log(f"cannot look for old markers: {read_text(error)}")
+        log(f"run.storagePath: cannot look for old markers: {read_text(error)}")
 
 
 def _remove(marker: Path) -> None:
     try:
         marker.unlink(missing_ok=True)
     except OSError as error:
-        _log(f"cannot remove {marker}: {read_text(error)}")
-
-
-def _log(text: str) -> None:
-    print(f"railhead: run.storagePath: {text}", file=sys.stderr, flush=True)
+        log(f"run.storagePath: cannot remove {marker}: {read_text(error)}")

@@ -31,7 +31,7 @@ from typing import Any, Optional
 
 from railhead.contract import environment
 from railhead.contract.report import Steps
-from railhead.driver.describe import describe_exception, never_raises
+from railhead.driver.describe import describe_exception, log, never_raises
 from railhead.driver.errors import NotReturned, Stepless, Stuck
 from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.rank.steps import Beat, read_beat
@@ -90,7 +90,7 @@ class ReturnsStep(Step):
         if len(self._returned) < len(statuses):
             return
         if self._has_stopped and self._spool.read_end() is not None:
-            print("railhead: the training function stopped because the run ends: not a success", flush=True)
+            log("the training function stopped because the run ends: not a success")
         else:
             self._spool.write_returned(len(statuses))
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Optional
 
 from railhead.contract import environment
-from railhead.driver.describe import never_raises
+from railhead.driver.describe import log, never_raises
 from railhead.driver.node import flight_dump
 from railhead.driver.node.hardware import begin_count
 from railhead.driver.rank.flight_recorder import find_prefix, read_own_record
@@ -33,7 +33,6 @@ from railhead.driver.train_controller import evidence
 from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record
 from railhead.driver.train_controller.evidence import PodReport
 from railhead.driver.train_controller.failure import HANGS, RankError
-from railhead.driver.train_controller.fence import log
 from railhead.driver.train_controller.group import Group, call_ranks
 
 ANSWER_TIMEOUT_SECONDS = 15.0  # for all nodes, or for all ranks that still live

@@ -16,7 +16,7 @@ from railhead.contract import environment
 from railhead.contract.report import CHECKPOINT_NAME_REPEATED, NO_CHECKPOINT, RunWarning
 from railhead.contract.report import Checkpoint as CheckpointRecord
 from railhead.contract.text import now_text
-from railhead.driver.describe import never_raises
+from railhead.driver.describe import log, never_raises
 from railhead.driver.logs import name_process
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.callback import Step
@@ -129,7 +129,7 @@ class ProgressStep(Step):
             self._has_warned = True
             what = f"{name} was reported without a number in {ranking.attribute!r} (run.checkpoint.scoreAttribute)"
             advice = "it ranks behind all checkpoints that have one; report the metric with each checkpoint"
-            print(f"railhead: {what}: {advice}", flush=True)
+            log(f"{what}: {advice}")
 
     def _warn_of_repeated_name(self, progress: Progress) -> Progress:
         """For the rest of this fit(), unless there is another warning."""
@@ -141,7 +141,7 @@ class ProgressStep(Step):
             "kept: the new one overwrites it, and if an upload is interrupted, both are lost; give each checkpoint a "
             "name of its own, or none"
         )
-        print(f"railhead: {message}", flush=True)
+        log(message)
         return replace(progress, warning=RunWarning(CHECKPOINT_NAME_REPEATED, message))
 
     def _change(self, progress: Progress) -> None:

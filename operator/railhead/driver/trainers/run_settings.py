@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
-from railhead.driver.describe import strip_credentials
+from railhead.driver.describe import log, strip_credentials
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RunContext
 
@@ -76,7 +76,7 @@ def find_run(offer: RunSettings, run_config: Any, *, offered_path: str) -> RunCo
     path = offer.storage_path if is_ours else strip_credentials(os.path.expanduser(run_config.storage_path))
     warning = find_warning(offer, name=run_config.name, storage_path=path)
     if warning:
-        print(f"railhead: {warning.message}", flush=True)
+        log(warning.message)
     run_uri = build_checkpoint_uri(path, run_config.name)
     is_own = run_uri == build_checkpoint_uri(offer.storage_path, offer.run_name)
     return RunContext(run_uri, warning=warning, is_own=is_own)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from railhead.driver.describe import describe_exception
+from railhead.driver.describe import describe_exception, log
 from railhead.driver.user_code import load_function
 
 
@@ -25,5 +25,5 @@ def validate(reference: str, checkpoint: Any, **arguments: Any) -> Any:
     try:
         return load_function(reference)(checkpoint, **arguments)
     except Exception as error:
-        print(f"railhead: trainer.validationFunction {reference}: {describe_exception(error)}", flush=True)
+        log(f"trainer.validationFunction {reference}: {describe_exception(error)}")
         raise

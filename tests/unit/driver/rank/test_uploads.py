@@ -157,7 +157,7 @@ def test_a_record_that_cannot_be_written_fails_no_upload(
     rank = Rank(tmp_path, monkeypatch)
     Path(rank.folder.find(".railhead")).write_text("no folder")
     name = Path(rank.report(checkpoint=rank.make()).path).name
-    assert f"railhead: what {name} leaves may stay: NotADirectoryError" in capsys.readouterr().err
+    assert f"what {name} leaves may stay: NotADirectoryError" in capsys.readouterr().out
 
 
 def test_a_storage_that_hangs_holds_up_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.bodies: list[dict[str, Any]] = []
+        self.logged: list[str] = []
         self.tokens: list[str] = []
         self.answers: list[int] = []
         self.body = b""
@@ -79,6 +80,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(publisher_module, "SHORTEST_INTERVAL", 0.05)
     monkeypatch.setattr(publisher_module, "FIRST_WAIT", 0.01)
     found = Server(tmp_path)
+    monkeypatch.setattr(publisher_module, "log", found.logged.append)
     yield found
     for thread in threading.enumerate():
         if thread.name == "railhead-publisher":
@@ -88,9 +90,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def build(server: Server, folder: Path, *, endpoint: Endpoint | None = None) -> tuple[Publisher, Spool, list[str]]:
-    logged: list[str] = []
     spool = Spool(folder)
-    return Publisher(endpoint=endpoint or server.endpoint, spool=spool, base=BASE, log=logged.append), spool, logged
+    return Publisher(endpoint=endpoint or server.endpoint, spool=spool, base=BASE), spool, server.logged
 
 
 def stop(publisher: Publisher) -> None:

@@ -155,10 +155,7 @@ def run(folder: Path, code: str, host: Host, *, entrypoint: list[str] | None = N
     job = make_job(train_func="", entrypoint=entrypoint or ["python", "train.py", "two words"])
     settings = RunSettings("the-run", "/runs", 3)
     own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
-    logged: list[str] = []
-    return run_script(
-        job, Pod.from_environment(own), offer=settings, spool=Spool(folder), host=host.as_host(), log=logged.append
-    )
+    return run_script(job, Pod.from_environment(own), offer=settings, spool=Spool(folder), host=host.as_host())
 
 
 def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -173,7 +170,8 @@ def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: 
     """
     ending = run(folder, code, Host())
     out, err = capfd.readouterr()
-    assert out.splitlines() == ["two words True", f"{CALLBACK} 1", "no end of line"]
+    assert out.splitlines()[0].endswith("s  running the script: python train.py two words")
+    assert out.splitlines()[1:] == ["two words True", f"{CALLBACK} 1", "no end of line"]
     assert err.splitlines() == ["['the-run', '/runs', '3', '10.0.0.2:6379']"]
     assert build_outcome(ending).message.endswith(
         "code 5 before any fit():\n['the-run', '/runs', '3', '10.0.0.2:6379']"

@@ -321,7 +321,7 @@ def test_a_commit_waits_for_a_storage_that_fails_temporarily(
     failing.errors = [OSError(SLOW_DOWN), OSError(errno.ESTALE, "Stale file handle"), TimeoutError()]
     run.commit("c0")
     assert (run.latest(), failing.errors) == ("c0", [])
-    assert SLOW_DOWN in capsys.readouterr().err
+    assert SLOW_DOWN in capsys.readouterr().out
     warning = Spool(run.temp).read_warning()
     assert warning is not None and warning.reason == "StorageUnreachable"
     assert warning.message.startswith(f"run.storagePath: {run.folder.path}: ")
@@ -376,7 +376,7 @@ def test_postpones_a_deletion_while_the_storage_fails(
     break_after_write(run, failing)
     run.commit("c1")
     assert (run.latest(), Path(run.folder.find(first)).exists()) == ("c1", True)
-    lines = [line for line in capsys.readouterr().err.splitlines() if "railhead:" in line]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("railhead ")]
     assert len(lines) == 1 and f"{first} is not deleted yet" in lines[0] and SLOW_DOWN in lines[0]
     run.commit("c2")
     left = sorted(path.name for path in (tmp_path / "r").iterdir() if path.is_dir() and path.name[0] == "c")
@@ -393,7 +393,7 @@ def test_postpones_no_deletion_of_a_name_that_the_user_chose(
     run.commit(name)
     break_after_write(run, failing)
     run.commit("c1")
-    assert f"{name} is not deleted, because the storage failed: " in capsys.readouterr().err
+    assert f"{name} is not deleted, because the storage failed: " in capsys.readouterr().out
     run.commit("c2")
     assert (run.kept(), Path(run.folder.find(name), "weights").exists()) == (["c2"], True)
 

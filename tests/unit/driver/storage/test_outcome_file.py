@@ -108,7 +108,7 @@ def run_attempt(folder: Path, *, attempt: int, uid: str = UID) -> tuple[Any, Spo
     spool, publisher = Spool(folder / "temp"), SimpleNamespace(update=lambda **changes: None)
     ignore = SimpleNamespace()
     pod = replace(make_pod(folder, attempt=attempt), checkpoint_index=-1)
-    found = run_training(Attempt(pod, job, publisher, spool, print, print, ignore))  # type: ignore[arg-type]
+    found = run_training(Attempt(pod, job, publisher, spool, print, ignore))  # type: ignore[arg-type]
     return found, spool
 
 

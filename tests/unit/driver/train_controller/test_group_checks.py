@@ -135,7 +135,7 @@ def test_a_full_disk_skips_the_check_and_leaves_no_marker(
     monkeypatch.setattr(Path, "write_text", write_to_full_disk)
     group = make_group(storage, find_marker, nodes="ab")
     SharedStorageStep().started(group, group)
-    assert "No space left on device" in capsys.readouterr().err
+    assert "No space left on device" in capsys.readouterr().out
     assert not group.called and sorted((tmp_path / "r").iterdir()) == before
 
 
