@@ -10,13 +10,34 @@ from __future__ import annotations
 import os
 import sys
 
-from railhead.driver.verified import use_verified
+from railhead.contract.environment import TERMINATION_MESSAGE
+from railhead.driver.ending import end_process
+from railhead.driver.errors import AttemptFailed
+from railhead.driver.pod import check_content
 
 
 def main() -> None:
     role, arguments = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
-    if role in ("head", "worker", "fetch"):
-        os.environ.update(use_verified(os.environ))
+    if role == "ray":
+        from railhead.driver.ray.daemons import run_ray
+
+        run_ray(arguments)
+    elif role == "credential":
+        from railhead.driver.fetch import run_credential
+
+        run_credential(arguments)
+    elif role in ("head", "worker", "fetch"):
+        try:
+            run_container(role)
+        except AttemptFailed as error:
+            end_process(error.failure, os.environ.get(TERMINATION_MESSAGE))
+    else:
+        sys.exit(f"railhead: unknown role {role!r}; this is the entry point of a TrainJob's pods (head or worker)")
+
+
+def run_container(role: str) -> None:
+    """Raises AttemptFailed for what a pod cannot begin with."""
+    os.environ.update(check_content(os.environ))
     if role == "head":
         from railhead.driver.head import run_head
 
@@ -25,20 +46,10 @@ def main() -> None:
         from railhead.driver.worker import run_worker
 
         run_worker(os.environ)
-    elif role == "ray":
-        from railhead.driver.ray.daemons import run_ray
-
-        run_ray(arguments)
-    elif role == "fetch":
+    else:
         from railhead.driver.fetch import run_fetch
 
         run_fetch(os.environ)
-    elif role == "credential":
-        from railhead.driver.fetch import run_credential
-
-        run_credential(arguments)
-    else:
-        sys.exit(f"railhead: unknown role {role!r}; this is the entry point of a TrainJob's pods (head or worker)")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Union
+from typing import NoReturn, Optional, Union
 
 from railhead.contract.failure import SUCCEEDED_CODE, Failure, FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
@@ -69,3 +70,10 @@ def write_termination_message(text: str, file: Optional[str]) -> None:
         Path(file).write_text(text)
     except OSError as error:  # the exit code still carries the failure class
         log(f"cannot write the termination message: {read_text(error)}")
+
+
+def end_process(failure: Failure, termination_message: Optional[str]) -> NoReturn:
+    """Ends a pod that cannot begin; the failure is its termination message, its last line and its exit code."""
+    write_termination_message(build_outcome(failure).to_json(), termination_message)
+    log(f"{failure.class_}: {failure.message}")
+    os._exit(failure.class_.exit_code)

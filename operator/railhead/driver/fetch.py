@@ -1,50 +1,83 @@
-"""The init container of a job with spec.source.git: fetches the commit, reports the outcome, exits with its code."""
+"""The init container of a job with spec.source.git: fetches one commit with the image's git and a mounted Secret.
+
+Runs nothing from the repository or from the image's git configuration: no hooks, no
+submodules, no filters (LFS files stay pointers), no protocol but https and ssh, no prompt.
+
+Credentials are never passed as an argument and never printed except to git itself: for https git asks the entry point
+`credential`, and ssh reads a copy of the key that only we can read.
+
+A message ends with git's own last lines. What git prints is not read any further: a commit that no branch and no tag of
+a repository leads to is the user's to correct, and every other failure may pass, so it is tried again.
+"""
 
 from __future__ import annotations
 
 import os
-import signal
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, NoReturn, Optional
+from typing import Any, Mapping, NoReturn, Optional, Sequence
+from urllib.parse import urlsplit
 
-from railhead.contract import environment as e
-from railhead.contract.failure import Failure, FailureClass
+from railhead.contract import environment
 from railhead.contract.job_input import CHECKOUT, FILE, JobInput
-from railhead.driver.describe import log, read_text
-from railhead.driver.ending import build_outcome, write_termination_message
-from railhead.driver.git import FIELD, FetchedCommit, FetchProblem, Git, answer_git, check_credentials, fetch_commit
+from railhead.driver.describe import clean, log, read_text
+from railhead.driver.errors import JobRefused, Unreachable
+from railhead.driver.node.process import exit_at_sigterm
+
+FIELD = "spec.source.git"
+USERNAME, PASSWORD = "username", "password"  # of Secrets of type kubernetes.io/basic-auth
+PRIVATE_KEY = "ssh-privatekey"  # of type kubernetes.io/ssh-auth
+KNOWN_HOSTS, CA = "known_hosts", "ca.crt"
+ANY_USERNAME = "git"  # servers that accept tokens require some username
+
+SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "credential.helper=",
+    "http.lowSpeedLimit=1000",  # bytes per second, for lowSpeedTime seconds: a server that hangs
+    "http.lowSpeedTime=60",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+)
+# Variables of the container; everything else could change what git does.
+PASSED_ON = frozenset(
+    {"PATH", "LD_LIBRARY_PATH", "TZ", "TMPDIR"}
+    | {case for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for case in (name, name.upper())}
+)
+NOT_FETCHED = "SourceNotFetched"
+WAIT_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # between tries
 
 
-def run_fetch(environment: Mapping[str, str]) -> NoReturn:
-    signal.signal(signal.SIGTERM, _exit_at_once)
-    job = JobInput.from_json(Path(environment[e.INPUT], FILE).read_text())
+def run_fetch(variables: Mapping[str, str]) -> NoReturn:
+    """Raises JobRefused or Unreachable."""
+    exit_at_sigterm()
+    job = JobInput.from_json(Path(variables[environment.INPUT], FILE).read_text())
     try:
-        fetch(environment, job.git)
-    except FetchProblem as problem:
-        _end(problem.failure, environment.get(e.TERMINATION_MESSAGE))
+        fetch(variables, job.git)
     except OSError as error:  # a full disk, an unreadable Secret
-        message = f"{FIELD}: {type(error).__name__}: {read_text(error)}"
-        _end(Failure(FailureClass.INFRASTRUCTURE, "SourceNotFetched", message), environment.get(e.TERMINATION_MESSAGE))
+        raise Unreachable(NOT_FETCHED, f"{FIELD}: {type(error).__name__}: {read_text(error)}") from error
     os._exit(0)
 
 
-def _end(failure: Failure, termination_message: Optional[str]) -> NoReturn:
-    write_termination_message(build_outcome(failure).to_json(), termination_message)
-    log(f"{failure.class_}: {failure.message}")
-    os._exit(failure.class_.exit_code)
-
-
-def fetch(environment: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
-    """`wanted`: spec.source.git. Raises FetchProblem."""
+def fetch(variables: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
+    """`wanted`: spec.source.git. Raises JobRefused or Unreachable."""
     commit = FetchedCommit(wanted["repository"], wanted["revision"], wanted.get("path") or "")
-    folder = environment.get(e.GIT_CREDENTIALS)
+    folder = variables.get(environment.GIT_CREDENTIALS)
     credentials = Path(folder) if folder else None
     if credentials is not None:
         check_credentials(credentials, repository=commit.repository, secret=wanted["secretName"])
-    home = Path(environment[e.TEMP])
-    git = Git(environment, home=home, credentials=credentials, bundle=environment[e.BUNDLE])
+    home = Path(variables[environment.TEMP])
+    git = Git(variables, home=home, credentials=credentials, bundle=variables[environment.BUNDLE])
     log(f"fetching commit {commit.revision} of {commit.repository}")
-    fetch_commit(git, commit, Path(environment[e.SOURCE], CHECKOUT))
+    fetch_commit(git, commit, Path(variables[environment.SOURCE], CHECKOUT))
     log("the commit is checked out")
 
 
@@ -54,6 +87,189 @@ def run_credential(arguments: list[str]) -> None:
     print(answer_git(Path(folder), operation), end="")
 
 
-def _exit_at_once(*_: Any) -> NoReturn:
-    """PID 1 of a container ignores SIGTERM without a handler."""
-    os._exit(128 + signal.SIGTERM)
+@dataclass(frozen=True)
+class FetchedCommit:
+    """The commit to fetch, with the fields of spec.source.git."""
+
+    repository: str
+    revision: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Git:
+    """How to run git.
+
+    Attributes:
+        home: our own folder, which the training container does not see.
+        credentials: the folder of the mounted Secret, or None.
+        bundle: our own zipapp, which git asks for the password.
+    """
+
+    environment: Mapping[str, str]
+    home: Path
+    credentials: Optional[Path]
+    bundle: str
+    waits: Sequence[float] = WAIT_SECONDS
+
+
+def fetch_commit(git: Git, commit: FetchedCommit, folder: Path) -> None:
+    """Checks the commit out into `folder`, which it creates from scratch. Raises JobRefused or Unreachable."""
+    if shutil.which("git", path=git.environment.get("PATH")) is None:
+        raise JobRefused("GitMissing", f"{FIELD}.image: the image has no git; name one with git and python3")
+    for wait in (*git.waits, None):
+        try:
+            _try(git, commit, folder)
+            return
+        except Unreachable as problem:
+            if wait is None:
+                raise
+            log(f"{problem}; retrying in {wait:.0f} s")
+            time.sleep(wait)
+
+
+def _try(git: Git, commit: FetchedCommit, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)  # created by us: git does not trust another user's folder
+    sha256 = ["--object-format=sha256"] if len(commit.revision) == 64 else []
+    _run(git, commit, folder, "init", "--quiet", "--template=", *sha256)
+    _fetch(git, commit, folder)
+    _run(git, commit, folder, "checkout", "--quiet", "--detach", f"{commit.revision}^{{commit}}", "--")
+    if not (folder / commit.path).is_dir():
+        message = f"{FIELD}.path: commit {commit.revision} of {commit.repository} has no folder {commit.path}"
+        raise JobRefused("PathNotFound", message)
+
+
+def _fetch(git: Git, commit: FetchedCommit, folder: Path) -> None:
+    """Fetches the one commit; or all branches and tags, from a server that does not serve it by its hash."""
+    options = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules")
+    output = _try_run(git, commit, folder, *options, "--depth=1", "--", commit.repository, commit.revision)
+    if output is None:
+        return
+    everything = ("+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*")
+    _run(git, commit, folder, *options, "--", commit.repository, *everything)
+    if _try_run(git, commit, folder, "cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:
+        message = f"{commit.repository} has no commit {commit.revision}, or does not serve it to these credentials"
+        raise JobRefused("CommitNotFound", f"{FIELD}.revision: {message}: {_quote(output)}")
+    log("the server does not serve the commit by its hash; all branches and tags are fetched")
+
+
+def _run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> None:
+    output = _try_run(git, commit, folder, *arguments)
+    if output is not None:
+        raise explain_output(output, repository=commit.repository)
+
+
+def _try_run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> Optional[str]:
+    """Returns None when git succeeds, else its standard error."""
+    done = subprocess.run(
+        [*build_command(git, commit), *arguments],
+        cwd=folder,
+        env=build_environment(git, commit),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    if done.returncode == 0:
+        return None
+    return done.stderr.decode(errors="replace") or f"fatal: git exited with code {done.returncode}"
+
+
+def explain_output(output: str, *, repository: str) -> Unreachable:
+    """Returns the problem for git's standard error."""
+    advice = "if that does not pass, correct repository, secretName or image"
+    return Unreachable(NOT_FETCHED, f"{FIELD}: {repository} cannot be fetched; {advice}: {_quote(output)}")
+
+
+def _quote(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("hint:")]
+    return clean("; ".join(lines[-5:]))[:600] or "git printed nothing"
+
+
+def build_command(git: Git, commit: FetchedCommit) -> list[str]:
+    settings = [word for setting in SETTINGS for word in ("-c", setting)]
+    if git.credentials is None:
+        return ["git", *settings]
+    helper = build_helper(git.credentials, repository=commit.repository, bundle=git.bundle)
+    return ["git", *settings, *helper]
+
+
+def build_environment(git: Git, commit: FetchedCommit) -> dict[str, str]:
+    result = {name: value for name, value in git.environment.items() if name in PASSED_ON}
+    result.update(
+        HOME=str(git.home),
+        XDG_CONFIG_HOME=str(git.home),
+        LC_ALL="C",  # messages in one language
+        GIT_CONFIG_NOSYSTEM="1",
+        GIT_CONFIG_GLOBAL="/dev/null",
+        GIT_TERMINAL_PROMPT="0",
+        GIT_ALLOW_PROTOCOL="https:ssh",
+        GIT_LFS_SKIP_SMUDGE="1",
+    )
+    if git.credentials is None:
+        return result
+    if (git.credentials / CA).exists():
+        result["GIT_SSL_CAINFO"] = str(git.credentials / CA)
+    if not commit.repository.startswith("https://"):
+        result["GIT_SSH_COMMAND"] = build_ssh_command(git.credentials, home=git.home)
+    return result
+
+
+def _read(folder: Path, key: str) -> Optional[str]:
+    try:
+        return (folder / key).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def check_credentials(folder: Path, *, repository: str, secret: str) -> None:
+    """Raises JobRefused for a Secret without what the repository's protocol needs, Unreachable if there is none yet."""
+    is_https = repository.startswith("https://")
+    wanted = (PASSWORD, CA) if is_https else (PRIVATE_KEY,)
+    if any((folder / key).exists() for key in wanted):
+        return
+    if not folder.exists() or not any(folder.iterdir()):
+        raise Unreachable("SecretNotFound", f"{FIELD}.secretName: there is no Secret {secret}; create it")
+    needs = "password (with username) or ca.crt" if is_https else PRIVATE_KEY
+    raise JobRefused("SecretNotUsable", f"{FIELD}.secretName: Secret {secret} has no {needs} for {repository}")
+
+
+def answer_git(folder: Path, operation: str) -> str:
+    """Returns the output of git's credential helper; we store nothing that git sends."""
+    password = _read(folder, PASSWORD)
+    if operation != "get" or password is None:
+        return ""
+    username = (_read(folder, USERNAME) or ANY_USERNAME).strip()
+    return f"username={username}\npassword={password.strip()}\n"
+
+
+def build_helper(folder: Path, *, repository: str, bundle: str) -> list[str]:
+    """Returns options that make git ask us, for this server only, even after a redirect to another one."""
+    if not repository.startswith("https://"):
+        return []
+    server = f"https://{urlsplit(repository).netloc}"
+    command = " ".join(shlex.quote(word) for word in (sys.executable, bundle, "credential", str(folder)))
+    return ["-c", f"credential.{server}.helper=!{command}"]
+
+
+def build_ssh_command(folder: Path, *, home: Path) -> str:
+    """Returns GIT_SSH_COMMAND. ssh rejects a key that others can read, and Secrets are mounted group-readable."""
+    key = home / "key"
+    text = _read(folder, PRIVATE_KEY) or ""
+    with open(os.open(key, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text.rstrip("\n") + "\n")  # without a trailing newline ssh does not accept it as a key
+    known = folder / KNOWN_HOSTS
+    # Without known_hosts this trusts the server's host key, unless the image's own list has one for it.
+    checked, hosts = ("yes", known) if known.exists() else ("accept-new", home / KNOWN_HOSTS)
+    options = {
+        "IdentitiesOnly": "yes",
+        "BatchMode": "yes",
+        "ConnectTimeout": "30",
+        "ServerAliveInterval": "15",
+        "StrictHostKeyChecking": checked,
+        "UserKnownHostsFile": str(hosts),
+    }
+    arguments = ["ssh", "-F", "/dev/null", "-i", str(key)]
+    for name, value in options.items():
+        arguments += ["-o", f"{name}={value}"]
+    return " ".join(shlex.quote(word) for word in arguments)

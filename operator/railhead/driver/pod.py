@@ -1,4 +1,9 @@
-"""The input of a pod's entry point: its environment and the job's input, as one value."""
+"""The input of a pod's entry point: the files that the operator mounts, once they are checked, and one value of the
+environment and the job's input.
+
+An attacker who may create ConfigMaps or Secrets in the namespace could replace one before it is mounted, and the
+kubelet would update a mounted one that is not immutable.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping, Optional
 
-from railhead.contract import environment as e
-from railhead.contract.job_input import FILE, JobInput
+from railhead.contract import environment
+from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.job_input import CA_KEY, FILE, JobInput
+from railhead.contract.text import digest, digest_files
+from railhead.driver.errors import AttemptFailed
+
+TOKEN_PATH = "RAY_AUTH_TOKEN_PATH"
 
 
 @dataclass(frozen=True)
@@ -52,26 +62,28 @@ class Pod:
     uid: str = ""
 
     @staticmethod
-    def from_environment(environment: Mapping[str, str]) -> Pod:
+    def from_environment(variables: Mapping[str, str]) -> Pod:
         """Raises KeyError with the variable's name when the operator left one out."""
         return Pod(
-            input_folder=Path(environment[e.INPUT]),
-            bundle=environment[e.BUNDLE],
-            uid=environment.get(e.POD_UID) or "",
-            ip=environment[e.POD_IP],
-            head_host=environment[e.HEAD_HOST],
-            head_port=int(environment[e.HEAD_PORT]),
-            temp=Path(environment[e.TEMP]),
-            attempt=int(environment.get(e.ATTEMPT, "1")),
-            checkpoint_index=int(environment.get(e.CHECKPOINT_INDEX) or -1),
-            worker_pods=int(environment[e.WORKER_PODS]) if environment.get(e.WORKER_PODS) else None,
-            end_seconds=float(environment.get(e.END_SECONDS) or 0),
-            progress_deadline=float(environment[e.PROGRESS_DEADLINE]) if environment.get(e.PROGRESS_DEADLINE) else None,
-            storage=environment.get(e.STORAGE) or None,
-            resume_from=environment.get(e.RESUME_FROM) or None,
-            report_url=environment.get(e.REPORT_URL) or None,
-            report_token=environment.get(e.REPORT_TOKEN) or None,
-            termination_message=environment.get(e.TERMINATION_MESSAGE) or None,
+            input_folder=Path(variables[environment.INPUT]),
+            bundle=variables[environment.BUNDLE],
+            uid=variables.get(environment.POD_UID) or "",
+            ip=variables[environment.POD_IP],
+            head_host=variables[environment.HEAD_HOST],
+            head_port=int(variables[environment.HEAD_PORT]),
+            temp=Path(variables[environment.TEMP]),
+            attempt=int(variables.get(environment.ATTEMPT, "1")),
+            checkpoint_index=int(variables.get(environment.CHECKPOINT_INDEX) or -1),
+            worker_pods=int(variables[environment.WORKER_PODS]) if variables.get(environment.WORKER_PODS) else None,
+            end_seconds=float(variables.get(environment.END_SECONDS) or 0),
+            progress_deadline=float(variables[environment.PROGRESS_DEADLINE])
+            if variables.get(environment.PROGRESS_DEADLINE)
+            else None,
+            storage=variables.get(environment.STORAGE) or None,
+            resume_from=variables.get(environment.RESUME_FROM) or None,
+            report_url=variables.get(environment.REPORT_URL) or None,
+            report_token=variables.get(environment.REPORT_TOKEN) or None,
+            termination_message=variables.get(environment.TERMINATION_MESSAGE) or None,
         )
 
     def read_job(self) -> JobInput:
@@ -89,3 +101,45 @@ def read_working_folder() -> str:
         return os.getcwd()
     except OSError:
         return "/"
+
+
+def check_content(variables: Mapping[str, str]) -> dict[str, str]:
+    """Checks the input, the inline code and Ray's token, each if the operator tells a digest of it.
+
+    Returns the environment with the paths of checked copies. Raises AttemptFailed if an object was replaced, and
+    OSError.
+    """
+    result, temp = dict(variables), Path(variables[environment.TEMP])
+    wanted, token = variables.get(environment.INPUT_DIGEST), variables.get(environment.TOKEN_DIGEST)
+    if wanted is not None:
+        files = _read(Path(variables[environment.INPUT]), only={FILE, CA_KEY})
+        if digest_files(files) != wanted:
+            raise _replaced("ConfigMap", f"input-{wanted}")
+        result[environment.INPUT] = _copy(files, temp / "input")
+        code = JobInput.from_json(files[FILE].decode()).source_digest
+        if code and environment.TOKEN_DIGEST in variables:  # the init container that fetches code has no such mount
+            files = _read(Path(variables[environment.SOURCE]))
+            if digest_files(files) != code:
+                raise _replaced("ConfigMap", f"input-{wanted}")
+            result[environment.SOURCE] = _copy(files, temp / "source")
+    if token is not None and digest(Path(variables[TOKEN_PATH]).read_bytes()) != token:
+        raise _replaced("Secret", f"auth-{token}")
+    return result
+
+
+def _replaced(kind: str, end: str) -> AttemptFailed:
+    message = f"somebody replaced the {kind} whose name ends with {end}; delete it, and the operator creates it again"
+    return AttemptFailed(Failure(FailureClass.INFRASTRUCTURE, "ContentReplaced", message))
+
+
+def _read(folder: Path, *, only: frozenset[str] | set[str] = frozenset()) -> dict[str, bytes]:
+    """Returns the files of a mounted ConfigMap, without the kubelet's own entries, which begin with two dots."""
+    names = only or {path.name for path in folder.iterdir() if not path.name.startswith("..")}
+    return {name: (folder / name).read_bytes() for name in sorted(names) if (folder / name).is_file()}
+
+
+def _copy(files: Mapping[str, bytes], folder: Path) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return str(folder)

@@ -21,7 +21,7 @@ from railhead.driver.ending import write_termination_message
 from railhead.driver.logs import TRAIN_LOGS, LogTail, keep_small
 from railhead.driver.node.hardware import begin_count
 from railhead.driver.node.hosts import is_listening, wait_for_address
-from railhead.driver.node.process import read_end, start_child
+from railhead.driver.node.process import exit_at_sigterm, read_end, start_child
 from railhead.driver.node.ray_features import drop_unsupported_defaults, find_version
 from railhead.driver.node.ray_node import build_ray_environment, build_worker_command
 from railhead.driver.pod import Pod, read_working_folder
@@ -32,7 +32,7 @@ RAY_LOG = "ray-start.log"
 
 
 def run_worker(environment: Mapping[str, str]) -> NoReturn:
-    signal.signal(signal.SIGTERM, _exit_at_once)
+    exit_at_sigterm()  # before Ray starts there is nothing to stop
     pod = Pod.from_environment(environment)
     job = drop_unsupported_defaults(find_version(), pod.read_job())
     ray_environment = build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder())
@@ -73,8 +73,3 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(ray.returncode if ray.returncode >= 0 else 128 - ray.returncode)
-
-
-def _exit_at_once(*_: Any) -> NoReturn:
-    """Before Ray starts there is nothing to stop."""
-    os._exit(128 + signal.SIGTERM)

@@ -17,7 +17,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning
 from railhead.driver.describe import describe_exception, format_traceback, read_text
 from railhead.driver.errors import AttemptFailed, CallbackRaised, TrainFunctionRaised, build_training_error
-from railhead.driver.git import explain_output
+from railhead.driver.fetch import explain_output
 from railhead.driver.head import Head, end
 from railhead.driver.logs import Ranks
 from railhead.driver.pod import Pod

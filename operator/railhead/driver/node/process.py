@@ -21,6 +21,11 @@ _AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "/ray/dashboard/agent.
 _LIBC = ctypes.CDLL(None)  # before the fork: loading a library in the child could deadlock
 
 
+def exit_at_sigterm() -> None:
+    """Lets SIGTERM end this process, which is its container's first: the kernel ignores the signal there by default."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+
+
 def start_child(command: list[str], *, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
     """Call only from the main thread: the kernel watches the thread that created the child."""
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,9 @@ import pytest
 from railhead.contract import environment as e
 from railhead.contract.outcome import Outcome
 from railhead.contract.text import digest
-from railhead.driver.verified import Replaced, check_content, use_verified
+from railhead.driver.__main__ import main
+from railhead.driver.errors import AttemptFailed
+from railhead.driver.pod import check_content
 from railhead.resources.mounts import build_input, build_token, find_mounts, get_digest
 from railhead.resources.owner import JobRef
 from tests.unit.builders import SETTINGS, UID, make_spec
@@ -81,7 +83,7 @@ def test_replaced_content_is_not_used(
     pod: dict[str, str], change: Callable[[dict[str, str]], object], name: str
 ) -> None:
     change(pod)
-    with pytest.raises(Replaced, match=f"whose name ends with [a-z]+-{get_digest(name)}; delete it"):
+    with pytest.raises(AttemptFailed, match=f"whose name ends with [a-z]+-{get_digest(name)}; delete it"):
         check_content(pod)
 
 
@@ -92,9 +94,12 @@ def test_the_pod_ends_as_a_failure_of_the_infrastructure(pod: dict[str, str], mo
         raise SystemExit(code)
 
     monkeypatch.setattr("os._exit", stop)
+    monkeypatch.setattr("sys.argv", ["railhead.pyz", "head"])
+    for name, value in pod.items():
+        monkeypatch.setenv(name, value)
     Path(pod["RAY_AUTH_TOKEN_PATH"]).write_text("guessed")
     with pytest.raises(SystemExit) as ended:
-        use_verified(pod)
+        main()
     outcome = Outcome.from_json(Path(pod[e.TERMINATION_MESSAGE]).read_text())
     assert (ended.value.code, outcome and outcome.reason) == (66, "ContentReplaced")
 
