@@ -31,7 +31,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import JobInput
 from railhead.driver.pod import Pod
 from railhead.driver.trainers.configs import plan_configs
-from railhead.driver.trainers.frameworks import plan_options
+from railhead.driver.trainers.trainer import plan_options
 from railhead.local.addresses import AddressPool, free_port
 from railhead.local.node.container import base_environment
 from railhead.local.processes import MARKER, end_marked, spawn

@@ -706,7 +706,7 @@ DEFECTS = (
     ),
     Defect(
         "a second fit() of a script resumes the run of the first one",
-        "driver/trainers/run_settings.py",
+        "driver/run_context.py",
         'self.run_name if number == 1 else f"{self.run_name}-fit-{number}"',
         "self.run_name",
         (RUN_CONFIG,),
@@ -1866,7 +1866,7 @@ DEFECTS = (
     Defect(
         "the controller imports torch",
         "driver/trainers/torch_on_ranks.py",
-        "        copyreg.pickle(import_config().TorchConfig, lambda config: (restore_config, (vars(config),)))\n",
+        "        copyreg.pickle(import_config().TorchConfig, lambda config: (make_config, (), vars(config)))\n",
         "        import_config()\n",
         ("tests/unit/driver/trainers/test_torch_on_ranks.py",),
     ),

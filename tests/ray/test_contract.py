@@ -337,8 +337,8 @@ def test_a_torch_group_starts_without_torch_in_driver_and_controller(tmp_path: P
 
 
 def test_ray_makes_a_torch_trainer_of_the_config_alone() -> None:
-    """driver/trainers/frameworks.py uses its base class, which does not import torch; the config finds its backend."""
-    trainer = find("ray.train.torch", "TorchTrainer", used_by="driver/trainers/frameworks.py")
+    """driver/trainers/trainer.py uses its base class, which does not import torch; the config finds its backend."""
+    trainer = find("ray.train.torch", "TorchTrainer", used_by="driver/trainers/trainer.py")
     assert trainer.__mro__[1] is find("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer", used_by="")
     own = {name for name in vars(trainer) if not name.startswith(("__", "_annotated"))}
     assert own <= {"_get_local_controller"}

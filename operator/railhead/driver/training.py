@@ -6,13 +6,14 @@ Ray's head starts, this checks the storage and imports Ray.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
@@ -21,12 +22,11 @@ from railhead.driver.describe import describe_exception, log
 from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.pod import Pod, find_storage_path
-from railhead.driver.ray.packages import upload_local_folders
+from railhead.driver.ray.runtime_env import prepare_runtime_env, upload_local_folders
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.run_context import RunContext
-from railhead.driver.runtime_env import prepare_runtime_env
+from railhead.driver.run_context import RunContext, RunSettings
 from railhead.driver.script.run import ScriptHost, check_script, run_script
 from railhead.driver.storage.acquire_run import acquire_run, prepare_storage
 from railhead.driver.storage.call import call_storage
@@ -34,9 +34,9 @@ from railhead.driver.storage.fence import read_success
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.failure import miss_success
-from railhead.driver.trainers.frameworks import require_package
-from railhead.driver.trainers.run_settings import RunSettings
-from railhead.driver.trainers.trainer import Trainer
+from railhead.driver.trainers.datasets import build_datasets
+from railhead.driver.trainers.trainer import Trainer, build_trainer, require_package
+from railhead.driver.trainers.users import build_users_trainer
 from railhead.driver.user_code import find_user_folders, find_working_folder
 
 CALLBACKS = "RAY_TRAIN_CALLBACKS"
@@ -166,22 +166,17 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
 
 
 def _make_datasets(job: JobInput) -> dict[str, Any]:
-    """Ray Data datasets by name."""
-    from railhead.driver.trainers.datasets import build_datasets, read_paths
-
-    return build_datasets(job, paths=read_paths(os.environ.get(e.DATASETS, ""))) if job.datasets else {}
+    """Returns Ray Data's datasets by name."""
+    paths = json.loads(os.environ.get(environment.DATASETS) or "{}")  # of those that are paths
+    return build_datasets(job, paths=paths) if job.datasets else {}
 
 
 def _make_trainer(attempt: Attempt, datasets: dict[str, Any]) -> Trainer:
     """Ready for fit(), with the run claimed for this attempt."""
     job, storage_path = attempt.job, attempt.storage_path
     if job.build:
-        from railhead.driver.trainers.build import build_users_trainer
-
         trainer, run = build_users_trainer(job, storage_path=storage_path, datasets=datasets)
     else:
-        from railhead.driver.trainers.trainer import build_trainer
-
         trainer = build_trainer(job, storage_path=storage_path, datasets=datasets)
         run = RunContext(build_checkpoint_uri(storage_path, job.run_name))
     if not trainer.running_in_local_mode:

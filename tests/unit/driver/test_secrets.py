@@ -24,11 +24,12 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
+from railhead.driver.run_context import RunSettings
 from railhead.driver.storage.call import call_storage
 from railhead.driver.train_controller.failure_policy import RetryDecider
 from railhead.driver.train_controller.fence import warn
 from railhead.driver.train_controller.group import Group
-from railhead.driver.trainers.run_settings import RunSettings, find_run
+from railhead.driver.trainers.users import find_run
 
 MARK = "s3cr3t"
 TOKEN = f"eyJ{MARK}AAAA.eyJhdWQiOiJ{MARK}.{MARK}"

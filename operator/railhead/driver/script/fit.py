@@ -13,10 +13,10 @@ from railhead.contract import environment as e
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.run_context import RunSettings
 from railhead.driver.script.run_config import name_run
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
-from railhead.driver.trainers.run_settings import RunSettings
 
 HEARD_TIMEOUT = 8.0  # seconds; our driver waits less than that
 

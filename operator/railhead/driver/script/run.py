@@ -24,9 +24,9 @@ from railhead.driver.node.process import kill_group, start_piped_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import FINISHED, RUNNING, Spool
+from railhead.driver.run_context import RunSettings
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.train_controller import CALLBACK
-from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.user_code import find_working_folder
 
 SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, for sitecustomize to recognise it

@@ -6,7 +6,7 @@ import functools
 import os
 from typing import Any
 
-from railhead.driver.trainers.run_settings import STORAGE_PATH, RunSettings
+from railhead.driver.run_context import STORAGE_PATH, RunSettings
 
 _IS_UNNAMED = "_railhead_is_unnamed"
 

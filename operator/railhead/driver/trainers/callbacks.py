@@ -1,17 +1,20 @@
-"""`run.callbacks`: the user's UserCallbacks, each inside a guard that attributes its exceptions.
+"""The user's functions that Ray Train calls beside training: `run.callbacks` and `trainer.validationFunction`.
 
-They run in Ray Train's controller actor, where Ray ends the run when one of them raises.
+The former are UserCallbacks, each inside a guard that attributes its exceptions. They run in Ray Train's controller
+actor, where Ray ends the run when one of them raises. The latter is loaded where it runs: in a task on a worker pod.
+When it raises, Ray continues, and the checkpoint has no validation metrics, so we log the reason.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Iterable
 
 from ray.train import UserCallback
 
-from railhead.driver.describe import describe_exception
+from railhead.driver.describe import describe_exception, log
 from railhead.driver.errors import CallbackRaised, JobRefused
-from railhead.driver.user_code import load_object
+from railhead.driver.user_code import load_function, load_object
 
 REFUSED = "CallbackRefused"
 
@@ -71,3 +74,19 @@ def _guard(callback: Any) -> Any:
     if isinstance(callback, GuardedCallback) or not isinstance(callback, UserCallback):
         return callback
     return GuardedCallback(callback, f"RunConfig(callbacks), {type(callback).__qualname__}")
+
+
+def build_validation_config(reference: str) -> Any:
+    """Returns Ray Train's ValidationConfig, which exists since Ray 2.54 (`ray_node`)."""
+    from ray.train import ValidationConfig
+
+    return ValidationConfig(fn=functools.partial(validate, reference))
+
+
+def validate(reference: str, checkpoint: Any, **arguments: Any) -> Any:
+    """Returns the metrics that the user's function returns for this checkpoint."""
+    try:
+        return load_function(reference)(checkpoint, **arguments)
+    except Exception as error:
+        log(f"trainer.validationFunction {reference}: {describe_exception(error)}")
+        raise

@@ -45,12 +45,12 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
 
 
 def _count_workers(job: JobInput) -> Any:
-    """A number, or the bounds of an elastic job."""
+    """Returns a number, or the bounds of an elastic job."""
     return (job.scaling["minWorkers"], job.most_workers) if job.is_elastic else job.most_workers
 
 
 def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
-    """Whole numbers as integers: JaxTrainer counts a worker's devices with `range(GPU)`."""
+    """Returns whole numbers as integers: JaxTrainer counts a worker's devices with `range(GPU)`."""
     return {name: int(amount) if amount == int(amount) else amount for name, amount in resources.items()}
 
 
@@ -76,19 +76,18 @@ def refuse_configuration() -> Iterator[None]:
         raise JobRefused("ConfigurationRefused", f"Ray Train rejects the configuration: {error}") from error
 
 
-def build_configs(plan: ConfigPlan) -> tuple[Any, Any]:
-    """(ScalingConfig, RunConfig). Raises what Ray raises for values that it rejects."""
-    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+def build_configs(job: JobInput, *, storage_path: str) -> tuple[Any, Any]:
+    """Returns the ScalingConfig and the RunConfig. Raises JobRefused for values that Ray rejects."""
+    from ray import train
 
-    more = {}
-    if plan.logging:  # `ray_features` has checked that this Ray has it
-        from ray.train import LoggingConfig
-
-        more["logging_config"] = LoggingConfig(**plan.logging)
-    run_config = RunConfig(
-        **plan.run,
-        **more,
-        failure_config=FailureConfig(**plan.failure),
-        checkpoint_config=CheckpointConfig(**plan.checkpoint),
-    )
-    return ScalingConfig(**plan.scaling), run_config
+    plan = plan_configs(job, storage_path=storage_path)
+    with refuse_configuration():
+        # An older Ray has no LoggingConfig; `ray_node` has checked that this one has it.
+        more = {"logging_config": train.LoggingConfig(**plan.logging)} if plan.logging else {}
+        run_config = train.RunConfig(
+            **plan.run,
+            **more,
+            failure_config=train.FailureConfig(**plan.failure),
+            checkpoint_config=train.CheckpointConfig(**plan.checkpoint),
+        )
+        return train.ScalingConfig(**plan.scaling), run_config

@@ -5,7 +5,6 @@ Needs a driver that has joined Ray. Every error is one sentence that begins with
 
 from __future__ import annotations
 
-import json
 from typing import Any, Mapping
 
 from railhead.contract.job_input import JobInput
@@ -26,14 +25,11 @@ READERS = {
 REFUSED = "DatasetRefused"
 
 
-def read_paths(text: str) -> dict[str, str]:
-    """`contract.environment.DATASETS`: the datasets that are paths."""
-    found: dict[str, str] = json.loads(text) if text else {}
-    return found
-
-
 def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]:
-    """name -> ray.data.Dataset. Raises JobRefused or Unreachable."""
+    """Returns each ray.data.Dataset by name. Raises JobRefused or Unreachable.
+
+    `paths` has the URIs of those that are paths, which a local node rewrites.
+    """
     return {
         name: _call(name, values["function"], job)
         if values.get("function")
@@ -43,7 +39,7 @@ def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]
 
 
 def build_data_config(job: JobInput) -> Any:
-    """ray.train.DataConfig."""
+    """Returns a ray.train.DataConfig."""
     from ray.train import DataConfig
 
     return DataConfig(datasets_to_split=[name for name, values in job.datasets.items() if values.get("split", True)])

@@ -6,10 +6,9 @@ package, and with a stand-in for torch that imports the real one when something 
 
 import copyreg
 import importlib.util
+import pkgutil
 import sys
 from contextlib import suppress
-from functools import reduce
-from types import ModuleType
 from typing import Any
 
 PACKAGE, CONFIG, TORCH = "ray.train.torch", "ray.train.torch.config", "torch"
@@ -25,44 +24,36 @@ class StandIn:
         if name == "is_available":  # of torch.distributed; where it is not, the ranks report it
             return lambda: True
         if not isinstance(sys.modules.get(TORCH), StandIn):
-            return getattr(self._import(), name)
+            return getattr(pkgutil.resolve_name(self._path), name)
         if name.startswith("__"):  # the import system asks for some of a module
             raise AttributeError(name)
         return StandIn(f"{self._path}.{name}")
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return self._import()(*arguments, **options)
-
-    def _import(self) -> Any:
-        torch = importlib.import_module(TORCH)
-        if isinstance(torch, StandIn):
+        if isinstance(sys.modules.get(TORCH), StandIn):
             raise ImportError(f"{CONFIG} needs {self._path} when it is imported")
-        return reduce(getattr, self._path.split(".")[1:], torch)
+        return pkgutil.resolve_name(self._path)(*arguments, **options)
 
 
 def leave_out_torch() -> None:
     """In this process, and in each that receives a TorchConfig from it. Never raises: Ray's own import does."""
     with suppress(Exception):
-        copyreg.pickle(import_config().TorchConfig, lambda config: (restore_config, (vars(config),)))
+        copyreg.pickle(import_config().TorchConfig, lambda config: (make_config, (), vars(config)))
 
 
-def import_config() -> ModuleType:
+def import_config() -> Any:
     """Returns the module CONFIG; imports torch too in a Ray for which this does not work."""
-    if CONFIG not in sys.modules and TORCH not in sys.modules:
-        package, spec = ModuleType(PACKAGE), importlib.util.find_spec(PACKAGE)
-        vars(package)["__path__"] = spec.submodule_search_locations if spec else []
-        names = (TORCH, f"{TORCH}.distributed")
-        stand_ins: dict[str, Any] = {PACKAGE: package, **{name: StandIn(name) for name in names}}
-        sys.modules.update(stand_ins)
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec and CONFIG not in sys.modules and TORCH not in sys.modules:
+        stand_ins: dict[str, Any] = {name: StandIn(name) for name in (TORCH, f"{TORCH}.distributed")}
+        sys.modules.update(stand_ins, **{PACKAGE: importlib.util.module_from_spec(spec)})
         with suppress(Exception):
             importlib.import_module(CONFIG)
-        for name in stand_ins:
+        for name in (PACKAGE, *stand_ins):
             sys.modules.pop(name, None)
     return importlib.import_module(CONFIG)
 
 
-def restore_config(options: dict[str, Any]) -> Any:
-    """Returns the TorchConfig of a pickle, as pickle would restore it."""
-    config = object.__new__(import_config().TorchConfig)
-    vars(config).update(options)
-    return config
+def make_config() -> Any:
+    """Returns a TorchConfig without attributes, which pickle then sets."""
+    return object.__new__(import_config().TorchConfig)

@@ -1,18 +1,85 @@
-"""`trainer.trainFunc`: the framework's trainer, with our stub as the function."""
+"""Builds the trainer of `trainer.trainFunc`: that of `trainer.framework` in Ray Train, with our stub as its function.
+
+A table says which class implements each framework, and which names its options have there.
+"""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
-from typing import Any, Optional, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Optional, Protocol
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.job_input import JobInput
+from railhead.driver.describe import name_class, read_text
+from railhead.driver.errors import JobRefused
 from railhead.driver.rank.train_func import CONFIG, ENTRYPOINT, INITIAL, run_train_func
-from railhead.driver.trainers.configs import build_configs, plan_configs, refuse_configuration
+from railhead.driver.trainers.configs import build_configs, refuse_configuration
 from railhead.driver.trainers.datasets import build_data_config
-from railhead.driver.trainers.frameworks import build_framework_trainer, plan_options
 from railhead.driver.trainers.torch_on_ranks import leave_out_torch
-from railhead.driver.trainers.validation import build_validation_config
+
+MISSING = "FrameworkMissing"
+DATA_PARALLEL = "ray.train.v2.api.data_parallel_trainer:DataParallelTrainer"
+
+
+@dataclass(frozen=True)
+class Framework:
+    """Classes as `module:name`.
+
+    Attributes:
+        trainer: Ray Train's trainer.
+        package: the import name of the library it trains with; None = nothing besides Ray.
+        config: its backend's options, for the trainer's keyword `argument`; None = it has none.
+        options: key of `trainer.backend` -> keyword of `config`.
+        gpu_option: keyword of `config` that is true when workers have GPUs; None = Ray detects that by itself.
+    """
+
+    trainer: str
+    package: Optional[str] = None
+    config: Optional[str] = None
+    argument: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    gpu_option: Optional[str] = None
+
+
+FRAMEWORKS = {
+    "Torch": Framework(
+        trainer=DATA_PARALLEL,  # as is TorchTrainer, whose module imports torch
+        package="torch",
+        config="ray.train.torch.config:TorchConfig",
+        argument="backend_config",
+        options={"name": "backend", "timeoutSeconds": "timeout_s", "initMethod": "init_method"},
+    ),
+    "TensorFlow": Framework(
+        trainer="ray.train.tensorflow:TensorflowTrainer",
+        package="tensorflow",
+        config="ray.train.tensorflow:TensorflowConfig",
+        argument="tensorflow_config",
+    ),
+    "XGBoost": Framework(
+        trainer="ray.train.xgboost:XGBoostTrainer",
+        package="xgboost",
+        config="ray.train.xgboost:XGBoostConfig",
+        argument="xgboost_config",
+        options={"name": "xgboost_communicator"},
+    ),
+    "LightGBM": Framework(
+        trainer="ray.train.lightgbm:LightGBMTrainer",
+        package="lightgbm",
+        config="ray.train.lightgbm:LightGBMConfig",
+        argument="lightgbm_config",
+    ),
+    "JAX": Framework(
+        trainer="ray.train.v2.jax:JaxTrainer",
+        package="jax",
+        config="ray.train.v2.jax:JaxConfig",
+        argument="jax_config",
+        gpu_option="use_gpu",  # its own default comes from the scaling_config, and Ray 2.52 does not know it
+    ),
+    "Python": Framework(trainer=DATA_PARALLEL),
+}
 
 
 class Trainer(Protocol):
@@ -26,11 +93,11 @@ class Trainer(Protocol):
 
 def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[str, Any]] = None) -> Trainer:
     """`datasets` are Ray Data's. Raises JobRefused for an image that cannot run the framework or invalid values."""
-    from railhead.driver.trainers.callbacks import add_callbacks
+    from railhead.driver.trainers.callbacks import add_callbacks, build_validation_config
 
+    scaling_config, run_config = build_configs(job, storage_path=storage_path)
     with refuse_configuration():
         options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
-        scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
         more: dict[str, Any] = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
         add_callbacks(run_config, job.callbacks)
         if job.validation_function:
@@ -44,7 +111,7 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
             train_loop_config={
                 ENTRYPOINT: job.train_func,
                 CONFIG: job.train_loop_config,
-                INITIAL: os.environ.get(e.RESUME_FROM, ""),
+                INITIAL: os.environ.get(environment.RESUME_FROM, ""),
             },
             scaling_config=scaling_config,
             run_config=run_config,
@@ -56,3 +123,71 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
 def runs_own_code_in_head(job: JobInput) -> bool:
     """Whether the driver or Ray Train's controller imports modules of the user's, which may use torch there."""
     return bool(job.callbacks or job.build or any(values.get("function") for values in job.datasets.values()))
+
+
+def require_package(framework: str) -> None:
+    """Raises JobRefused when the image cannot run it.
+
+    Imports nothing: importing TensorFlow takes seconds, and this runs before Ray is up.
+    """
+    known = FRAMEWORKS.get(framework)
+    if known is None or known.package is None or _is_installed(known.package):
+        return
+    raise JobRefused(
+        MISSING,
+        f"trainer.framework: {framework} needs the Python package {known.package}, which spec.image does not have; "
+        f"use an image with {known.package}",
+    )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # a package that hides itself, or a half-finished import
+        return False
+
+
+def plan_options(framework: str, backend: Mapping[str, Any], *, use_gpu: bool = False) -> dict[str, Any]:
+    """The keyword arguments of the framework's config. Raises ValueError for an unknown framework or option."""
+    known = FRAMEWORKS.get(framework)
+    if known is None:
+        raise ValueError(f"trainer.framework: {framework} is not supported by this version of Railhead")
+    unknown = sorted(set(backend) - set(known.options))
+    if unknown:
+        raise ValueError(f"trainer.backend.{unknown[0]}: {framework} has no such option; remove it")
+    options = {known.options[key]: value for key, value in backend.items()}
+    return {**options, known.gpu_option: True} if known.gpu_option and use_gpu else options
+
+
+def build_framework_trainer(
+    framework: str, function: Callable[..., Any], *, options: Mapping[str, Any], **arguments: Any
+) -> Any:
+    """Raises JobRefused when its classes cannot be imported, and what Ray raises for invalid values."""
+    known = FRAMEWORKS[framework]
+    trainer = _load(framework, known.trainer)
+    if known.config:
+        arguments[known.argument] = _build_config(framework, _load(framework, known.config), options)
+    return trainer(function, **arguments)
+
+
+def _build_config(framework: str, config: Any, options: Mapping[str, Any]) -> Any:
+    absent = sorted(name for name in options if name not in config.__dataclass_fields__)
+    if absent:
+        raise ValueError(
+            f"trainer.framework: in the Ray of spec.image, {config.__name__} has no {absent[0]}, "
+            f"which {framework} needs for this job; use an image with a newer Ray"
+        )
+    return config(**options)
+
+
+def _load(framework: str, reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # a library that does not load may raise anything
+        detail = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:400]
+        raise JobRefused(
+            MISSING,
+            f"trainer.framework: {framework} cannot be imported from spec.image ({detail}); "
+            f"fix the image, or use another one",
+        ) from error

@@ -1,21 +1,85 @@
 """Checks a trainer that the user's own code built, just before fit(), and prepares it for a TrainJob.
 
-Handles a trainer that `trainer.build` returned and one whose fit() a script calls alike.
+Handles a trainer that the function of `trainer.build` returned, in the driver, and one whose fit() a script calls. The
+former is called once Ray is up, so that it can prepare its data with Ray Data. If it fails, the message has the user's
+own error, and there is no retry: it would fail the same way.
+
+A new attempt resumes from the last checkpoint if the run has the same name and storage path as in the previous attempt.
+The user's code may choose others; then the job warns.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
-from typing import Any
+from typing import Any, Callable, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.job_input import JobInput
+from railhead.contract.report import RunWarning
+from railhead.driver.describe import describe_exception, log, strip_credentials
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.loop import mark_loop
-from railhead.driver.run_context import RunContext
-from railhead.driver.trainers.run_settings import RunSettings, find_run
+from railhead.driver.reporting.progress import build_checkpoint_uri
+from railhead.driver.run_context import RUN_NAME, STORAGE_PATH, RunContext, RunSettings
+from railhead.driver.trainers.configs import build_configs
+from railhead.driver.trainers.trainer import Trainer
+from railhead.driver.user_code import load_function
 
+NOT_USABLE = "EntrypointNotUsable"
 _READY = "_railhead_is_ready"
+
+
+def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str, Any]) -> tuple[Trainer, RunContext]:
+    """Returns the trainer, ready for fit(), and its run, not claimed yet; `datasets` are Ray Data's.
+
+    Raises JobRefused with the field's name, and RayError when the failure is not in the user's code.
+    """
+    scaling_config, run_config = build_configs(job, storage_path=storage_path)
+    arguments = {
+        "scaling_config": scaling_config,
+        "run_config": run_config,
+        "train_loop_config": dict(job.train_loop_config),
+        "datasets": datasets,
+    }
+    who = f"trainer.build {job.build}"
+    offer = RunSettings.from_job(job, storage_path=storage_path)
+    trainer = call_build(_load(job.build, who), arguments, who=who)
+    run = make_ready(trainer, who=who, job=job, offer=offer, offered_path=run_config.storage_path)
+    return trainer, run
+
+
+def _load(reference: str, who: str) -> Callable[..., Any]:
+    try:
+        return load_function(reference)
+    except (Exception, SystemExit) as error:
+        raise JobRefused(NOT_USABLE, f"{who}: {describe_exception(error)}") from error
+
+
+def call_build(function: Callable[..., Any], arguments: dict[str, Any], *, who: str) -> Trainer:
+    """Returns the trainer that the function returns. Raises JobRefused when it returns anything else."""
+    from ray.exceptions import RayError, RayTaskError
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        problem = f"Railhead calls it with the keyword arguments {', '.join(arguments)}: {error}"
+        raise JobRefused(NOT_USABLE, f"{who}: {problem}") from error
+    except ValueError:  # a function without a signature: the call itself will show
+        pass
+    try:
+        trainer = function(**arguments)
+    except BaseException as error:
+        if isinstance(error, RayError) and not isinstance(error, RayTaskError):
+            raise  # a lost node, for example
+        raise JobRefused("BuildRaised", f"{who}: {describe_exception(error)}") from error
+    if not isinstance(trainer, DataParallelTrainer):
+        kind = type(trainer)
+        what = "None" if trainer is None else f"a {kind.__module__}.{kind.__qualname__}"
+        raise JobRefused(NOT_USABLE, f"{who}: it returned {what}; it must return one of Ray Train's trainers")
+    built: Trainer = trainer
+    return built
 
 
 def make_ready(trainer: Any, *, who: str, job: JobInput, offer: RunSettings, offered_path: str) -> RunContext:
@@ -27,7 +91,7 @@ def make_ready(trainer: Any, *, who: str, job: JobInput, offer: RunSettings, off
 
     add_callbacks(trainer.run_config, job.callbacks)
     run = find_run(offer, trainer.run_config, offered_path=offered_path)
-    initial = os.environ.get(e.RESUME_FROM, "") if run.is_own else ""
+    initial = os.environ.get(environment.RESUME_FROM, "") if run.is_own else ""
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:
@@ -36,3 +100,34 @@ def make_ready(trainer: Any, *, who: str, job: JobInput, offer: RunSettings, off
             raise JobRefused("TrainerNotUsable", f"{who}: train_loop_per_worker: {error}") from error
         setattr(trainer, _READY, True)
     return run
+
+
+def find_warning(offer: RunSettings, *, name: str, storage_path: str) -> Optional[RunWarning]:
+    """Returns a warning if the run is not the job's."""
+    if not offer.owns(name):
+        what = f'RunConfig has the name "{name}", but the job\'s run is "{offer.run_name}"'
+        return _warn("RunNameDiffers", what, f'RunConfig(name=os.environ["{RUN_NAME}"])')
+    if storage_path.rstrip("/") != offer.storage_path.rstrip("/"):
+        what = f'RunConfig has the storage_path "{storage_path}", but the job\'s is "{offer.storage_path}"'
+        return _warn("StoragePathDiffers", what, f'RunConfig(storage_path=os.environ["{STORAGE_PATH}"])')
+    return None
+
+
+def _warn(reason: str, what: str, remedy: str) -> RunWarning:
+    message = f"{what}: a new attempt may not find the checkpoints of the previous one; use {remedy}"
+    return RunWarning(reason, message)
+
+
+def find_run(offer: RunSettings, run_config: Any, *, offered_path: str) -> RunContext:
+    """Returns the run at which the RunConfig puts its checkpoints, with a warning if that is not the job's location.
+
+    `offered_path`: the storage path of the offered RunConfig, as normalized by Ray.
+    """
+    is_ours = run_config.storage_path == offered_path
+    path = offer.storage_path if is_ours else strip_credentials(os.path.expanduser(run_config.storage_path))
+    warning = find_warning(offer, name=run_config.name, storage_path=path)
+    if warning:
+        log(warning.message)
+    run_uri = build_checkpoint_uri(path, run_config.name)
+    is_own = run_uri == build_checkpoint_uri(offer.storage_path, offer.run_name)
+    return RunContext(run_uri, warning=warning, is_own=is_own)

@@ -9,7 +9,7 @@ import pytest
 from railhead.contract import environment as e
 from railhead.contract.job_input import FILE
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.trainers.run_settings import RunSettings
+from railhead.driver.run_context import RunSettings
 from tests.ray.pods import make_job
 
 

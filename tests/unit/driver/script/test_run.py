@@ -24,11 +24,11 @@ from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.node.process import kill_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.run_context import RunSettings
 from railhead.driver.script import fit as script_fit
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, find_missing_file, run_script
 from railhead.driver.train_controller import CALLBACK
-from railhead.driver.trainers.run_settings import RunSettings
 from tests.ray.pods import make_job
 
 REPORTED = Failure(FailureClass.APPLICATION, "TrainFunctionRaised", "rank 1: ValueError: no")

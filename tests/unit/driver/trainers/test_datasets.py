@@ -17,7 +17,6 @@ from railhead.driver.trainers.datasets import (
     READERS,
     build_data_config,
     build_datasets,
-    read_paths,
 )
 from railhead.driver.trainers.trainer import build_trainer
 from tests.ray.pods import make_job
@@ -80,8 +79,3 @@ def test_the_trainer_gets_the_datasets_and_which_of_them_are_split(tmp_path: Pat
     trainer: Any = build_trainer(job, storage_path=str(tmp_path), datasets=datasets)
     assert trainer.datasets == datasets
     assert trainer.data_config._datasets_to_split == ["a"]
-
-
-def test_an_empty_environment_has_no_paths() -> None:
-    assert read_paths("") == {}
-    assert read_paths('{"train": "/data"}') == {"train": "/data"}

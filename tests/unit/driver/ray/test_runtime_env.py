@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 
-from railhead.driver import runtime_env
 from railhead.driver.errors import JobRefused
-from railhead.driver.ray.packages import upload_local_folders
-from railhead.driver.runtime_env import (
-    KEYS,
-    prepare_runtime_env,
-)
+from railhead.driver.ray import runtime_env
+from railhead.driver.ray.runtime_env import KEYS, prepare_runtime_env, upload_local_folders
 
 
 def prepare(values: dict[str, Any], *folders: Path) -> dict[str, Any]:

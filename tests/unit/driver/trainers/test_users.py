@@ -18,12 +18,11 @@ from railhead.driver.errors import JobRefused, TrainFunctionRaised, read_note
 from railhead.driver.logs import find_mark
 from railhead.driver.rank import loop
 from railhead.driver.rank import run as rank
-from railhead.driver.run_context import RunContext
+from railhead.driver.run_context import RunContext, RunSettings
 from railhead.driver.train_controller.failure import Kind
 from railhead.driver.train_controller.failure_policy import translate_rank_error
 from railhead.driver.train_controller.group import Group
-from railhead.driver.trainers.build import build_users_trainer
-from railhead.driver.trainers.run_settings import RunSettings, find_warning
+from railhead.driver.trainers.users import build_users_trainer, find_warning
 from tests.ray.pods import make_job
 
 GOOD = """
@@ -123,7 +122,7 @@ def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatc
     assert read_note(unpickled) is not None
     found = translate_rank_error(3, unpickled, Group())
     assert found.kind == Kind.RAISED
-    assert found.text.startswith("ValueError: plain (test_build.py, line ") and found.text.endswith(
+    assert found.text.startswith("ValueError: plain (test_users.py, line ") and found.text.endswith(
         "in raise_value_error)"
     )
 

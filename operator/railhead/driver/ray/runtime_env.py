@@ -1,15 +1,16 @@
-"""spec.runtimeEnv for Ray Train's workers: has Ray check it before training.
+"""Prepares spec.runtimeEnv for Ray Train's workers: has Ray check it before training, and uploads its local folders.
 
 Ray accepts local folders only for a whole Ray job (`ray.init`), where they would also come first on
-the path of Ray's own processes; so `ray.packages` uploads them with the functions that `ray.init` uses.
+the path of Ray's own processes; so we upload them with the functions that `ray.init` uses.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from railhead.driver.describe import read_text
 from railhead.driver.errors import JobRefused
@@ -23,8 +24,12 @@ def _refuse(message: str) -> JobRefused:
     return JobRefused("RuntimeEnvNotUsable", message)
 
 
+def _shorten(error: BaseException) -> str:
+    return " ".join(read_text(error).split())[:600]
+
+
 def prepare_runtime_env(wanted: Mapping[str, Any], *, folders: Sequence[str], bundle: str) -> dict[str, Any]:
-    """What Ray receives; `folders`: where to look up relative paths. Raises JobRefused."""
+    """Returns what Ray receives; `folders`: where to look up relative paths. Raises JobRefused."""
     if not wanted:
         return {}
     unknown = [key for key in wanted if key not in KEYS]
@@ -56,7 +61,7 @@ def is_local(key: str, value: str) -> bool:
 
 
 def find_path(field: str, value: str, folders: Sequence[str]) -> str:
-    """The absolute path of the first match."""
+    """Returns the absolute path of the first match."""
     places = [Path(value)] if os.path.isabs(value) else [Path(folder, value) for folder in folders]
     for place in places:
         if place.exists():
@@ -80,4 +85,26 @@ def _check_with_ray(values: Mapping[str, Any]) -> None:
     try:
         RuntimeEnv(**dict(values))
     except (ValueError, TypeError) as error:
-        raise _refuse(f"{FIELD}: Ray rejects it: {' '.join(read_text(error).split())[:600]}") from error
+        raise _refuse(f"{FIELD}: Ray rejects it: {_shorten(error)}") from error
+
+
+def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
+    """Replaces local folders and files with Ray's URIs, in place. Needs a connection to Ray. Raises JobRefused."""
+    if not values:
+        return
+    try:
+        from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
+        from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
+
+        for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
+            values.update(_call(upload, values, scratch_dir=scratch, include_gitignore=True))
+    except Exception as error:
+        raise _refuse(f"{FIELD}: Ray cannot upload it: {_shorten(error)}") from error
+    values.pop("excludes", None)  # already applied
+
+
+def _call(function: Callable[..., Any], values: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """Ray versions differ in the options that they accept."""
+    known = inspect.signature(function).parameters
+    result: dict[str, Any] = function(dict(values), **{k: v for k, v in options.items() if k in known})
+    return result
