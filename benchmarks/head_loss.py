@@ -30,7 +30,7 @@ from benchmarks.loss import (
 )
 from benchmarks.machine import wait_until_quiet
 from railhead.cli.local import Console
-from railhead.driver.node.process import read_parents
+from railhead.driver.node.machine import read_process_table
 from railhead.local.session import Session
 
 FRESH, AGAIN = "a fresh job", "after the loss of the head"
@@ -45,7 +45,7 @@ def measure(session: Session, storage: Path) -> tuple[float, float]:
         notes.wait_for(WORKERS, steps=STEPS_BEFORE, after=0.0, seconds=START_SECONDS)
         head = json.loads(kubectl("get", "trainjobs.railhead.dev", name, "-o", "json"))["status"]["head"]["pod"]
         address = json.loads(kubectl("get", "pod", head, "-o", "json"))["status"]["podIP"]
-        entry_point = read_parents()[find_ray_start(address)]
+        entry_point = read_process_table()[find_ray_start(address)].parent
         lost_at = time.time()
         kill_tree(entry_point)
         return fresh, notes.wait_for(WORKERS, steps=1, after=lost_at, seconds=LOSS_SECONDS) - lost_at

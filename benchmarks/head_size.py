@@ -22,7 +22,7 @@ from benchmarks.command import start_session
 from benchmarks.loss import Notes, applied, find_ray_start
 from benchmarks.machine import read_used
 from railhead.cli.local import Console, interrupt_on_termination
-from railhead.driver.node.process import find_descendants, read_parents
+from railhead.driver.node.machine import find_descendants, read_process_table
 from railhead.local.install import Kubectl
 from railhead.local.session import Capacity, Session
 
@@ -100,14 +100,14 @@ def measure(session: Session, *, workers: int, framework: str, seconds: float) -
 
 
 def find_tree(pid: int) -> list[int]:
-    return [pid, *find_descendants(pid, read_parents())]
+    return [pid, *find_descendants(pid, read_process_table())]
 
 
 def find_entry_point(kubectl: Kubectl, job: str) -> int:
     """The first process of the head's container."""
     selector = f"railhead.dev/job-name={job},railhead.dev/role=head"
     [pod] = json.loads(kubectl("get", "pods", "-l", selector, "-o", "json"))["items"]
-    return read_parents()[find_ray_start(pod["status"]["podIP"])]
+    return read_process_table()[find_ray_start(pod["status"]["podIP"])].parent
 
 
 def read_process(pid: int, *, cpu: float) -> Process | None:

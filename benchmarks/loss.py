@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.command import start_session
 from benchmarks.machine import wait_until_quiet
 from railhead.cli.local import Console
-from railhead.driver.node.process import find_descendants, read_parents
+from railhead.driver.node.machine import find_descendants, read_process_table
 from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
 from railhead.local.session import Session
@@ -87,12 +87,12 @@ def kill_node(address: str) -> None:
 
 def find_ray_start(address: str) -> int:
     """The process that started this Ray node."""
-    [start] = [pid for pid in read_parents() if _is_ray_start(pid, address)]
+    [start] = [pid for pid in read_process_table() if _is_ray_start(pid, address)]
     return start
 
 
 def kill_tree(pid: int) -> None:
-    for each in (pid, *find_descendants(pid, read_parents())):
+    for each in (pid, *find_descendants(pid, read_process_table())):
         try:
             os.kill(each, signal.SIGKILL)
         except ProcessLookupError:

@@ -699,10 +699,10 @@ DEFECTS = (
     ),
     Defect(
         "a GPU that is lost counts as one that answers",
-        "driver/node/hardware.py",
+        "driver/node/machine.py",
         "return answers.count(0)",
         "return len(answers)",
-        ("tests/unit/driver/node/test_hardware.py",),
+        ("tests/unit/driver/node/test_machine.py",),
     ),
     Defect(
         "a second fit() of a script resumes the run of the first one",

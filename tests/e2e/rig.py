@@ -14,7 +14,7 @@ from pathlib import Path
 from railhead.api import names
 from railhead.contract import environment as e
 from railhead.driver.node.hosts import is_listening
-from railhead.driver.node.process import find_descendants, read_parents
+from railhead.driver.node.machine import find_descendants, read_process_table
 from railhead.driver.storage.checkpoints import FILE, SnapshotUnreadable, parse_snapshot
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
@@ -167,10 +167,10 @@ class Job:
 
     def kill_pods(self, *pods: str) -> None:
         """Kills all processes of these pods at once, the first ones first, so that none cleans up after them."""
-        parents = read_parents()
+        processes = read_process_table()
         first = [find_first_process(pod) for pod in pods]
         assert all(first), f"no process of {pods}"
-        kill([*first, *(child for pid in first for child in find_descendants(pid, parents))])
+        kill([*first, *(child for pid in first for child in find_descendants(pid, processes))])
 
     def wait_end(self) -> Object:
         return self._cluster.wait_end(self.name)
@@ -184,14 +184,14 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
 
 def find_first_process(pod: str) -> int:
     """The pid, or 0. All processes of a pod have its name in their environment."""
-    wanted, parents = f"{e.POD_NAME}={pod}".encode(), read_parents()
-    found = {pid for pid in parents if wanted in _read(pid, "environ").split(b"\0")}
-    return next((pid for pid in found if parents[pid] not in found), 0)
+    wanted, processes = f"{e.POD_NAME}={pod}".encode(), read_process_table()
+    found = {pid for pid in processes if wanted in _read(pid, "environ").split(b"\0")}
+    return next((pid for pid in found if processes[pid].parent not in found), 0)
 
 
 def find_program(name: str, *, below: int) -> int:
     """The descendant that runs this program, or 0."""
-    found = find_descendants(below, read_parents())
+    found = find_descendants(below, read_process_table())
     return next((pid for pid in found if Path(os.fsdecode(_read(pid, "cmdline").split(b"\0")[0])).name == name), 0)
 
 

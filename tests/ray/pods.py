@@ -29,7 +29,7 @@ from railhead.contract import environment as e
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint
-from railhead.driver.node.process import find_descendants, read_parents
+from railhead.driver.node.machine import find_descendants, read_process_table
 from railhead.local.addresses import free_port
 from railhead.resources.bundle import build_bundle
 
@@ -226,8 +226,8 @@ class Pods:
         return len(self._find_processes(title))
 
     def _find_processes(self, title: str) -> list[int]:
-        parents = read_parents()
-        found = [pid for process in self._processes.values() for pid in find_descendants(process.pid, parents)]
+        processes = read_process_table()
+        found = [pid for process in self._processes.values() for pid in find_descendants(process.pid, processes)]
         return [pid for pid in found if title in _read_title(pid)]
 
     def cut_off(self) -> None:

@@ -24,7 +24,7 @@ from ray.train import CheckpointConfig
 import ray
 from railhead.driver.cluster import ACCELERATOR
 from railhead.driver.errors import COPYING
-from railhead.driver.node import ray_features
+from railhead.driver.node import ray_node
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.ray import controller
 from railhead.driver.ray.checkpoints import find_fields
@@ -129,7 +129,7 @@ def test_the_callback_and_the_policies_share_one_group_in_the_controller(
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     monkeypatch.setenv("RAY_TRAIN_CALLBACKS", CALLBACK)
-    is_elastic = (ray_features.parse_version(ray.__version__) or (2, 55)) >= (2, 55)
+    is_elastic = (ray_node.parse_version(ray.__version__) or (2, 55)) >= (2, 55)
     scaling = ScalingConfig(num_workers=(1, 2) if is_elastic else 2)
     trainer = DataParallelTrainer(
         lambda: None, scaling_config=scaling, run_config=RunConfig(storage_path=str(tmp_path))
@@ -220,7 +220,7 @@ def test_new_workers_of_a_group_reach_the_steps_before_they_train() -> None:
 
 
 @pytest.mark.skipif(
-    (ray_features.parse_version(ray.__version__) or ray_features.NOTICES) < ray_features.NOTICES,
+    (ray_node.parse_version(ray.__version__) or ray_node.NOTICES) < ray_node.NOTICES,
     reason="this Ray sends no notices",
 )
 def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches() -> None:
@@ -350,7 +350,7 @@ def test_ray_makes_a_torch_trainer_of_the_config_alone() -> None:
 def test_ray_reads_each_variable_that_the_driver_sets(name: str) -> None:
     """Ray ignores a variable that it does not know, without a message."""
     since = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": (2, 57), "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": (2, 57)}
-    found = ray_features.parse_version(ray.__version__)
+    found = ray_node.parse_version(ray.__version__)
     if found is not None and found < since.get(name, (0, 0)):
         pytest.skip(f"Ray {ray.__version__} has nothing to switch off there")
     if name.startswith(("RAY_agent", "RAY_process", "RAY_task")):  # read by the C++ code
@@ -457,8 +457,8 @@ def test_ray_uses_the_names_of_resources_and_overrides() -> None:
 
 def test_the_scaling_policy_of_elastic_groups_decides_with_the_methods_that_the_driver_replaces() -> None:
     used_by = "driver/ray/controller.py"
-    if (ray_features.parse_version(ray.__version__) or (2, 55)) < (2, 55):
-        pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/node/ray_features.py refuses them")
+    if (ray_node.parse_version(ray.__version__) or (2, 55)) < (2, 55):
+        pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/node/ray_node.py refuses them")
     policies = "ray.train.v2._internal.execution.scaling_policy"
     find(policies, "NoopDecision", used_by=used_by)
     want_parameters(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]
 
-from railhead.driver.node.process import find_descendants, read_parents
+from railhead.driver.node.machine import find_descendants, read_process_table
 from tests.ray.pods import Pods, make_job
 
 WAITING = """
@@ -72,9 +72,9 @@ def find_listeners(pods: Pods) -> Iterator[Listener]:
             fields = line.split()
             if fields[3] in (LISTEN, CLOSED_UDP):
                 sockets[f"socket:[{fields[9]}]"] = (table, *fields[1].split(":"))
-    parents = read_parents()
+    processes = read_process_table()
     for pod, root in pods.pids.items():
-        for pid in (root, *find_descendants(root, parents)):
+        for pid in (root, *find_descendants(root, processes)):
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 table, address, port = sockets.get(os.readlink(link), ("", "", "0"))
                 assert not table.startswith("udp"), f"{pod}: UDP port {int(port, 16)}"
@@ -87,9 +87,9 @@ def find_listeners(pods: Pods) -> Iterator[Listener]:
 
 def list_processes(pods: Pods) -> Iterator[tuple[str, str, bool]]:
     """(pod, command line, whether it has imported torch)"""
-    parents = read_parents()
+    processes = read_process_table()
     for pod, root in pods.pids.items():
-        for pid in (root, *find_descendants(root, parents)):
+        for pid in (root, *find_descendants(root, processes)):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
             yield pod, command, "libtorch" in Path(f"/proc/{pid}/maps").read_text()
 

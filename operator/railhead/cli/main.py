@@ -60,16 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def show_versions(_: argparse.Namespace) -> int:
     """Prints what belongs to this version of Railhead."""
     from railhead.api import names
-    from railhead.driver.node.ray_features import FEATURES, OLDEST
+    from railhead.driver.node.ray_node import FEATURES, OLDEST, write_version
     from railhead.resources.bundle import build_bundle, bundle_name
 
-    newer = ", ".join(f"{feature.field} {_write(feature.since)}" for feature in FEATURES)
+    newer = ", ".join(f"{feature.field} {write_version(feature.since)}" for feature in FEATURES)
     print(f"railhead  {__version__}")
-    print(f"Ray       {_write(OLDEST)} or newer in a job's image ({newer})")
+    print(f"Ray       {write_version(OLDEST)} or newer in a job's image ({newer})")
     print(f"driver    ConfigMap {bundle_name(build_bundle())}")
     print(f"CRD       {names.PLURAL}.{names.GROUP} {names.VERSION}, of Railhead {__version__} or newer")
     return 0
-
-
-def _write(version: tuple[int, int]) -> str:
-    return ".".join(str(part) for part in version)

@@ -7,7 +7,6 @@ Ray's controller, which does not have that module. Importable wherever the bundl
 from __future__ import annotations
 
 import contextlib
-import pickle
 import traceback
 from typing import Any, Optional
 
@@ -137,21 +136,6 @@ def is_storage_failure(error: BaseException) -> bool:
 def may_be_of_storage(error: BaseException) -> bool:
     """Judged by its class. A missing local file is the user's fault: they deleted what they reported."""
     return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
-
-
-def is_portable(error: BaseException) -> bool:
-    """Whether it survives pickling: not so if its __init__ takes more arguments than it passes to the base class."""
-    try:
-        return type(pickle.loads(cloudpickle_dumps(error))).__name__ == type(error).__name__
-    except BaseException:  # whatever the user's __reduce__ raises
-        return False
-
-
-def cloudpickle_dumps(value: Any) -> bytes:
-    """As Ray does it: a class from the user's script is pickled by value."""
-    from ray import cloudpickle
-
-    return bytes(cloudpickle.dumps(value))
 
 
 def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:

@@ -27,7 +27,7 @@ from railhead.contract import environment
 from railhead.contract.job_input import CHECKOUT, FILE, JobInput
 from railhead.driver.describe import clean, log, read_text
 from railhead.driver.errors import JobRefused, Unreachable
-from railhead.driver.node.process import exit_at_sigterm
+from railhead.driver.node.machine import exit_at_sigterm
 
 FIELD = "spec.source.git"
 USERNAME, PASSWORD = "username", "password"  # of Secrets of type kubernetes.io/basic-auth

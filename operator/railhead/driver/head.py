@@ -36,9 +36,15 @@ from railhead.driver.ending import (
 )
 from railhead.driver.hang_detection import watch_for_hang
 from railhead.driver.logs import TRAIN_LOGS, WORKER_LOGS, Ranks, RankStream, keep_small
-from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
-from railhead.driver.node.ray_features import drop_unsupported_defaults, explain_ray_problem, find_version
-from railhead.driver.node.ray_node import build_head_command, build_ray_environment, plan_hang_detector
+from railhead.driver.node.machine import kill_child, kill_workers, read_end, start_child
+from railhead.driver.node.ray_node import (
+    build_head_command,
+    build_ray_environment,
+    drop_unsupported_defaults,
+    explain_ray_problem,
+    find_version,
+    plan_hang_detector,
+)
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
 from railhead.driver.reporting.last_commit import wait_for_commit
 from railhead.driver.reporting.progress import Progress

@@ -19,11 +19,14 @@ from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.describe import clean, log
 from railhead.driver.ending import write_termination_message
 from railhead.driver.logs import TRAIN_LOGS, LogTail, keep_small
-from railhead.driver.node.hardware import begin_count
 from railhead.driver.node.hosts import is_listening, wait_for_address
-from railhead.driver.node.process import exit_at_sigterm, read_end, start_child
-from railhead.driver.node.ray_features import drop_unsupported_defaults, find_version
-from railhead.driver.node.ray_node import build_ray_environment, build_worker_command
+from railhead.driver.node.machine import begin_count_of_gpus, exit_at_sigterm, read_end, start_child
+from railhead.driver.node.ray_node import (
+    build_ray_environment,
+    build_worker_command,
+    drop_unsupported_defaults,
+    find_version,
+)
 from railhead.driver.pod import Pod, read_working_folder
 from railhead.driver.ray.daemons import ONLY_RANK_0
 
@@ -39,7 +42,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     if job.forward_logs == "Rank0":
         ray_environment[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)
-    count_gpus = begin_count() if job.scaling.get("useGPU") else lambda: 0
+    count_gpus = begin_count_of_gpus() if job.scaling.get("useGPU") else lambda: 0
     address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE))
     log(f"joining Ray's head at {address}:{pod.head_port}")
     command = build_worker_command(pod, job, head_address=address)

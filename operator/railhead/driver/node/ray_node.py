@@ -1,19 +1,28 @@
-"""The arguments and the environment of `ray start`, for both roles. Pure.
+"""Ray in a pod: which version a job needs, and the arguments and the environment of `ray start`, for both roles. Pure.
 
-The pod's env can override each of the settings for speed, but not those that security or the
-driver depends on.
+The version is that of the image's metadata. It is checked before Ray starts, so that a job never fails half-way for
+lack of a feature. docs/ray-train.md has the same as a table.
+
+The pod's env can override each of the settings for speed, but not those that security or the driver depends on.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Mapping, Optional
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any, Callable, Mapping, Optional, Tuple
 
 from railhead.contract.job_input import JobInput
+from railhead.contract.report import END_NOT_ANNOUNCED, RAY_NOT_TESTED, RunWarning
 from railhead.driver.pod import Pod
 from railhead.driver.user_code import WORKING_FOLDER
 
+Version = Tuple[int, int]
+OLDEST: Version = (2, 52)
+TESTED: Version = (2, 60)  # the newest
+NOTICES: Version = (2, 58)  # ray.train.get_preemption_info
 # Ray's own health checks keep their patient defaults: a starved raylet must not look dead.
 DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -30,12 +39,101 @@ DEFAULTS = {
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
 OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray would not see the pod's own
-FASTEST_POLL, SLOWEST_POLL = 0.2, 2.0  # seconds
+FASTEST_POLL_SECONDS, SLOWEST_POLL_SECONDS = 0.2, 2.0
 POLLS_PER_SECOND = 100  # of single workers: each is a call from the head, for as long as the job runs
 
 
+@dataclass(frozen=True)
+class Feature:
+    """A field that needs a Ray newer than OLDEST; `is_used` tells whether a job uses it."""
+
+    field: str
+    since: Version
+    is_used: Callable[[JobInput], bool]
+
+
+FEATURES = (
+    Feature("trainer.validationFunction", (2, 54), lambda job: bool(job.validation_function)),
+    Feature("scaling.minWorkers", (2, 55), lambda job: job.is_elastic),
+    Feature("scaling.rayLabelSelector", (2, 55), lambda job: bool(job.scaling.get("rayLabelSelector"))),
+    Feature("worker.drainSeconds", NOTICES, lambda job: job.is_drain_required),
+    Feature("run.logLevel", (2, 56), lambda job: bool(job.log_level)),
+)
+
+
+def explain_ray_problem(version: str, job: JobInput) -> str:
+    """Returns why this Ray cannot run this job, or an empty string. Accepts a version that it cannot parse."""
+    found = parse_version(version)
+    if found is None:
+        return ""
+    if found < OLDEST:
+        return (
+            f"spec.image has Ray {version}, but Railhead needs Ray {write_version(OLDEST)} or newer "
+            f"(older ones cannot authenticate); use an image with a newer Ray"
+        )
+    for feature in FEATURES:
+        if found < feature.since and feature.is_used(job):
+            return (
+                f"{feature.field} needs Ray {write_version(feature.since)} or newer, but spec.image has Ray {version}; "
+                f"use an image with a newer Ray, or remove the field"
+            )
+    return ""
+
+
+def drop_unsupported_defaults(version: str, job: JobInput) -> JobInput:
+    """Returns the job without the default of worker.drainSeconds if this Ray cannot notify the ranks."""
+    return job if job.is_drain_required or has_notices(version) else replace(job, drain_seconds=0)
+
+
+def warn_without_notices(version: str, *, end_seconds: float) -> Optional[RunWarning]:
+    """Returns a warning if the job wants a checkpoint before its end and this Ray cannot ask its function for one."""
+    if end_seconds <= 0 or has_notices(version):
+        return None
+    message = (
+        f"spec.image has Ray {version}, which cannot notify the training function that the run ends: spec.suspend, a "
+        "drain of the head and spec.activeDeadlineSeconds keep only the last committed checkpoint, and the next one if "
+        f"it comes within spec.suspendGraceSeconds; use an image with Ray {write_version(NOTICES)} or newer"
+    )
+    return RunWarning(END_NOT_ANNOUNCED, message)
+
+
+def warn_of_newer_ray(version: str) -> Optional[RunWarning]:
+    """Returns a warning if Railhead was never tested with this Ray."""
+    if (parse_version(version) or TESTED) <= TESTED:
+        return None
+    message = (
+        f"spec.image has Ray {version}, and this version of Railhead is tested up to Ray {write_version(TESTED)}: all "
+        "that it needs of Ray was found, but may behave differently; use a tested Ray, or upgrade the operator"
+    )
+    return RunWarning(RAY_NOT_TESTED, message)
+
+
+def has_notices(version: str) -> bool:
+    return (parse_version(version) or NOTICES) >= NOTICES
+
+
+def find_version() -> str:
+    """Returns the version of the image's Ray, or an empty string if it has none."""
+    try:
+        return metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def parse_version(version: str) -> Optional[Version]:
+    try:
+        major, minor = (int(part) for part in version.split(".")[:2])
+    except ValueError:
+        return None
+    return major, minor
+
+
+def write_version(version: Version) -> str:
+    return ".".join(str(part) for part in version)
+
+
 def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:
-    """The environment of Ray's processes and the driver; `folder` is the container's working directory."""
+    """Returns the environment of Ray's processes and the driver; `folder` is the container's working directory."""
     result = {name: "" if name.startswith(OVERRIDES) else value for name, value in environment.items()}
     for name, value in {**DEFAULTS, **plan_drain(job.drain_seconds)}.items():
         result.setdefault(name, value)
@@ -70,7 +168,7 @@ def plan_hang_detector(job: JobInput, *, client: Optional[str]) -> dict[str, str
 
 def compute_poll_seconds(workers: int) -> float:
     """How often Ray Train's controller polls its workers: a report arrives one poll later at most."""
-    return min(max(FASTEST_POLL, workers / POLLS_PER_SECOND), SLOWEST_POLL)
+    return min(max(FASTEST_POLL_SECONDS, workers / POLLS_PER_SECOND), SLOWEST_POLL_SECONDS)
 
 
 def compute_start_timeout(workers: int) -> int:
@@ -79,7 +177,7 @@ def compute_start_timeout(workers: int) -> int:
 
 
 def build_head_command(pod: Pod, job: JobInput) -> list[str]:
-    """Ray's head, without CPUs and GPUs: only the control plane and the driver run there."""
+    """Returns the command for Ray's head, without CPUs and GPUs: only the control plane and the driver run there."""
     node = dict(job.ray_node.get("head") or {}, cpus=0, gpus=0)
     return [
         *_build_start(pod, node),

@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import logging
 import os
+import pickle
 import sys
 import time
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from railhead.driver.errors import (
     Unfenced,
     build_training_error,
     explain_exception,
-    is_portable,
     note_exception,
 )
 from railhead.driver.logs import BEGIN, END, find_self, write_marks
@@ -110,7 +110,7 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
         _END.error, _END.stage = noted, RAISED
         log.write(format_traceback(error))
         note_exception(error, noted)
-        raised = error if keeps_exception and is_portable(error) else noted
+        raised = error if keeps_exception and _is_portable(error) else noted
     finally:
         if process:
             write_marks(END, rank=rank, process=process)
@@ -126,6 +126,19 @@ def call_function(function: Callable[..., Any], *arguments: Any) -> Any:
         if error.code in (None, 0) and not hasattr(error, "is_ray_terminate"):
             return None
         raise
+
+
+def _is_portable(error: BaseException) -> bool:
+    """Whether it survives pickling as Ray does it, by value if its class is from the user's script.
+
+    It does not if its __init__ takes more arguments than it passes to the base class.
+    """
+    try:
+        from ray import cloudpickle
+
+        return type(pickle.loads(cloudpickle.dumps(error))).__name__ == type(error).__name__
+    except BaseException:  # whatever the user's __reduce__ raises
+        return False
 
 
 def _refuse_what_has_not_run(result: Any, rank: int) -> None:

@@ -20,7 +20,7 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.describe import clean, log
 from railhead.driver.ending import Ending
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.process import kill_group, start_piped_child
+from railhead.driver.node.machine import kill_group, start_piped_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import FINISHED, RUNNING, Spool

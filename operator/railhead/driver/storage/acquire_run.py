@@ -16,7 +16,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, warn_without_notices
+from railhead.driver.node.ray_node import find_version, warn_of_newer_ray, warn_without_notices
 from railhead.driver.pod import Pod
 from railhead.driver.ray.checkpoints import find_fields, write_marker
 from railhead.driver.ray.types import RunConfig

@@ -24,6 +24,7 @@ from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, log, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
+from railhead.driver.node.machine import PROC, read_process_table
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.controller import make_room
 from railhead.driver.ray.hooks import check_hooks
@@ -130,7 +131,7 @@ def end_processes(
     *,
     patience: float = END_PATIENCE_SECONDS,
     sleep: Callable[[float], None] = time.sleep,
-    proc: Path = Path("/proc"),
+    proc: Path = PROC,
 ) -> str:
     """Kills, on a worker, what is left of these process groups. Returns an empty string, or what remains."""
     deadline = time.monotonic() + patience
@@ -152,16 +153,8 @@ def end_processes(
 
 def find_left(pids: tuple[int, ...], proc: Path) -> list[int]:
     """Returns the processes with one of these ids or of these process groups, without zombies: those hold nothing."""
-    left = []
-    for entry in os.listdir(proc):
-        if not entry.isdigit():
-            continue
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            # The command's name, in parentheses, may contain anything.
-            state, _, group = (proc / entry / "stat").read_text().rpartition(")")[2].split()[:3]
-            if state not in "ZX" and (int(entry) in pids or int(group) in pids):
-                left.append(int(entry))
-    return left
+    found = read_process_table(proc).items()
+    return [pid for pid, stat in found if stat.state not in "ZX" and (pid in pids or stat.group in pids)]
 
 
 def find_run_folder(worker_group: WorkerGroup) -> Optional[str]:

@@ -25,7 +25,7 @@ from typing import Optional
 from railhead.contract import environment
 from railhead.driver.describe import log, never_raises
 from railhead.driver.node import flight_dump
-from railhead.driver.node.hardware import begin_count
+from railhead.driver.node.machine import begin_count_of_gpus
 from railhead.driver.rank.flight_recorder import find_prefix, read_own_record
 from railhead.driver.ray.types import Metadata
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
@@ -91,7 +91,7 @@ def ask_pods(processes: Mapping[int, Metadata]) -> dict[int, PodReport]:
 def read_pod(pids: Collection[int]) -> dict[int, PodReport]:
     """On the node of processes that are gone, or that CUDA has failed."""
     gpus = int(os.environ.get(environment.GPUS) or 0)
-    answering = begin_count()() if gpus else None
+    answering = begin_count_of_gpus()() if gpus else None
     lost = 0 if answering is None else max(gpus - answering, 0)
     records = read_records(pids)
     return {pid: PodReport(read_last_words(pid), lost, gpus, records.get(pid)) for pid in pids}

@@ -21,7 +21,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.driver.ending import Ending, build_outcome, find_exit_code
 from railhead.driver.errors import AttemptFailed, JobRefused
-from railhead.driver.node.process import kill_child
+from railhead.driver.node.machine import kill_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
 from railhead.driver.run_context import RunSettings

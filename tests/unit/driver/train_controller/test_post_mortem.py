@@ -57,7 +57,7 @@ def test_counts_the_gpus_that_are_gone_since_the_pod_started(
 ) -> None:
     monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
     monkeypatch.setenv("RAILHEAD_GPUS", before)
-    monkeypatch.setattr(post_mortem, "begin_count", lambda: lambda: answering)
+    monkeypatch.setattr(post_mortem, "begin_count_of_gpus", lambda: lambda: answering)
     [report] = read_pod([71]).values()
     assert (report.lost_gpus, report.gpus) == (lost, int(before))
 

@@ -1,8 +1,10 @@
-"""Starts Ray's command as a child that dies with us.
+"""The processes and the GPUs of a pod: starts and kills children, reads /proc, and asks NVML.
 
 Each child has its own session, so that a signal meant for the entry point does not
 reach Ray, and the kernel kills it when the entry point dies, whatever the cause. Ray's
 daemons die with the child in the same way (`ray start --block`).
+
+NVML, the library of NVIDIA's driver, tells how many GPUs answer in this pod; a GPU that is lost does not.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ import ctypes
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
-from typing import Mapping
+from typing import Callable, Mapping, NamedTuple, Optional
 
+GPU_PATIENCE_SECONDS = 3.0  # a GPU that is lost may hold the call
+PROC = Path("/proc")
 _PR_SET_PDEATHSIG = 1
 # By their process titles, and by their files for a Ray that sets no titles.
 _AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "/ray/dashboard/agent.py", "/runtime_env/agent/main.py")
@@ -62,7 +67,7 @@ def _die_with_parent() -> None:
 def kill_child(child: subprocess.Popen[bytes]) -> None:
     """Kills it and all its descendants at once; does not wait for their end."""
     if child.poll() is None:
-        _kill_all(find_descendants(child.pid, read_parents()))
+        _kill_all(find_descendants(child.pid, read_process_table()))
         child.kill()
 
 
@@ -71,8 +76,8 @@ def kill_workers(ray: subprocess.Popen[bytes]) -> None:
     controller would keep committing. Spares the node's own daemons, which die with us: Ray ends a
     driver whose raylet is gone at once, with Ray's own exit code."""
     if ray.poll() is None:
-        parents = read_parents()
-        _kill_all([p for p in find_descendants(ray.pid, parents) if parents[p] != ray.pid and not _is_agent(p)])
+        found = read_process_table()
+        _kill_all([p for p in find_descendants(ray.pid, found) if found[p].parent != ray.pid and not _is_agent(p)])
 
 
 def _kill_all(pids: list[int]) -> None:
@@ -85,7 +90,7 @@ def _kill_all(pids: list[int]) -> None:
 def _is_agent(pid: int) -> bool:
     """One of the agents without which a raylet exits."""
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_text()
+        command = (PROC / str(pid) / "cmdline").read_text()
     except OSError:
         return False
     return any(agent in command for agent in _AGENTS)
@@ -97,21 +102,30 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
         os.killpg(child.pid, signal.SIGKILL)
 
 
-def read_parents() -> dict[int, int]:
-    """Process id -> parent's, for all visible processes."""
-    parents = {}
-    for entry in os.listdir("/proc"):
+class ProcessStat(NamedTuple):
+    """A process as the kernel describes it: its state, a letter, its parent and its process group."""
+
+    state: str
+    parent: int
+    group: int
+
+
+def read_process_table(proc: Path = PROC) -> dict[int, ProcessStat]:
+    """Returns all visible processes by their ids."""
+    found = {}
+    for entry in os.listdir(proc):
         if entry.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
+            with contextlib.suppress(OSError, ValueError):
                 # The command's name, in parentheses, may contain anything.
-                parents[int(entry)] = int(Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[1])
-    return parents
+                state, parent, group = (proc / entry / "stat").read_text().rpartition(")")[2].split()[:3]
+                found[int(entry)] = ProcessStat(state, int(parent), int(group))
+    return found
 
 
-def find_descendants(pid: int, parents: Mapping[int, int]) -> list[int]:
+def find_descendants(pid: int, processes: Mapping[int, ProcessStat]) -> list[int]:
     found = [pid]
     for each in found:
-        found += [child for child, parent in parents.items() if parent == each]
+        found += [child for child, stat in processes.items() if stat.parent == each]
     return found[1:]
 
 
@@ -120,3 +134,31 @@ def read_end(log: Path, *, lines: int = 20) -> str:
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
         return ""
+
+
+def begin_count_of_gpus(*, timeout: float = GPU_PATIENCE_SECONDS) -> Callable[[], Optional[int]]:
+    """Returns a function that waits for the number of GPUs that answer, for at most `timeout` seconds.
+
+    That returns None after them, without the library, and if it reports an error.
+    """
+    found: list[Optional[int]] = []
+    thread = threading.Thread(target=lambda: found.append(_count_gpus()), daemon=True)
+    thread.start()
+
+    def wait() -> Optional[int]:
+        thread.join(timeout)
+        return found[0] if found else None
+
+    return wait
+
+
+def _count_gpus() -> Optional[int]:
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    number, device = ctypes.c_uint(), ctypes.c_void_p()
+    if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetCount_v2(ctypes.byref(number)):
+        return None
+    answers = [nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) for index in range(number.value)]
+    return answers.count(0)
