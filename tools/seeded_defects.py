@@ -43,7 +43,7 @@ QUOTA = "tests/unit/planning/facts/test_start_line.py"
 WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
 ATTEMPTS = "tests/unit/planning/amendments/test_records.py"
 PARTIAL = "tests/unit/planning/decisions/test_deadlines.py"
-AGREEMENT = "tests/unit/training/test_agreement.py"
+AGREEMENT = "tests/unit/training/test_checkpoints.py"
 DCP = "tests/unit/training/test_dcp.py"
 PARTIAL_START = "tests/unit/planning/facts/test_deadlines.py"
 
@@ -2309,21 +2309,21 @@ DEFECTS = (
     ),
     Defect(
         "ranks save a checkpoint once the notice has reached them all",
-        "training/_agreement.py",
+        "training/_checkpoints.py",
         "op=dist.ReduceOp.MAX",
         "op=dist.ReduceOp.MIN",
         ("tests/unit/training/test_transformers.py",),
     ),
     Defect(
         "ranks save a checkpoint for the same notice again and again",
-        "training/_agreement.py",
+        "training/_checkpoints.py",
         "            self._handled.add(agreed)\n",
         "            pass\n",
         (AGREEMENT,),
     ),
     Defect(
         "each rank decides itself when ranks look at each other",
-        "training/_agreement.py",
+        "training/_checkpoints.py",
         "self._wait = self._steps_left = wait",
         "self._wait = self._steps_left = steps or wait",
         (AGREEMENT,),

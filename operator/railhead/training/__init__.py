@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.driver.rank.steps import note_progress
 
 __all__ = ["EndNotice", "attempt", "end_notice", "progress"]
@@ -32,7 +32,7 @@ class EndNotice:
 
 def attempt() -> int:
     """The number of the job's attempt that this process belongs to, from 1; 1 outside of a TrainJob."""
-    return int(os.environ.get(e.ATTEMPT) or 1)
+    return int(os.environ.get(environment.ATTEMPT) or 1)
 
 
 def end_notice() -> Optional[EndNotice]:

@@ -11,8 +11,7 @@ from typing import Any, Dict, Optional
 from accelerate import Accelerator
 
 from railhead import training
-from railhead.training._agreement import Agreement
-from railhead.training._report import find_checkpoint, is_rank, report_folder
+from railhead.training._checkpoints import Agreement, find_checkpoint, is_rank, report_folder
 
 __all__ = ["TrainJob"]
 

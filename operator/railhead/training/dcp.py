@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 
-from railhead.training._report import find_checkpoint, is_rank, report_folder
+from railhead.training._checkpoints import find_checkpoint, is_rank, report_folder
 
 __all__ = ["load", "save"]
 

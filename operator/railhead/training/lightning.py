@@ -9,8 +9,7 @@ import os
 from typing import Any, Optional
 
 from railhead import training
-from railhead.training._agreement import Agreement
-from railhead.training._report import report_folder
+from railhead.training._checkpoints import Agreement, report_folder
 
 try:
     import lightning.pytorch as pl

@@ -10,7 +10,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from railhead import training
-from railhead.training._agreement import Agreement
+from railhead.training._checkpoints import Agreement
 
 __all__ = ["TrainJobCallback"]
 

@@ -61,11 +61,11 @@ def _run_rank(
 def record_progress() -> list[tuple[Any, ...]]:
     """The arguments of later calls of `railhead.training.progress`. Each step is a look at the other ranks."""
     from railhead import training
-    from railhead.training import _agreement
+    from railhead.training import _checkpoints
 
     calls: list[tuple[Any, ...]] = []
     setattr(training, "progress", lambda step, **others: calls.append((step, *others.values())))  # noqa: B010
-    setattr(_agreement, "SECONDS", 0.0)  # noqa: B010
+    setattr(_checkpoints, "LOOK_SECONDS", 0.0)  # noqa: B010
     return calls
 
 

@@ -82,7 +82,7 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
     return me.finish_uploads(), progress, trainer.current_epoch
 
 
-@pytest.mark.slow  # test_agreement has the decision, and test_transformers the same with a real Trainer
+@pytest.mark.slow  # test_checkpoints has the decision, and test_transformers the same with a real Trainer
 def test_a_notice_to_one_rank_makes_both_save_on_that_step(tmp_path: Path) -> None:
     (reports, progress, _), other = run_ranks(2, train, tmp_path, str(tmp_path), 3, "")
     [[metrics, checkpoint]] = reports

@@ -11,8 +11,8 @@ import pytest
 
 from railhead import training
 from railhead.driver.rank.notice import NOTICES
-from railhead.training import EndNotice, _agreement
-from railhead.training._agreement import MAX_STEPS, Agreement
+from railhead.training import EndNotice, _checkpoints
+from railhead.training._checkpoints import MAX_STEPS, Agreement
 
 ONE = EndNotice(deadline=100.0, ranks=(1,))
 ALL = EndNotice(deadline=200.0, ranks=(0, 1))
@@ -30,7 +30,7 @@ class Ranks:
         monkeypatch.setattr(NOTICES, "are_watched", True)
         monkeypatch.setattr(training, "end_notice", lambda: self._of_rank.notice)
         monkeypatch.setattr(time, "monotonic", lambda: self._of_rank.now)
-        monkeypatch.setattr(_agreement, "_reduce", self._reduce)
+        monkeypatch.setattr(_checkpoints, "_reduce", self._reduce)
 
     def run(
         self, steps: int, find_notice: Callable[[int, int], EndNotice | None], find_seconds: Callable[[int, int], float]
