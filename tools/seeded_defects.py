@@ -524,8 +524,8 @@ DEFECTS = (
     Defect(
         "the flight recorder's default wins over the user's variable",
         "driver/rank/flight_recorder.py",
-        "if not any(name in environment for name in names):",
-        "if names[is_old] not in environment:",
+        "if not any(name in variables for name in names):",
+        "if names[is_old] not in variables:",
         ("tests/unit/driver/rank/test_flight_recorder.py",),
     ),
     Defect(
@@ -1050,7 +1050,7 @@ DEFECTS = (
     Defect(
         "time in which the driver did not run counts as silence of training",
         "driver/hang_detection.py",
-        "min(now - self._looked_at, LONGEST_LOOK)",
+        "min(now - self._looked_at, LONGEST_LOOK_SECONDS)",
         "now - self._looked_at",
         ("tests/unit/driver/test_hang_detection.py",),
     ),
@@ -2254,8 +2254,8 @@ DEFECTS = (
     Defect(
         "time in a report of all ranks counts as time without a step",
         "driver/reporting/heartbeat.py",
-        "0.0 if beat.is_reporting else min(now - self._at, LONGEST_ROUND)",
-        "min(now - self._at, LONGEST_ROUND)",
+        "0.0 if beat.is_reporting else min(now - self._at, LONGEST_ROUND_SECONDS)",
+        "min(now - self._at, LONGEST_ROUND_SECONDS)",
         (HEARTBEAT,),
     ),
     Defect(

@@ -19,9 +19,9 @@ from railhead.driver.reporting.heartbeat import StepWatch
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Hang, Spool
 
-LOOK_INTERVAL = 0.5  # seconds
-LONGEST_LOOK = 5.0  # a driver that was suspended for longer saw no reports meanwhile, so no more than this counts
-STACKS_TIMEOUT = 20.0
+LOOK_SECONDS = 0.5
+LONGEST_LOOK_SECONDS = 5.0  # a driver that was suspended for longer saw no reports meanwhile, so no more counts
+STACKS_SECONDS = 20.0
 PLACES = 3  # how many a message names
 DEBUGGERS = ("/pdb.py", "/bdb.py", "/debugpy/", "/pydevd")  # in the paths of their files
 ALIVE = (
@@ -44,7 +44,7 @@ class HangDetector:
         if news is None or news != self._known:
             self._seconds = 0.0
         else:
-            self._seconds += min(now - self._looked_at, LONGEST_LOOK)
+            self._seconds += min(now - self._looked_at, LONGEST_LOOK_SECONDS)
         self._known, self._looked_at = news, now
         return self._seconds
 
@@ -103,11 +103,11 @@ class HangWatch:
         self._steps.accept()
 
 
-def watch_for_hang(spool: Spool, *, deadline: Optional[float], on_fatal: Callable[[Failure], None]) -> None:
+def watch_for_hang(spool: Spool, deadline: Optional[float], on_fatal: Callable[[Failure], None]) -> None:
     """Runs until a hang ends the attempt. `deadline` applies until the operator sends another one."""
     watch = HangWatch(spool, deadline)
     while True:
-        time.sleep(LOOK_INTERVAL)
+        time.sleep(LOOK_SECONDS)
         suspicion = watch.look()
         if suspicion is None:
             continue
@@ -133,7 +133,7 @@ def watch_for_hang(spool: Spool, *, deadline: Optional[float], on_fatal: Callabl
 def _hand_over(spool: Spool, hang: Hang) -> bool:
     """Whether Ray Train's controller takes the hang for a failure of the worker group: it may restart it in place."""
     spool.write_hang(hang)
-    until = time.monotonic() + STACKS_TIMEOUT
+    until = time.monotonic() + STACKS_SECONDS
     while spool.has_hang() and time.monotonic() < until:
         time.sleep(0.1)
     return spool.take_hang() is None
@@ -142,7 +142,7 @@ def _hand_over(spool: Spool, hang: Hang) -> bool:
 def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
     """As in `train_controller.polls`; None when Ray Train's controller does not respond either."""
     spool.ask_for_stacks()
-    until = time.monotonic() + STACKS_TIMEOUT
+    until = time.monotonic() + STACKS_SECONDS
     while time.monotonic() < until:
         stacks = spool.read_stacks()
         if stacks is not None:

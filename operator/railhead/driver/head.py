@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Mapping, NoReturn, Optional
+from typing import Callable, Mapping, NoReturn, Optional
 
 from railhead.contract.environment import HOSTS_FILE
 from railhead.contract.failure import Failure, FailureClass
@@ -35,7 +35,15 @@ from railhead.driver.ending import (
     write_termination_message,
 )
 from railhead.driver.hang_detection import watch_for_hang
-from railhead.driver.logs import TRAIN_LOGS, WORKER_LOGS, Ranks, RankStream, keep_small
+from railhead.driver.logs import (
+    LAST_LINES_OF_FAILURE_SECONDS,
+    LAST_LINES_SECONDS,
+    TRAIN_LOGS,
+    WORKER_LOGS,
+    Ranks,
+    RankStream,
+    keep_small,
+)
 from railhead.driver.node.machine import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_node import (
     build_head_command,
@@ -55,10 +63,8 @@ from railhead.driver.storage.fence import leave_outcome
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.training import Attempt, run_training
 
-LAST_LINES_TIMEOUT = 5.0  # seconds
-LAST_LINES_TIMEOUT_OF_FAILURE = 1.0  # ranks that were killed never write their end mark
-LAST_REPORT_TIMEOUT = 2.0
-LAST_REPORT_TIMEOUT_OF_SUCCESS = 60.0  # the operator may be away, and whoever does not hear of it trains again
+LAST_REPORT_SECONDS = 2.0
+LAST_REPORT_OF_SUCCESS_SECONDS = 60.0  # the operator may be away, and trains again if it does not hear of a success
 RAY_LOG = "ray-start.log"
 RAY_LOG_LINES = 1000  # Ray names the process that ended above up to 200 lines of the log of each
 
@@ -100,7 +106,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     head.publisher.start()
     _start_thread(_watch_ray, head, head.ray, endings)
     _start_thread(_train, head, endings)
-    _start_thread(_watch_for_hang, head, endings)
+    _start_thread(watch_for_hang, spool, pod.progress_deadline, endings.put)
     _start_thread(keep_small, pod.temp, TRAIN_LOGS, WORKER_LOGS)
     ending = endings.get()
     end(head, conclude(ending, is_terminating=head.is_terminating))
@@ -128,10 +134,10 @@ def end(head: Head, ending: Ending) -> NoReturn:
     head.publisher.begin_stop()
     leaving = _start_thread(_leave_outcome, head, outcome)
     if not is_premature(ending):
-        timeout = LAST_LINES_TIMEOUT if outcome.has_succeeded else LAST_LINES_TIMEOUT_OF_FAILURE
+        timeout = LAST_LINES_SECONDS if outcome.has_succeeded else LAST_LINES_OF_FAILURE_SECONDS
         head.ranks.wait_until_ended(progress.processes, timeout=timeout)
-    _wait_for_last_report(head, LAST_REPORT_TIMEOUT_OF_SUCCESS if outcome.has_succeeded else 0.0)
-    leaving.join(LAST_REPORT_TIMEOUT)
+    _wait_for_last_report(head, LAST_REPORT_OF_SUCCESS_SECONDS if outcome.has_succeeded else 0.0)
+    leaving.join(LAST_REPORT_SECONDS)
     log(f"{outcome.outcome}: {outcome.message}" if outcome.message else outcome.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -141,10 +147,10 @@ def end(head: Head, ending: Ending) -> NoReturn:
 
 def _wait_for_last_report(head: Head, seconds: float) -> None:
     """A SIGTERM cuts these seconds short; the last ones belong to every report."""
-    until = time.monotonic() + seconds - LAST_REPORT_TIMEOUT
+    until = time.monotonic() + seconds - LAST_REPORT_SECONDS
     while time.monotonic() < until and not head.is_terminating and not head.publisher.has_stopped(0.05):
         pass
-    head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
+    head.publisher.wait_stopped(LAST_REPORT_SECONDS)
 
 
 def _leave_outcome(head: Head, outcome: Outcome) -> None:
@@ -198,10 +204,6 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQu
         endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
 
 
-def _watch_for_hang(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
-    watch_for_hang(head.spool, deadline=head.pod.progress_deadline, on_fatal=endings.put)
-
-
 def _find_ray_problem(job: JobInput) -> str:
     version = find_version()
     if not version:
@@ -228,7 +230,7 @@ def _watch_output(forward: str) -> Ranks:
     return ranks
 
 
-def _start_thread(target: Any, *arguments: Any) -> threading.Thread:
+def _start_thread(target: Callable[..., object], *arguments: object) -> threading.Thread:
     thread = threading.Thread(target=target, args=arguments, daemon=True)
     thread.start()
     return thread

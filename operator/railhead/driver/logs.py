@@ -256,6 +256,8 @@ def keep_small(temp: Path, *patterns: str, sleep: Callable[[float], None] = time
         sleep(FREE_INTERVAL_SECONDS)
 
 
+LAST_LINES_SECONDS = 5.0
+LAST_LINES_OF_FAILURE_SECONDS = 1.0  # ranks that were killed never write their end mark
 # Harmless: without the State API, which a minimal Ray lacks, the cleaner complains every second;
 # and the driver's main thread handles SIGTERM itself.
 _NOISE = ("(PlacementGroupCleaner pid=", "SIGTERM handler is not set because")

@@ -98,7 +98,7 @@ def _prepare(attempt: Attempt) -> None:
     if job.train_func:
         require_package(job.framework)
     if job.entrypoint:
-        check_script(job, os.environ)
+        check_script(job)
     is_known = attempt.pod.checkpoint_index >= 0
     run_uri = prepare_storage(attempt.storage_path, run_name=job.run_name, is_known=is_known, spool=attempt.spool)
     attempt.publisher.update(run_uri=run_uri)
@@ -113,7 +113,7 @@ def _run_trainer(attempt: Attempt) -> Ending:
     job = attempt.job
     if job.build or job.datasets:
         _join(attempt)
-        os.chdir(find_working_folder(os.environ))  # for files that the user's code opens; Ray recorded the previous one
+        os.chdir(find_working_folder())  # for files that the user's code opens; Ray recorded the previous one
         trainer = _make_trainer(attempt, _make_datasets(job))
     else:
         trainer = _make_trainer(attempt, {})  # first, to report every problem before Ray is up

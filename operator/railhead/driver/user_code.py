@@ -14,21 +14,21 @@ import inspect
 import os
 import sys
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 
 WORKING_FOLDER = "RAILHEAD_WORKING_FOLDER"  # of the container: Ray starts its workers elsewhere
 
 
 def find_user_folders() -> list[str]:
-    """The mounted source, then the container's working directory (code in the image)."""
-    return [os.environ[name] for name in (e.SOURCE, WORKING_FOLDER) if os.environ.get(name)]
+    """Returns the mounted source, then the container's working directory (code in the image)."""
+    return [os.environ[name] for name in (environment.SOURCE, WORKING_FOLDER) if os.environ.get(name)]
 
 
-def find_working_folder(environment: Mapping[str, str]) -> str:
-    """Where the user's code runs in the head pod: in the source, else in the image's working directory."""
-    return environment.get(e.SOURCE) or environment.get(WORKING_FOLDER) or "/"
+def find_working_folder() -> str:
+    """Returns the folder in which the user's code runs in the head pod: the source, else the working directory."""
+    return next(iter(find_user_folders()), "/")
 
 
 def add_user_folders() -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, Mapping, NoReturn
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.describe import clean, log
 from railhead.driver.ending import write_termination_message
@@ -30,24 +30,24 @@ from railhead.driver.node.ray_node import (
 from railhead.driver.pod import Pod, read_working_folder
 from railhead.driver.ray.daemons import ONLY_RANK_0
 
-LOOK_INTERVAL = 0.25  # seconds
+LOOK_SECONDS = 0.25
 RAY_LOG = "ray-start.log"
 
 
-def run_worker(environment: Mapping[str, str]) -> NoReturn:
+def run_worker(variables: Mapping[str, str]) -> NoReturn:
     exit_at_sigterm()  # before Ray starts there is nothing to stop
-    pod = Pod.from_environment(environment)
+    pod = Pod.from_environment(variables)
     job = drop_unsupported_defaults(find_version(), pod.read_job())
-    ray_environment = build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder())
+    ray_variables = build_ray_environment(variables, job=job, pod=pod, folder=read_working_folder())
     if job.forward_logs == "Rank0":
-        ray_environment[ONLY_RANK_0] = "1"
+        ray_variables[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)
     count_gpus = begin_count_of_gpus() if job.scaling.get("useGPU") else lambda: 0
-    address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE))
+    address = wait_for_address(pod.head_host, hosts_file=variables.get(environment.HOSTS_FILE))
     log(f"joining Ray's head at {address}:{pod.head_port}")
     command = build_worker_command(pod, job, head_address=address)
-    ray_environment[e.GPUS] = str(count_gpus() or 0)
-    ray = start_child(command, environment=ray_environment, log=pod.temp / RAY_LOG)
+    ray_variables[environment.GPUS] = str(count_gpus() or 0)
+    ray = start_child(command, environment=ray_variables, log=pod.temp / RAY_LOG)
 
     signals = []
 
@@ -65,7 +65,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     tail = LogTail(pod.temp)
     while ray.poll() is None:
         tail.poll()
-        time.sleep(LOOK_INTERVAL)
+        time.sleep(LOOK_SECONDS)
     while tail.poll():
         pass
     log(f"the Ray node exited with code {ray.returncode}")

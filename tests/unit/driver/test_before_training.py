@@ -9,7 +9,7 @@ import pytest
 
 from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused, Unreachable
-from railhead.driver.node.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
+from railhead.driver.node.hosts import LONGEST_WAIT_SECONDS, compute_wait, find_address, parse_hosts
 from railhead.driver.storage.acquire_run import prepare_storage
 
 
@@ -40,8 +40,8 @@ def test_hosts_file_comes_first(tmp_path: Path) -> None:
 
 def test_waits_for_dns_double_up_to_a_bound() -> None:
     """512 pods that wait for a head send the cluster's DNS about 100 queries per second, not 5,000."""
-    assert [compute_wait(tries) for tries in range(5)] == [0.5, 1.0, 2.0, 4.0, LONGEST_WAIT]
-    assert compute_wait(10_000) == LONGEST_WAIT
+    assert [compute_wait(tries) for tries in range(5)] == [0.5, 1.0, 2.0, 4.0, LONGEST_WAIT_SECONDS]
+    assert compute_wait(10_000) == LONGEST_WAIT_SECONDS
 
 
 def test_a_full_disk_is_retryable_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

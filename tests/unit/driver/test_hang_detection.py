@@ -56,13 +56,13 @@ def test_counts_from_the_last_report_of_a_training_group() -> None:
 def test_does_not_count_the_time_while_the_driver_was_paused() -> None:
     detector = HangDetector()
     detector.count(TRAINING, now=0.0)
-    assert detector.count(TRAINING, now=36_000.0) == hang_module.LONGEST_LOOK
+    assert detector.count(TRAINING, now=36_000.0) == hang_module.LONGEST_LOOK_SECONDS
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hang_module, "LOOK_INTERVAL", 0.01)
-    monkeypatch.setattr(hang_module, "STACKS_TIMEOUT", 0.1)
+    monkeypatch.setattr(hang_module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(hang_module, "STACKS_SECONDS", 0.1)
 
 
 @pytest.mark.usefixtures("quick")
@@ -235,7 +235,7 @@ class Ranks:
         self.spool.write_stacks([rank(0, "at t.py:9 in step, inside torch"), rank(1, "at t.py:4 in load", self.stack)])
 
     def sleep(self, seconds: float) -> None:
-        self.now += 5.0 if seconds == hang_module.LOOK_INTERVAL else seconds
+        self.now += 5.0 if seconds == hang_module.LOOK_SECONDS else seconds
         if self.now > self.until:
             raise Stopped
         if self.now // 10 > self.number:

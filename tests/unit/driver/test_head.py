@@ -61,4 +61,4 @@ def test_a_success_is_reported_for_a_minute(
     monkeypatch.setattr(head, "time", SimpleNamespace(monotonic=lambda: found.now))
     head._wait_for_last_report(found.head, seconds)  # type: ignore[arg-type]
     assert found.now == pytest.approx(took, abs=0.1)
-    assert (head.LAST_REPORT_TIMEOUT_OF_SUCCESS, head.LAST_REPORT_TIMEOUT) == (60.0, 2.0)
+    assert (head.LAST_REPORT_OF_SUCCESS_SECONDS, head.LAST_REPORT_SECONDS) == (60.0, 2.0)

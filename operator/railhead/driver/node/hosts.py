@@ -14,9 +14,9 @@ from typing import Optional
 from railhead.driver.describe import log
 
 HEAD_RESOURCE = "node:__internal_head__"  # of the head's Ray node
-FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds; in a large job all workers ask the cluster's DNS
-FILE_WAIT = 0.1  # a file costs nothing
-NOTED_AFTER = 10.0
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 5.0  # in a large job all workers ask the cluster's DNS
+FILE_WAIT_SECONDS = 0.1  # a file costs nothing
+NOTED_AFTER_SECONDS = 10.0
 
 
 def is_listening(address: str, port: int, *, timeout: float) -> bool:
@@ -34,9 +34,9 @@ def wait_for_address(host: str, *, hosts_file: Optional[str]) -> str:
         address = find_address(host, hosts_file=hosts_file)
         if address:
             return address
-        wait = FILE_WAIT if hosts_file else compute_wait(tries)
+        wait = FILE_WAIT_SECONDS if hosts_file else compute_wait(tries)
         tries, waited = tries + 1, waited + wait
-        if waited > NOTED_AFTER and not is_noted:
+        if waited > NOTED_AFTER_SECONDS and not is_noted:
             is_noted = True
             log(f"the head's name {host} does not resolve yet; still waiting")
         time.sleep(wait * random.uniform(0.8, 1.2))
@@ -44,7 +44,7 @@ def wait_for_address(host: str, *, hosts_file: Optional[str]) -> str:
 
 def compute_wait(tries: int) -> float:
     """Seconds before the next try, after `tries` others."""
-    return float(min(FIRST_WAIT * 2 ** min(tries, 10), LONGEST_WAIT))
+    return float(min(FIRST_WAIT_SECONDS * 2 ** min(tries, 10), LONGEST_WAIT_SECONDS))
 
 
 def find_address(host: str, *, hosts_file: Optional[str]) -> Optional[str]:

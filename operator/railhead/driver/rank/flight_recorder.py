@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.driver.node.flight_dump import read_dump
 
 _ENTRIES = "2000"  # torch's advice
@@ -34,20 +34,20 @@ def switch_on_recorder() -> None:
 
 def find_prefix(pid: int) -> str:
     """Of the file's path; torch appends the rank."""
-    return str(Path(os.environ[e.TEMP], f"flight-record-{pid}-"))
+    return str(Path(os.environ[environment.TEMP], f"flight-record-{pid}-"))
 
 
-def set_variables(environment: MutableMapping[str, str], *, torch: str, prefix: str) -> None:
+def set_variables(variables: MutableMapping[str, str], *, torch: str, prefix: str) -> None:
     """`torch`: its version, empty without it. The user's variables win, under either of torch's names."""
     parts = torch.split(".")
     if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
         return
     is_old = (int(parts[0]), int(parts[1])) < (2, 8)
     for names, value in ((_SIZE, _ENTRIES), (_FILE, prefix)):
-        if not any(name in environment for name in names):
-            environment[names[is_old]] = value
+        if not any(name in variables for name in names):
+            variables[names[is_old]] = value
     for name in _SWITCHES:
-        environment.setdefault(name, "1")
+        variables.setdefault(name, "1")
 
 
 def read_own_record() -> Optional[bytes]:

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.driver.describe import format_traceback
 from railhead.driver.errors import (
     EntrypointNotUsable,
@@ -77,7 +77,7 @@ def permit_training() -> None:
 def read_end() -> RankEnd:
     """The controller calls this on a worker."""
     age = time.monotonic() - _ended_at
-    return RankEnd(_END.stage, _END.error, os.environ.get(e.POD_NAME, ""), age, NOTICES.was_read)
+    return RankEnd(_END.stage, _END.error, os.environ.get(environment.POD_NAME, ""), age, NOTICES.was_read)
 
 
 def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: bool) -> Any:

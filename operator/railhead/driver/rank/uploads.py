@@ -18,7 +18,7 @@ from railhead.driver.ray.types import Storage
 from railhead.driver.storage.checkpoints import is_recorded, keep_uploads, record_upload
 from railhead.driver.storage.run_folder import RunFolder
 
-PATIENCE = 1.0  # seconds that a report waits for the record, for storage that hangs
+PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage that hangs
 _reports = 0
 
 
@@ -43,7 +43,7 @@ def _begin_report() -> Iterator[None]:
 def _announce(storage: Storage, name: str) -> None:
     thread = threading.Thread(target=_record, args=(_find_folder(storage), name), daemon=True)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(PATIENCE_SECONDS)
 
 
 def _record_missing(storage: Storage, name: str) -> None:

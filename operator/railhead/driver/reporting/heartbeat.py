@@ -9,9 +9,9 @@ from railhead.contract.report import Steps
 from railhead.driver.reporting.progress import Progress
 
 FIRST_STEPS = 20  # of a group, among which compilers and caches may take any time
-SHORTEST_WINDOW = 600.0  # seconds without a step that are never a hang
+SHORTEST_WINDOW_SECONDS = 600.0  # without a step; they are never a hang
 GAPS = 3.0  # the window is so many times the longest gap of the run
-LONGEST_ROUND = 30.0  # seconds; after a pause of the head, no more counts
+LONGEST_ROUND_SECONDS = 30.0  # after a pause of the head, no more counts
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class StepWatch:
     @property
     def window(self) -> float:
         """Seconds without a step after which a hang is suspected."""
-        return max(SHORTEST_WINDOW, GAPS * self._longest)
+        return max(SHORTEST_WINDOW_SECONDS, GAPS * self._longest)
 
     def look(self, beat: Optional[Heartbeat], progress: Progress, *, now: float) -> None:
         """Counts a new round. Rounds that are missing say nothing of the ranks: Ray Train's controller is busy."""
@@ -62,7 +62,7 @@ class StepWatch:
             return
         known = (progress.processes, beat.alive)
         if known == self._known:
-            self.idle += 0.0 if beat.is_reporting else min(now - self._at, LONGEST_ROUND)
+            self.idle += 0.0 if beat.is_reporting else min(now - self._at, LONGEST_ROUND_SECONDS)
         else:
             self.accept()
         self._known, self._number, self._at = known, beat.number, now

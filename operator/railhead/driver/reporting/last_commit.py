@@ -11,7 +11,7 @@ from typing import Callable
 
 from railhead.driver.reporting.progress import Progress
 
-LOOK_INTERVAL = 0.1  # seconds
+LOOK_SECONDS = 0.1
 # Training, or finishing, which has its own outcome. In any other state there is nothing to save.
 _WORTH_WAITING = ("RUNNING", "FINISHED")
 
@@ -26,7 +26,7 @@ def wait_for_commit(
     """Whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
     progress, deadline = read(), monotonic() + seconds
     while progress.state in _WORTH_WAITING and monotonic() < deadline:
-        sleep(LOOK_INTERVAL)
+        sleep(LOOK_SECONDS)
         progress = read()
         if progress.has_last_commit and progress.state == "RUNNING":
             return True

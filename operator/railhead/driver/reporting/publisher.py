@@ -36,10 +36,10 @@ from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
 
-SHORTEST_INTERVAL = 0.5  # seconds between two reports
-FIRST_WAIT, LONGEST_WAIT = 0.3, 10.0
-LONGEST_LAST_WAIT = 2.0  # between tries of the last report
-TIMEOUT = 5.0
+SHORTEST_INTERVAL_SECONDS = 0.5  # between two reports
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.3, 10.0
+LONGEST_LAST_WAIT_SECONDS = 2.0  # between tries of the last report
+TIMEOUT_SECONDS = 5.0
 # The endpoint has read the report and rejects it; a retry would get the same response.
 _REFUSED = (400, 413, 422)
 
@@ -132,16 +132,16 @@ class Publisher:
             if report == self._sent and self._stopping.is_set():
                 return
             if left > 0 and not self._stopping.is_set():
-                self._wait(0.0 if report == self._sent else SHORTEST_INTERVAL, left)
+                self._wait(0.0 if report == self._sent else SHORTEST_INTERVAL_SECONDS, left)
                 continue
             if self._post(report, endpoint):
-                self._sent, self._sent_at, failures, wait = report, time.monotonic(), 0, SHORTEST_INTERVAL
+                self._sent, self._sent_at, failures, wait = report, time.monotonic(), 0, SHORTEST_INTERVAL_SECONDS
             else:
                 failures += 1
                 wait = compute_backoff(failures) * random.uniform(0.5, 1.0)
             if self._stopping.is_set():
                 last_failures += 1
-                wait = min(0.2 * last_failures, LONGEST_LAST_WAIT) if failures else 0.0
+                wait = min(0.2 * last_failures, LONGEST_LAST_WAIT_SECONDS) if failures else 0.0
             self._wait(wait, wait)
 
     def _count_seconds_left(self, report: Report) -> float:
@@ -222,14 +222,14 @@ class Publisher:
 
 def compute_backoff(failures: int) -> float:
     """Seconds before the next try."""
-    return float(min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT))
+    return float(min(FIRST_WAIT_SECONDS * 2 ** min(failures - 1, 10), LONGEST_WAIT_SECONDS))
 
 
 def build_connection(endpoint: Endpoint) -> http.client.HTTPConnection:
     parts = urlsplit(endpoint.url)
     host = parts.hostname or ""
     if parts.scheme == "http":
-        return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT)
+        return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_SECONDS)
     context = ssl.create_default_context(cafile=endpoint.ca_file)
     return _Connection(host, parts.port, context=context, hosts_file=endpoint.hosts_file)
 
@@ -238,13 +238,13 @@ class _Connection(http.client.HTTPSConnection):
     """Connects to the address in the hosts file, but verifies the certificate for the name."""
 
     def __init__(self, host: str, port: Optional[int], *, context: ssl.SSLContext, hosts_file: Optional[str]) -> None:
-        super().__init__(host, port, timeout=TIMEOUT, context=context)
+        super().__init__(host, port, timeout=TIMEOUT_SECONDS, context=context)
         self._ssl_context = context
         self._hosts_file = hosts_file
 
     def connect(self) -> None:
         address = find_in_hosts_file(self.host, self._hosts_file) or self.host
-        plain = socket.create_connection((address, self.port), timeout=TIMEOUT)
+        plain = socket.create_connection((address, self.port), timeout=TIMEOUT_SECONDS)
         try:
             self.sock = self._ssl_context.wrap_socket(plain, server_hostname=self.host)
         except BaseException:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
@@ -18,7 +18,7 @@ from railhead.driver.script.run_config import name_run
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
 
-HEARD_TIMEOUT = 8.0  # seconds; our driver waits less than that
+HEARD_SECONDS = 8.0  # our driver waits less than that
 
 
 def watch_trainers(module: Any) -> None:
@@ -31,7 +31,7 @@ def watch_trainers(module: Any) -> None:
         check_hooks()
         replace_parts(partial(make_retries, default=0))  # as often as the script itself says
     except AttemptFailed as error:
-        Spool(Path(os.environ[e.TEMP])).write_failure(error.failure)
+        Spool(Path(os.environ[environment.TEMP])).write_failure(error.failure)
         raise
     original = module.DataParallelTrainer.fit
 
@@ -47,7 +47,7 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
     from railhead.driver.train_controller.failure_policy import build_failure
     from railhead.driver.trainers.users import make_ready
 
-    spool = Spool(Path(os.environ[e.TEMP]))
+    spool = Spool(Path(os.environ[environment.TEMP]))
     before = spool.read_fit()
     number = before.number + 1 if before else 1
     spool.begin_fit(Fit(number, RUNNING))
@@ -77,6 +77,6 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
 
 def _wait_until_heard(spool: Spool, number: int) -> None:
     """The ranks' last lines pass through this process: it must not exit before they do."""
-    deadline = time.monotonic() + HEARD_TIMEOUT
+    deadline = time.monotonic() + HEARD_SECONDS
     while spool.read_heard() < number and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Callable, Mapping, Optional
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 
 Action = Callable[[Any], None]
 
@@ -69,7 +69,7 @@ def use_own_node(ray: Any) -> None:
     @functools.wraps(original)
     def init(address: Optional[str] = None, *arguments: Any, **options: Any) -> Any:
         if address in (None, "auto", os.environ.get("RAY_ADDRESS")):
-            options.setdefault("_node_ip_address", os.environ[e.POD_IP])
+            options.setdefault("_node_ip_address", os.environ[environment.POD_IP])
         return original(address, *arguments, **options)
 
     ray.init = init

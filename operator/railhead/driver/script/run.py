@@ -20,6 +20,7 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.describe import clean, log
 from railhead.driver.ending import Ending
 from railhead.driver.errors import JobRefused
+from railhead.driver.logs import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS
 from railhead.driver.node.machine import kill_group, start_piped_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.progress import Progress
@@ -31,9 +32,8 @@ from railhead.driver.user_code import find_working_folder
 
 SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, for sitecustomize to recognise it
 NOT_USABLE = "EntrypointNotUsable"
-LOOK_INTERVAL = 0.1  # seconds
-OUTPUT_TIMEOUT = 5.0  # for processes that the script left running and that keep its output open
-LAST_LINES_TIMEOUT, LAST_LINES_TIMEOUT_OF_FAILURE = 5.0, 1.0
+LOOK_SECONDS = 0.1
+OUTPUT_SECONDS = 5.0  # for processes that the script left running and that keep its output open
 QUOTED_LINES = 12  # of standard error, that a message may quote
 LINE_LIMIT = 65536
 
@@ -80,9 +80,9 @@ def find_missing_file(entrypoint: list[str], folder: str) -> str:
     return ""
 
 
-def check_script(job: JobInput, environment: Mapping[str, str]) -> None:
+def check_script(job: JobInput) -> None:
     """Checks what can be checked before Ray is up. Raises JobRefused."""
-    folder = find_working_folder(environment)
+    folder = find_working_folder()
     missing = find_missing_file(job.entrypoint, folder)
     if missing:
         raise JobRefused(
@@ -95,7 +95,7 @@ def run_script(job: JobInput, pod: Pod, *, offer: RunSettings, spool: Spool, hos
     command = build_command(job.entrypoint)
     environment = build_environment(os.environ, pod=pod, offer=offer)
     try:
-        child = start_piped_child(command, environment=environment, folder=find_working_folder(os.environ))
+        child = start_piped_child(command, environment=environment, folder=find_working_folder())
     except OSError as error:
         problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
         raise JobRefused(NOT_USABLE, problem) from error
@@ -105,7 +105,7 @@ def run_script(job: JobInput, pod: Pod, *, offer: RunSettings, spool: Spool, hos
     pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", last_lines)]
     _wait(child, spool, host)
     for pump in pumps:
-        pump.join(OUTPUT_TIMEOUT)
+        pump.join(OUTPUT_SECONDS)
     kill_group(child)
     failure = spool.read_failure()
     return decide_ending(child.returncode, fit=spool.read_fit(), failure=failure, last_lines=list(last_lines))
@@ -118,10 +118,10 @@ def _wait(child: subprocess.Popen[bytes], spool: Spool, host: ScriptHost) -> Non
         fit = spool.read_fit()
         if fit is not None and fit.state != RUNNING and fit.number > handled:
             handled = fit.number
-            timeout = LAST_LINES_TIMEOUT if fit.state == FINISHED else LAST_LINES_TIMEOUT_OF_FAILURE
+            timeout = LAST_LINES_SECONDS if fit.state == FINISHED else LAST_LINES_OF_FAILURE_SECONDS
             host.wait_for_ranks(Progress.from_dict(spool.read()).processes, timeout=timeout)
             spool.write_heard(handled)
-        time.sleep(LOOK_INTERVAL)
+        time.sleep(LOOK_SECONDS)
 
 
 def _start_pump(stream: Optional[IO[bytes]], name: str, last_lines: Optional[deque[str]]) -> threading.Thread:

@@ -170,7 +170,7 @@ def test_a_storage_that_hangs_holds_up_no_report(tmp_path: Path, monkeypatch: py
         is_done.set()
 
     monkeypatch.setattr(RunFolder, "write", write_late)
-    monkeypatch.setattr(uploads, "PATIENCE", 0.0)
+    monkeypatch.setattr(uploads, "PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(uploads, "is_recorded", lambda *_: True)
     done = rank.report(checkpoint=rank.make())
     assert done is not None and rank.records == []

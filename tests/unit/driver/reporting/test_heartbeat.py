@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 import pytest
 
 from railhead.contract.report import Steps
-from railhead.driver.reporting.heartbeat import FIRST_STEPS, LONGEST_ROUND, SHORTEST_WINDOW, Heartbeat, StepWatch
+from railhead.driver.reporting.heartbeat import (
+    FIRST_STEPS,
+    LONGEST_ROUND_SECONDS,
+    SHORTEST_WINDOW_SECONDS,
+    Heartbeat,
+    StepWatch,
+)
 from railhead.driver.reporting.progress import Progress
 
 TRAINING = Progress(state="RUNNING", is_training=True, processes=("a-1",))
@@ -45,11 +51,11 @@ def begin() -> Run:
 
 def test_a_hang_is_suspected_after_the_window() -> None:
     run = begin()
-    run.go(SHORTEST_WINDOW - 10)
+    run.go(SHORTEST_WINDOW_SECONDS - 10)
     assert run.warnings == 0
     run.go(10)
     assert run.warnings == 1
-    run.go(SHORTEST_WINDOW)
+    run.go(SHORTEST_WINDOW_SECONDS)
     assert run.ends and run.warnings == 1
 
 
@@ -81,19 +87,19 @@ def test_a_report_that_all_ranks_are_in_does_not_count() -> None:
     run = begin()
     run.go(3 * HOUR, is_reporting=True)
     assert run.warnings == 0
-    run.go(SHORTEST_WINDOW)
+    run.go(SHORTEST_WINDOW_SECONDS)
     assert run.warnings == 1, "one that only some are in does"
 
 
 @pytest.mark.parametrize("changed", [replace(TRAINING, is_training=False), replace(TRAINING, processes=("a-2",))])
 def test_validations_and_another_group_begin_the_count_again(changed: Progress) -> None:
     run = begin()
-    run.go(SHORTEST_WINDOW - 10)
+    run.go(SHORTEST_WINDOW_SECONDS - 10)
     run.progress = changed
     run.go(10)
     run.progress = TRAINING
     run.go(10)
-    run.go(SHORTEST_WINDOW - 20)
+    run.go(SHORTEST_WINDOW_SECONDS - 20)
     assert run.warnings == 0
 
 
@@ -101,19 +107,19 @@ def test_rounds_that_are_missing_do_not_count() -> None:
     run = begin()
     run.now += 5 * HOUR
     run.go(20)
-    assert run.watch.idle <= LONGEST_ROUND + 10
+    assert run.watch.idle <= LONGEST_ROUND_SECONDS + 10
     for _ in range(1000):
         run.now += 10
         run.watch.look(run.beat, run.progress, now=run.now)
-    assert run.watch.idle <= LONGEST_ROUND + 10, "the same round again"
+    assert run.watch.idle <= LONGEST_ROUND_SECONDS + 10, "the same round again"
 
 
 def test_a_restart_doubles_what_the_next_group_may_take() -> None:
     run = begin()
-    run.go(2 * SHORTEST_WINDOW)
+    run.go(2 * SHORTEST_WINDOW_SECONDS)
     assert run.ends
     run.watch.accept()
-    assert run.watch.window == 6 * SHORTEST_WINDOW
+    assert run.watch.window == 6 * SHORTEST_WINDOW_SECONDS
 
 
 def test_the_spool_keeps_a_heartbeat() -> None:

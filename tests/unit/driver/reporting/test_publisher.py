@@ -17,7 +17,7 @@ from railhead.contract.report import Checkpoint, Report, RunWarning, Steps
 from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.publisher import LONGEST_WAIT, Endpoint, Publisher, compute_backoff
+from railhead.driver.reporting.publisher import LONGEST_WAIT_SECONDS, Endpoint, Publisher, compute_backoff
 from railhead.driver.reporting.spool import Spool
 from tests.unit.driver.certificates import DNS_NAME, write_certificate
 from tests.waiting import wait_until
@@ -77,8 +77,8 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(publisher_module, "SHORTEST_INTERVAL", 0.05)
-    monkeypatch.setattr(publisher_module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(publisher_module, "SHORTEST_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(publisher_module, "FIRST_WAIT_SECONDS", 0.01)
     found = Server(tmp_path)
     monkeypatch.setattr(publisher_module, "log", found.logged.append)
     yield found
@@ -270,7 +270,7 @@ def test_sends_no_token_to_a_server_with_an_unknown_ca(server: Server, tmp_path:
 def test_backoff_is_bounded() -> None:
     waits = [compute_backoff(n) for n in range(1, 100)]
     assert waits == sorted(waits)
-    assert max(waits) == LONGEST_WAIT
+    assert max(waits) == LONGEST_WAIT_SECONDS
 
 
 def test_resolves_the_endpoint_with_a_local_nodes_hosts_file(server: Server, tmp_path: Path) -> None:
