@@ -7,8 +7,10 @@ Kubernetes decides which nodes there are.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
+from dataclasses import replace
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from railhead.contract.failure import Failure
@@ -19,7 +21,6 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.publisher import Publisher
-from railhead.driver.reporting.spool import Spool
 
 OnFatal = Callable[[Failure], None]
 Node = Mapping[str, Any]  # an entry of `ray.nodes()`
@@ -50,7 +51,7 @@ def connect(pod: Pod, *, shows_ranks: bool = True) -> None:
     log("the driver has joined Ray")
 
 
-def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, on_fatal: OnFatal) -> None:
+def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, on_fatal: OnFatal) -> None:
     """Reports how many worker pods have joined Ray, while the driver runs, and those with the wrong type of GPU."""
     import ray
     from railhead.driver.ray.nodes import find_lost_nodes
@@ -67,7 +68,7 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, on_
             time.sleep(WATCHING_SECONDS)  # Ray's control store has a pause; if it is gone, the main thread knows
             continue
         try:
-            check.look(nodes, spool)
+            check.look(nodes, publisher)
         except JobRefused as error:
             on_fatal(error.failure)
             return
@@ -77,7 +78,7 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, on_
         if count != joined:
             joined = count
             log(f"{count} of {wanted} worker pods have joined")
-            publisher.update(joined=count)
+            publisher.update(functools.partial(replace, joined=count))
         time.sleep(WATCHING_SECONDS if count >= wanted else JOINING_SECONDS)
 
 
@@ -90,7 +91,7 @@ class AcceleratorCheck:
         self._has_run = has_run
         self._known: set[str] = set()
 
-    def look(self, nodes: list[dict[str, Any]], spool: Spool) -> None:
+    def look(self, nodes: list[dict[str, Any]], publisher: Publisher) -> None:
         """Raises JobRefused."""
         wrong = find_wrong_nodes(self._job, nodes)
         self._has_run = self._has_run or len(wrong) < len(nodes)
@@ -98,12 +99,15 @@ class AcceleratorCheck:
             if len(nodes) >= max(self._wanted, 1):
                 raise JobRefused(ACCELERATOR_NOT_THERE, explain_wrong_type(self._job, wrong[0]))
             return
+        if not wrong:
+            publisher.forget_warning(ACCELERATOR_NOT_THERE)
         new = [node for node in wrong if node["NodeID"] not in self._known]
         if new:
             self._known.update(node["NodeID"] for node in new)
-            # First the warning: it tells the operator that these pods are not out of the driver's reach.
-            spool.write_warning(RunWarning(ACCELERATOR_NOT_THERE, warn_of_wrong_type(self._job, new[0])))
-            spool.write_lost_pods((*(str(node["NodeManagerHostname"]) for node in new), *spool.read_lost_pods()))
+            # The warning tells the operator that these pods are not out of the driver's reach.
+            warning = RunWarning(ACCELERATOR_NOT_THERE, warn_of_wrong_type(self._job, new[0]))
+            pods = tuple(str(node["NodeManagerHostname"]) for node in new)
+            publisher.update(lambda report: replace(report, warning=warning, lost_pods=(*pods, *report.lost_pods)))
             for node in new:
                 log(warn_of_wrong_type(self._job, node))
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from dataclasses import dataclass, replace
+from typing import Callable, Optional
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import NO_STEPS, RESTART_AT_HANG, RunWarning
 from railhead.driver.describe import clean, log, write_ranks
 from railhead.driver.reporting.heartbeat import StepWatch
+from railhead.driver.reporting.mailbox import Hang, Mailbox, Stack
 from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.spool import Hang, Spool
+from railhead.driver.reporting.publisher import Publisher
 
+REQUESTER = "driver"
 LOOK_SECONDS = 0.5
 LONGEST_LOOK_SECONDS = 5.0  # a driver that was suspended for longer saw no reports meanwhile, so no more counts
 STACKS_SECONDS = 20.0
@@ -67,30 +69,29 @@ class Suspicion:
 
 
 class HangWatch:
-    """Looks at what Ray Train's controller has put into the spool: reports and the ranks' heartbeats."""
+    """Looks at what Ray Train's controller has put into the mailbox: reports and the ranks' heartbeats."""
 
-    def __init__(self, spool: Spool, deadline: Optional[float]) -> None:
-        self._spool, self._deadline = spool, deadline
+    def __init__(self, mailbox: Mailbox, publisher: Publisher) -> None:
+        self._mailbox, self._publisher = mailbox, publisher
         self._silence, self._steps = HangDetector(), StepWatch()
         self._windows = 2  # without a step, after which spec.hangPolicy Restart applies
 
     def look(self) -> Optional[Suspicion]:
         """Only a final suspicion, or the first one until there are steps again."""
-        progress, now = Progress.from_dict(self._spool.read()), time.monotonic()
+        fit, limits, now = self._mailbox.read_newest_fit(), self._publisher.limits, time.monotonic()
         steps = self._steps
-        steps.look(self._spool.read_heartbeat(), progress, now=now)
-        seconds, limit = self._silence.count(progress, now=now), self._spool.read_deadline(self._deadline)
+        steps.look(fit.heartbeat, fit.progress, now=now)
+        seconds, limit = self._silence.count(fit.progress, now=now), limits.deadline
         if limit is not None and seconds >= limit:
             because = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
             advice = "If training is merely slow, raise the limit; this takes effect on the running job"
             return Suspicion(because, advice, "ProgressDeadlineExceeded", is_final=True)
         if steps.idle < steps.window:
-            self._spool.forget_warning(NO_STEPS)
+            self._publisher.forget_warning(NO_STEPS)
             return None
-        is_final = self._spool.read_hang_policy() == RESTART_AT_HANG and steps.idle >= self._windows * steps.window
-        warning = self._spool.read_warning()
-        if not is_final and warning is not None and warning.reason == NO_STEPS:
-            return None  # it is shown already
+        is_final = limits.hang_policy == RESTART_AT_HANG and steps.idle >= self._windows * steps.window
+        if not is_final and self._publisher.shows(NO_STEPS):
+            return None
         return Suspicion(f"no rank made a step for {steps.idle:.0f} s (spec.hangPolicy)", ALIVE, NO_STEPS, is_final)
 
     def put_off(self) -> None:
@@ -103,16 +104,16 @@ class HangWatch:
         self._steps.accept()
 
 
-def watch_for_hang(spool: Spool, deadline: Optional[float], on_fatal: Callable[[Failure], None]) -> None:
-    """Runs until a hang ends the attempt. `deadline` applies until the operator sends another one."""
-    watch = HangWatch(spool, deadline)
+def watch_for_hang(mailbox: Mailbox, publisher: Publisher, on_fatal: Callable[[Failure], None]) -> None:
+    """Runs until a hang ends the attempt."""
+    watch = HangWatch(mailbox, publisher)
     while True:
         time.sleep(LOOK_SECONDS)
         suspicion = watch.look()
         if suspicion is None:
             continue
         log(suspicion.because)
-        stacks = _wait_for_stacks(spool)
+        stacks = _wait_for_stacks(mailbox)
         if watch.look() is None:
             continue
         for line in describe_stacks(stacks):
@@ -120,38 +121,42 @@ def watch_for_hang(spool: Spool, deadline: Optional[float], on_fatal: Callable[[
         message, odd = explain_hang(stacks, suspicion), find_odd_one(stacks or [])
         is_of_steps = suspicion.reason == NO_STEPS
         if not suspicion.is_final:
-            spool.write_warning(RunWarning(NO_STEPS, clean(message)))
+            publisher.warn(RunWarning(NO_STEPS, clean(message)))
         elif is_of_steps and is_debugged(stacks or []):
             watch.put_off()
-        elif stacks is None or not _hand_over(spool, Hang(message, odd["rank"] if odd else -1, is_of_steps)):
-            on_fatal(Failure(FailureClass.HANG, suspicion.reason, message, suspect_pod=odd["pod"] if odd else ""))
+        elif stacks is None or not _hand_over(mailbox, message, odd.rank if odd else -1, is_of_steps=is_of_steps):
+            on_fatal(Failure(FailureClass.HANG, suspicion.reason, message, suspect_pod=odd.pod if odd else ""))
             return
         else:
             watch.begin_again()
 
 
-def _hand_over(spool: Spool, hang: Hang) -> bool:
+def _hand_over(mailbox: Mailbox, message: str, rank: int, *, is_of_steps: bool) -> bool:
     """Whether Ray Train's controller takes the hang for a failure of the worker group: it may restart it in place."""
-    spool.write_hang(hang)
+    number = mailbox.read_newest_fit().hangs_taken + 1
+    mailbox.driver.change(lambda value: replace(value, hang=Hang(number, message, rank, is_of_steps)))
     until = time.monotonic() + STACKS_SECONDS
-    while spool.has_hang() and time.monotonic() < until:
+    while mailbox.read_newest_fit().hangs_taken < number:
+        if time.monotonic() > until:
+            mailbox.driver.change(lambda value: replace(value, hang=None))
+            return mailbox.read_newest_fit().hangs_taken >= number
         time.sleep(0.1)
-    return spool.take_hang() is None
+    return True
 
 
-def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
-    """As in `train_controller.polls`; None when Ray Train's controller does not respond either."""
-    spool.ask_for_stacks()
+def _wait_for_stacks(mailbox: Mailbox) -> Optional[list[Stack]]:
+    """Returns each rank's, or None when Ray Train's controller does not respond either."""
+    mailbox.ask_for_stacks(REQUESTER)
     until = time.monotonic() + STACKS_SECONDS
     while time.monotonic() < until:
-        stacks = spool.read_stacks()
+        stacks = mailbox.read_stacks(REQUESTER)
         if stacks is not None:
             return stacks
         time.sleep(0.1)
     return None
 
 
-def explain_hang(stacks: Optional[list[dict[str, Any]]], suspicion: Suspicion) -> str:
+def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
     """For the status: where the ranks are, the smallest group first, since the others are waiting for it."""
     if stacks is None:
         return (
@@ -164,36 +169,36 @@ def explain_hang(stacks: Optional[list[dict[str, Any]]], suspicion: Suspicion) -
     return f"{suspicion.because}: {where}{more}. The stacks are in the head's log. {suspicion.advice}"
 
 
-def is_debugged(stacks: list[dict[str, Any]]) -> bool:
+def is_debugged(stacks: list[Stack]) -> bool:
     """Whether a rank waits for the commands of a debugger."""
-    return any(file in rank["stack"] for rank in stacks for file in DEBUGGERS)
+    return any(file in rank.text for rank in stacks for file in DEBUGGERS)
 
 
-def find_odd_one(stacks: list[dict[str, Any]]) -> Optional[dict[str, Any]]:
+def find_odd_one(stacks: list[Stack]) -> Optional[Stack]:
     """The only rank that is alone at its place, so that the others wait for it; None if there is no such rank."""
     alone = [ranks[0] for _, ranks in _rank_places(stacks) if len(ranks) == 1]
     return alone[0] if len(alone) == 1 < len(stacks) else None
 
 
-def _rank_places(stacks: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
-    places: dict[str, list[dict[str, Any]]] = defaultdict(list)
+def _rank_places(stacks: list[Stack]) -> list[tuple[str, list[Stack]]]:
+    places: dict[str, list[Stack]] = defaultdict(list)
     for rank in stacks:
-        places[rank["place"]].append(rank)
-    return sorted(places.items(), key=lambda item: (len(item[1]), item[1][0]["rank"]))
+        places[rank.place].append(rank)
+    return sorted(places.items(), key=lambda item: (len(item[1]), item[1][0].rank))
 
 
-def _describe(ranks: list[dict[str, Any]], place: str) -> str:
+def _describe(ranks: list[Stack], place: str) -> str:
     is_one = len(ranks) == 1
     if not place:
         return f"{_name(ranks)} {'does' if is_one else 'do'} not respond"
     return f"{_name(ranks)} {'is' if is_one else 'are'} {place}"
 
 
-def describe_stacks(stacks: Optional[list[dict[str, Any]]]) -> list[str]:
+def describe_stacks(stacks: Optional[list[Stack]]) -> list[str]:
     """For the log: each distinct stack once."""
-    same: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    same: dict[str, list[Stack]] = defaultdict(list)
     for rank in stacks or []:
-        same[rank["stack"]].append(rank)
+        same[rank.text].append(rank)
     lines = []
     for stack, ranks in sorted(same.items(), key=lambda item: len(item[1])):
         text = stack or "no response: native code holds the GIL, or the process is stopped"
@@ -201,7 +206,7 @@ def describe_stacks(stacks: Optional[list[dict[str, Any]]]) -> list[str]:
     return lines
 
 
-def _name(ranks: list[dict[str, Any]]) -> str:
+def _name(ranks: list[Stack]) -> str:
     """For example: ranks 0 and 2-7; or: rank 1 (pod x)."""
-    text = write_ranks(rank["rank"] for rank in ranks)
-    return f"{text} (pod {ranks[0]['pod']})" if len(ranks) == 1 and ranks[0]["pod"] else text
+    text = write_ranks(rank.rank for rank in ranks)
+    return f"{text} (pod {ranks[0].pod})" if len(ranks) == 1 and ranks[0].pod else text

@@ -23,7 +23,7 @@ from railhead.contract.environment import HOSTS_FILE
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, shorten_middle
-from railhead.contract.report import Report, ReportedOutcome
+from railhead.contract.report import Report, ReportedOutcome, State
 from railhead.driver.describe import clean, describe_exception, describe_exit, log
 from railhead.driver.ending import (
     TERMINATED,
@@ -55,9 +55,8 @@ from railhead.driver.node.ray_node import (
 )
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
 from railhead.driver.reporting.last_commit import wait_for_commit
-from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.publisher import Endpoint, Publisher
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
+from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
 from railhead.driver.script.run import ScriptHost
 from railhead.driver.storage.fence import leave_outcome
 from railhead.driver.storage.run_folder import open_own_folder
@@ -75,7 +74,7 @@ class Head:
 
     pod: Pod
     job: JobInput
-    spool: Spool
+    mailbox: Mailbox
     publisher: Publisher
     ranks: Ranks
     ray: Optional[subprocess.Popen[bytes]] = None
@@ -91,8 +90,8 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     for name, value in plan_hang_detector(job, client=shutil.which("ncclras")).items():
         os.environ.setdefault(name, value)
     pod.temp.mkdir(parents=True, exist_ok=True)
-    spool = Spool(pod.temp)
-    head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output(job.forward_logs))
+    mailbox = Mailbox(pod.temp)
+    head = Head(pod, job, mailbox, _build_publisher(pod, job, mailbox), _watch_output(job.forward_logs))
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
     signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
@@ -106,7 +105,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     head.publisher.start()
     _start_thread(_watch_ray, head, head.ray, endings)
     _start_thread(_train, head, endings)
-    _start_thread(watch_for_hang, spool, pod.progress_deadline, endings.put)
+    _start_thread(watch_for_hang, mailbox, head.publisher, endings.put)
     _start_thread(keep_small, pod.temp, TRAIN_LOGS, WORKER_LOGS)
     ending = endings.get()
     end(head, conclude(ending, is_terminating=head.is_terminating))
@@ -117,25 +116,24 @@ def end(head: Head, ending: Ending) -> NoReturn:
     head.is_ending = True
     if is_premature(ending):
         _kill_training(head)  # before reading the last checkpoint, since training could commit another one
-    progress = Progress.from_dict(head.spool.read())
-    outcome = build_outcome(ending, progress, head.spool.read_restart())
+    fit = head.mailbox.read_newest_fit()
+    outcome = build_outcome(ending, fit.progress, fit.restart)
     outcome = replace(outcome, message=clean(outcome.message))
     write_termination_message(outcome.to_json(), head.pod.termination_message)
-    head.publisher.update(
-        state="FINISHED" if outcome.has_succeeded else "ERRORED",
-        outcome=ReportedOutcome(
-            outcome.outcome,
-            outcome.reason,
-            shorten_middle(outcome.message, MESSAGE_CHARS),
-            outcome.process_exit_code,
-            outcome.suspect_pod,
-        ),
+    reported = ReportedOutcome(
+        outcome.outcome,
+        outcome.reason,
+        shorten_middle(outcome.message, MESSAGE_CHARS),
+        outcome.process_exit_code,
+        outcome.suspect_pod,
     )
+    state: State = "FINISHED" if outcome.has_succeeded else "ERRORED"
+    head.publisher.update(lambda report: replace(report, state=state, outcome=reported))
     head.publisher.begin_stop()
     leaving = _start_thread(_leave_outcome, head, outcome)
     if not is_premature(ending):
         timeout = LAST_LINES_SECONDS if outcome.has_succeeded else LAST_LINES_OF_FAILURE_SECONDS
-        head.ranks.wait_until_ended(progress.processes, timeout=timeout)
+        head.ranks.wait_until_ended(fit.progress.processes, timeout=timeout)
     _wait_for_last_report(head, LAST_REPORT_OF_SUCCESS_SECONDS if outcome.has_succeeded else 0.0)
     leaving.join(LAST_REPORT_SECONDS)
     log(f"{outcome.outcome}: {outcome.message}" if outcome.message else outcome.outcome)
@@ -174,7 +172,7 @@ def _kill_training(head: Head) -> None:
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
     host = ScriptHost(adopt=head.scripts.append, wait_for_ranks=head.ranks.wait_until_ended)
-    attempt = Attempt(head.pod, head.job, head.publisher, head.spool, on_fatal=endings.put, host=host)
+    attempt = Attempt(head.pod, head.job, head.publisher, head.mailbox, on_fatal=endings.put, host=host)
     endings.put(run_training(attempt))
 
 
@@ -190,8 +188,9 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
     seconds = head.pod.end_seconds
     log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint if training is running")
     if seconds > 0:
-        head.spool.write_end(time.time() + seconds)
-    has_commit = wait_for_commit(lambda: Progress.from_dict(head.spool.read()), seconds=seconds)
+        end = time.time() + seconds
+        head.mailbox.driver.change(lambda value: replace(value, end=end))
+    has_commit = wait_for_commit(lambda: head.mailbox.read_newest_fit().progress, seconds=seconds)
     log("a checkpoint was committed" if has_commit else "no checkpoint was committed")
     endings.put(TERMINATED)
 
@@ -211,14 +210,14 @@ def _find_ray_problem(job: JobInput) -> str:
     return explain_ray_problem(version, job)
 
 
-def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
+def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
     ca = pod.input_folder / CA_KEY
     endpoint = None
     if pod.report_url:
         trusted = str(ca) if ca.exists() else None
         endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
     base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
-    return Publisher(endpoint=endpoint, spool=spool, base=base)
+    return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, limits=Limits(pod.progress_deadline))
 
 
 def _watch_output(forward: str) -> Ranks:

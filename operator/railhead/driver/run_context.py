@@ -59,6 +59,7 @@ class RunContext:
         resumed_from: URI of the checkpoint that this fit() starts from, empty = none.
         warning: what the user should change, or None.
         is_own: it has the job's run.name and run.storagePath.
+        fit: number of the fit() in a script, from 1.
     """
 
     run_uri: str
@@ -66,6 +67,7 @@ class RunContext:
     resumed_from: str = ""
     warning: Optional[RunWarning] = None
     is_own: bool = True
+    fit: int = 1
 
     def write(self) -> None:
         os.environ[_FIT] = json.dumps(asdict(self))

@@ -23,9 +23,9 @@ from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.ray.runtime_env import prepare_runtime_env, upload_local_folders
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
 from railhead.driver.reporting.publisher import Publisher
-from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext, RunSettings
 from railhead.driver.script.run import ScriptHost, check_script, run_script
 from railhead.driver.storage.acquire_run import acquire_run, prepare_storage
@@ -49,7 +49,7 @@ class Attempt:
     pod: Pod
     job: JobInput
     publisher: Publisher
-    spool: Spool
+    mailbox: Mailbox
     on_fatal: OnFatal
     host: ScriptHost
 
@@ -58,7 +58,7 @@ class Attempt:
         return find_storage_path(self.pod, self.job)
 
     def watch(self) -> None:
-        arguments = (self.pod, self.job, self.publisher, self.spool, self.on_fatal)
+        arguments = (self.pod, self.job, self.publisher, self.on_fatal)
         threading.Thread(target=watch_nodes, args=arguments, daemon=True).start()
 
 
@@ -76,19 +76,20 @@ def run_training(attempt: Attempt) -> Ending:
 
 
 def _has_succeeded_before(attempt: Attempt) -> bool:
-    """By the file in the run's folder; puts the progress of then into the spool."""
+    """By the file in the run's folder; tells the progress of then, as the controller of this attempt would."""
     pod, job, path = attempt.pod, attempt.job, attempt.storage_path
 
     def read() -> Optional[Outcome]:
         return read_success(open_own_folder(path, job.run_name), uid=job.uid, attempt=pod.attempt)
 
-    last = call_storage(path, read, is_known=pod.checkpoint_index >= 0, spool=attempt.spool)
+    last = call_storage(path, read, is_known=pod.checkpoint_index >= 0, warn=attempt.publisher.warn)
     if last is None:
         return False
     progress = Progress(
         reports=last.reports, metrics=last.metrics, checkpoint=last.checkpoint, best_checkpoint=last.best_checkpoint
     )
-    attempt.spool.write(replace(progress, run_uri=build_checkpoint_uri(path, job.run_name)).to_dict())
+    progress = replace(progress, run_uri=build_checkpoint_uri(path, job.run_name))
+    attempt.mailbox.controller.change(lambda value: replace(value, progress=progress))
     return True
 
 
@@ -100,8 +101,10 @@ def _prepare(attempt: Attempt) -> None:
     if job.entrypoint:
         check_script(job)
     is_known = attempt.pod.checkpoint_index >= 0
-    run_uri = prepare_storage(attempt.storage_path, run_name=job.run_name, is_known=is_known, spool=attempt.spool)
-    attempt.publisher.update(run_uri=run_uri)
+    run_uri = prepare_storage(
+        attempt.storage_path, run_name=job.run_name, is_known=is_known, warn=attempt.publisher.warn
+    )
+    attempt.publisher.update(partial(replace, run_uri=run_uri))
 
 
 def _run_trainer(attempt: Attempt) -> Ending:
@@ -118,7 +121,7 @@ def _run_trainer(attempt: Attempt) -> Ending:
     else:
         trainer = _make_trainer(attempt, {})  # first, to report every problem before Ray is up
         _join(attempt)
-    return _fit(trainer, attempt.spool)
+    return _fit(trainer, attempt.mailbox)
 
 
 def _join(attempt: Attempt) -> None:
@@ -142,7 +145,7 @@ def _run_script(attempt: Attempt) -> Ending:
 
     threading.Thread(target=join_and_watch, daemon=True).start()
     offer = RunSettings.from_job(attempt.job, storage_path=attempt.storage_path)
-    return run_script(attempt.job, attempt.pod, offer=offer, spool=attempt.spool, host=attempt.host)
+    return run_script(attempt.job, attempt.pod, offer=offer, mailbox=attempt.mailbox, host=attempt.host)
 
 
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
@@ -180,16 +183,16 @@ def _make_trainer(attempt: Attempt, datasets: dict[str, Any]) -> Trainer:
         trainer = build_trainer(job, storage_path=storage_path, datasets=datasets)
         run = RunContext(build_checkpoint_uri(storage_path, job.run_name))
     if not trainer.running_in_local_mode:
-        acquire_run(trainer.run_config, run, pod=attempt.pod, job=job)
+        acquire_run(trainer.run_config, run, pod=attempt.pod, job=job, warn=attempt.publisher.warn)
     return trainer
 
 
-def _fit(trainer: Trainer, spool: Spool) -> Ending:
+def _fit(trainer: Trainer, mailbox: Mailbox) -> Ending:
     try:
         trainer.fit()
     except Exception as error:
         from railhead.driver.train_controller.failure_policy import build_failure
 
-        return spool.read_failure() or build_failure(error)
+        return mailbox.controller.read().failure or build_failure(error)
     # Without workers the function ran in this process, and has returned.
-    return Success() if trainer.running_in_local_mode or spool.have_all_returned() else miss_success()
+    return Success() if trainer.running_in_local_mode or mailbox.controller.read().has_returned else miss_success()

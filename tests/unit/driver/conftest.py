@@ -30,7 +30,7 @@ def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread would outlive the test."""
-    monkeypatch.setattr(progress, "watch_steps", lambda group, worker_group, spool: None)
+    monkeypatch.setattr(progress, "watch_steps", lambda group, worker_group, box: None)
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from railhead.contract.report import Report
 from railhead.driver import cluster
 from railhead.driver.cluster import AcceleratorCheck, find_wrong_nodes
 from railhead.driver.errors import JobRefused
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.publisher import Publisher
-from railhead.driver.reporting.spool import Spool
 from tests.ray.pods import make_job
 from tests.unit.driver.node.test_ray_node import POD
 
@@ -33,7 +34,7 @@ def test_keeps_counting_nodes_after_the_gcs_did_not_respond(monkeypatch: pytest.
     monkeypatch.setattr(cluster, "log", logged.append)
     monkeypatch.setattr("ray.is_initialized", lambda: len(logged) < 2)
     monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=lambda seconds: None))
-    cluster.watch_nodes(POD, make_job(), Mock(spec=Publisher), Mock(spec=Spool), on_fatal=print)
+    cluster.watch_nodes(POD, make_job(), Mock(spec=Publisher), on_fatal=print)
     assert logged == ["1 of 2 worker pods have joined", "2 of 2 worker pods have joined"]
 
 
@@ -57,31 +58,31 @@ def make_node(number: int, *types: str) -> dict[str, Any]:
 class Looks:
     """The check of one attempt, with what it reports."""
 
-    def __init__(self, spool: Spool, *, has_run: bool = False) -> None:
-        self.spool = spool
+    def __init__(self, publisher: Publisher, *, has_run: bool = False) -> None:
+        self.publisher = publisher
         self._check = AcceleratorCheck(make_gpu_job("H100"), wanted=NODES, has_run=has_run)
 
     def look(self, *nodes: dict[str, Any]) -> tuple[str, ...]:
-        self._check.look(list(nodes), self.spool)
-        return self.spool.read_lost_pods()
+        self._check.look(list(nodes), self.publisher)
+        return self.publisher.build_report().lost_pods
 
 
 @pytest.fixture
-def spool(tmp_path: Any) -> Spool:
-    return Spool(tmp_path)
+def publisher(tmp_path: Any) -> Publisher:
+    return Publisher(endpoint=None, mailbox=Mailbox(tmp_path), base=Report("ns", "n", "u", 1, "STARTING"))
 
 
 def test_a_job_without_a_type_accepts_every_node() -> None:
     assert find_wrong_nodes(make_gpu_job(None), [make_node(1), make_node(2, "A100")]) == []
 
 
-def test_nodes_with_the_type_are_accepted(spool: Spool) -> None:
-    assert Looks(spool).look(make_node(1, "H100"), make_node(2, "H100", "A100-80G")) == ()
-    assert spool.read_warning() is None
+def test_nodes_with_the_type_are_accepted(publisher: Publisher) -> None:
+    assert Looks(publisher).look(make_node(1, "H100"), make_node(2, "H100", "A100-80G")) == ()
+    assert publisher.build_report().warning is None
 
 
-def test_a_job_none_of_whose_nodes_has_the_type_is_refused(spool: Spool) -> None:
-    looks = Looks(spool)
+def test_a_job_none_of_whose_nodes_has_the_type_is_refused(publisher: Publisher) -> None:
+    looks = Looks(publisher)
     assert looks.look(make_node(1, "A100")) == (), "the other one may have it"
     with pytest.raises(JobRefused) as caught:
         looks.look(make_node(1, "A100"), make_node(2, "A100"))
@@ -91,33 +92,28 @@ def test_a_job_none_of_whose_nodes_has_the_type_is_refused(spool: Spool) -> None
     assert "worker.podTemplate.spec.nodeSelector" in failure.message
 
 
-def test_no_report_has_wrong_nodes_without_the_warning(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator would take the head for cut off."""
-    known = []
-    monkeypatch.setattr(spool, "write_lost_pods", lambda names: known.append(spool.read_warning()))
-    Looks(spool).look(make_node(1, "H100"), make_node(2))
-    assert [warning and warning.reason for warning in known] == ["AcceleratorNotThere"]
-
-
 def test_a_single_wrong_node_is_reported_and_its_pod_replaced_once(
-    spool: Spool, capsys: pytest.CaptureFixture[str]
+    publisher: Publisher, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    looks = Looks(spool)
+    looks = Looks(publisher)
     assert looks.look(make_node(1, "H100"), make_node(2)) == ("job-w2-0",)
-    warning = spool.read_warning()
+    warning = publisher.build_report().warning
     assert warning is not None and warning.reason == "AcceleratorNotThere"
     assert "worker pod job-w2-0 at 10.0.0.2 has no GPU of a type that Ray knows; the pod is replaced" in warning.message
     looks.look(make_node(1, "H100"), make_node(2))
     assert capsys.readouterr().out.count("job-w2-0") == 1
     assert looks.look(make_node(1, "H100"), make_node(3)) == ("job-w3-0", "job-w2-0")
+    assert publisher.build_report().warning is not None
+    looks.look(make_node(1, "H100"), make_node(4, "H100"))
+    assert publisher.build_report().warning is None, "it is over"
 
 
-def test_a_job_that_has_run_is_never_refused(spool: Spool) -> None:
+def test_a_job_that_has_run_is_never_refused(publisher: Publisher) -> None:
     """After the loss of its head all of its GPUs may be silent."""
-    assert Looks(spool, has_run=True).look(make_node(1), make_node(2)) == ("job-w1-0", "job-w2-0")
+    assert Looks(publisher, has_run=True).look(make_node(1), make_node(2)) == ("job-w1-0", "job-w2-0")
 
 
-def test_an_attempt_that_had_a_right_node_is_not_refused_later(spool: Spool) -> None:
-    looks = Looks(spool)
+def test_an_attempt_that_had_a_right_node_is_not_refused_later(publisher: Publisher) -> None:
+    looks = Looks(publisher)
     looks.look(make_node(1, "H100"), make_node(2, "H100"))
     assert looks.look(make_node(3), make_node(4)) == ("job-w3-0", "job-w4-0")

@@ -8,12 +8,11 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.report import NO_STEPS, Steps
+from railhead.contract.report import NO_STEPS, Report, Steps
 from railhead.driver import hang_detection as hang_module
 from railhead.driver.ending import is_premature
 from railhead.driver.hang_detection import (
@@ -25,9 +24,11 @@ from railhead.driver.hang_detection import (
     watch_for_hang,
 )
 from railhead.driver.reporting.heartbeat import Heartbeat
+from railhead.driver.reporting.mailbox import Hang, Mailbox, Stack
 from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.spool import Hang, Spool
+from railhead.driver.reporting.publisher import Limits, Publisher
 from railhead.driver.train_controller.polls import find_package, find_place, read_stacks
+from tests.unit.driver.mailboxes import tell
 
 TRAINING = Progress(state="RUNNING", is_training=True, reports=3, processes=("a-1",))
 SILENT = Suspicion(
@@ -35,8 +36,33 @@ SILENT = Suspicion(
 )
 
 
-def rank(number: int, place: str, stack: str = "s", pod: str = "w") -> dict[str, Any]:
-    return {"rank": number, "pod": f"{pod}{number}", "place": place, "stack": stack}
+def rank(number: int, place: str, stack: str = "s", pod: str = "w") -> Stack:
+    return Stack(number, f"{pod}{number}", place, stack)
+
+
+class Head:
+    """The driver's end of the mailbox and the controller's, in a head that trains."""
+
+    def __init__(self, folder: Path, *, deadline: float | None = None) -> None:
+        self.mailbox = Mailbox(folder)
+        base = Report("ns", "n", "u", 1, "STARTING")
+        self.publisher = Publisher(endpoint=None, mailbox=self.mailbox, base=base, limits=Limits(deadline))
+        self.endings: list[Failure] = []
+        self.set_progress(TRAINING)
+
+    def watch(self) -> None:
+        watch_for_hang(self.mailbox, self.publisher, on_fatal=self.endings.append)
+
+    def set_progress(self, progress: Progress) -> None:
+        tell(self.mailbox.controller, progress=progress)
+
+    def take_hang(self) -> Hang | None:
+        """As Ray Train's controller does at a poll."""
+        hang = self.mailbox.driver.read().hang
+        if hang is None or hang.number <= self.mailbox.controller.read().hangs_taken:
+            return None
+        tell(self.mailbox.controller, hangs_taken=hang.number)
+        return hang
 
 
 def test_counts_from_the_last_report_of_a_training_group() -> None:
@@ -67,20 +93,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_uses_the_latest_deadline(tmp_path: Path) -> None:
-    spool, endings = Spool(tmp_path), list[Failure]()
-    spool.write(TRAINING.to_dict())
-    spool.write_deadline(None)
-    watch = threading.Thread(
-        target=watch_for_hang,
-        args=(spool,),
-        kwargs={"deadline": 0.02, "on_fatal": endings.append},
-    )
+    head = Head(tmp_path, deadline=0.02)
+    head.publisher.limits = Limits(None)
+    watch = threading.Thread(target=head.watch)
     watch.start()
     watch.join(0.3)
-    assert watch.is_alive() and not endings, "the deadline was removed"
-    spool.write_deadline(0.05)
+    assert watch.is_alive() and not head.endings, "the deadline was removed"
+    head.publisher.limits = Limits(0.05)
     watch.join(10)
-    [ending] = endings
+    [ending] = head.endings
     assert (ending.class_, ending.reason) == (FailureClass.HANG, "ProgressDeadlineExceeded")
     assert is_premature(ending)
     assert "controller does not respond" in ending.message
@@ -90,52 +111,41 @@ def test_a_controller_that_responds_handles_the_hang_and_the_count_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller takes the hang twice and does not respond the third time."""
-    spool, endings, taken, now = Spool(tmp_path), list[Failure](), list[Hang](), [0.0]
-
-    def log(text: str) -> None:
-        if "reported nothing" in text:
-            spool.write_stacks([rank(0, "at t.py:4 in load"), rank(1, "at t.py:9"), rank(2, "at t.py:9")])
+    head, taken, now = Head(tmp_path, deadline=600), list[Hang](), [0.0]
+    stacks = [rank(0, "at t.py:4 in load"), rank(1, "at t.py:9"), rank(2, "at t.py:9")]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
-        if spool.has_hang() and len(taken) < 2:
-            taken.extend(filter(None, [spool.take_hang()]))
+        head.mailbox.answer_requests(lambda: stacks)
+        if len(taken) < 2:
+            taken.extend(filter(None, [head.take_hang()]))
 
     monkeypatch.setattr(hang_module, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
-    monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: None)
-    spool.write(TRAINING.to_dict())
-    monkeypatch.setattr(hang_module, "log", log)
-    watch_for_hang(spool, deadline=600, on_fatal=endings.append)
+    head.watch()
     assert len(taken) == 2 and all("rank 0 (pod w0) is at t.py:4 in load" in each.message for each in taken)
     assert [each.rank for each in taken] == [0, 0]
-    [ending] = endings
-    assert "at t.py:4 in load" in ending.message and not spool.has_hang()
+    [ending] = head.endings
+    assert "at t.py:4 in load" in ending.message and head.take_hang() is None
     assert ending.suspect_pod == "w0"
     assert now[0] > 3 * 600, "the full deadline each time"
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool, endings, is_done = Spool(tmp_path), list[Failure](), threading.Event()
+    head, is_done = Head(tmp_path, deadline=0.05), threading.Event()
 
     def log(text: str) -> None:
         if "reported nothing" in text and not is_done.is_set():
-            spool.write(replace(TRAINING, reports=int(Progress.from_dict(spool.read()).reports) + 1).to_dict())
-            spool.write_deadline(None)
+            head.set_progress(replace(TRAINING, reports=head.mailbox.controller.read().progress.reports + 1))
+            head.publisher.limits = Limits(None)
 
     monkeypatch.setattr(hang_module, "log", log)
-    spool.write(TRAINING.to_dict())
-    watch = threading.Thread(
-        target=watch_for_hang,
-        args=(spool,),
-        kwargs={"deadline": 0.05, "on_fatal": endings.append},
-        daemon=True,
-    )
+    watch = threading.Thread(target=head.watch, daemon=True)
     watch.start()
     watch.join(0.5)
-    assert watch.is_alive() and not endings
+    assert watch.is_alive() and not head.endings
     is_done.set()  # now the thread ends
-    spool.write_deadline(0.01)
+    head.publisher.limits = Limits(0.01)
     watch.join(10)
     assert not watch.is_alive()
 
@@ -165,7 +175,7 @@ def test_a_hang_has_a_suspect_only_if_one_rank_is_elsewhere_than_all_others() ->
     }
     for given, expected in places.items():
         odd = find_odd_one([rank(number, place) for number, place in enumerate(given)])
-        assert (odd and odd["rank"]) == expected, given
+        assert (odd and odd.rank) == expected, given
 
 
 def test_equal_stacks_are_shown_once() -> None:
@@ -193,10 +203,10 @@ def test_stacks_show_the_place_of_the_training_thread() -> None:
     finally:
         release.set()
         thread.join()
-    assert found["place"].startswith("at test_hang_detection.py:")
-    assert found["place"].endswith("in train_func, inside threading")
-    assert found["stack"].startswith("TrainingThread(train_func)\n")
-    assert "release.wait()" in found["stack"]
+    assert found.place.startswith("at test_hang_detection.py:")
+    assert found.place.endswith("in train_func, inside threading")
+    assert found.text.startswith("TrainingThread(train_func)\n")
+    assert "release.wait()" in found.text
 
 
 def test_finds_the_package_of_a_file() -> None:
@@ -214,25 +224,23 @@ class Stopped(Exception):
     """The test has seen enough."""
 
 
-class Ranks:
+class Ranks(Head):
     """Two ranks in simulated time: a round every 10 s, steps until `still`, and where rank 1 stands then."""
 
-    def __init__(self, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.spool, self.now, self.number, self.steps = spool, 0.0, 0, 0
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder)
+        self.now, self.number, self.steps = 0.0, 0, 0
         self.still, self.until = 600.0, 6000.0
         self.stack = "s"
         self.logged: list[str] = []
-        self.ended: list[Failure] = []
         self.hangs: list[tuple[float, Hang]] = []
         self.warned: list[tuple[float, bool]] = []
         time = SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.now)
         monkeypatch.setattr(hang_module, "time", time)
         monkeypatch.setattr(hang_module, "log", self.logged.append)
-        monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: self.answer())
-        spool.write(TRAINING.to_dict())
 
-    def answer(self) -> None:
-        self.spool.write_stacks([rank(0, "at t.py:9 in step, inside torch"), rank(1, "at t.py:4 in load", self.stack)])
+    def collect(self) -> list[Stack]:
+        return [rank(0, "at t.py:9 in step, inside torch"), rank(1, "at t.py:4 in load", self.stack)]
 
     def sleep(self, seconds: float) -> None:
         self.now += 5.0 if seconds == hang_module.LOOK_SECONDS else seconds
@@ -241,11 +249,13 @@ class Ranks:
         if self.now // 10 > self.number:
             self.number += 1
             self.steps += 10 if self.now < self.still else 0
-            self.spool.write_heartbeat(Heartbeat(self.number, 2 * self.steps, self.steps, False, Steps(self.steps)))
-        is_shown = self.spool.read_warning() is not None
+            beat = Heartbeat(self.number, 2 * self.steps, self.steps, False, Steps(self.steps))
+            tell(self.mailbox.controller, heartbeat=beat)
+        self.mailbox.answer_requests(self.collect)
+        is_shown = self.publisher.build_report().warning is not None
         if is_shown != (bool(self.warned) and self.warned[-1][1]):
             self.warned.append((self.now, is_shown))
-        hang = self.spool.take_hang()
+        hang = self.take_hang()
         if hang is not None:
             self.hangs.append((self.now, hang))
             self.still = self.now + 600  # the group begins again, and hangs again
@@ -253,23 +263,23 @@ class Ranks:
 
     def watch(self) -> None:
         with pytest.raises(Stopped):
-            watch_for_hang(self.spool, deadline=None, on_fatal=self.ended.append)
+            super().watch()
 
 
 @pytest.fixture
 def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ranks:
-    return Ranks(Spool(tmp_path), monkeypatch)
+    return Ranks(tmp_path, monkeypatch)
 
 
 def test_ranks_that_stop_stepping_are_shown_and_nothing_ends(ranks: Ranks) -> None:
     ranks.watch()
     [(at, _)] = ranks.warned
     assert 1190 <= at <= 1230, "10 minutes after the last step"
-    warning = ranks.spool.read_warning()
+    warning = ranks.publisher.build_report().warning
     assert warning is not None and warning.reason == NO_STEPS
     assert "no rank made a step for 60" in warning.message
     assert "rank 0 (pod w0) is at t.py:9 in step, inside torch; rank 1 (pod w1) is at t.py:4 in load" in warning.message
-    assert not ranks.hangs and not ranks.ended
+    assert not ranks.hangs and not ranks.endings
     assert ranks.logged.count("stack of rank 1 (pod w1):") <= 1, "the stacks are collected once"
 
 
@@ -286,28 +296,27 @@ def test_steps_end_the_suspicion(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_with_restart_the_group_restarts_after_twice_the_window_and_each_time_later(ranks: Ranks) -> None:
-    ranks.spool.write_deadline(None, hang_policy="Restart")
+    ranks.publisher.limits = Limits(hang_policy="Restart")
     ranks.until = 12_000
     ranks.watch()
     (first, hang), (second, _) = ranks.hangs
     assert 1790 <= first <= 1860, "20 minutes after the last step"
     assert hang.is_of_steps and "rank 1 (pod w1) is at t.py:4 in load" in hang.message
     assert second - first >= 6 * 1200, "the run may have such gaps"
-    assert not ranks.ended
+    assert not ranks.endings
 
 
 def test_a_rank_in_a_debugger_is_not_restarted(ranks: Ranks) -> None:
-    ranks.spool.write_deadline(None, hang_policy="Restart")
+    ranks.publisher.limits = Limits(hang_policy="Restart")
     ranks.stack = 'File "/usr/lib/python3.11/pdb.py", line 1, in interaction'
     ranks.watch()
     assert not ranks.hangs and len(ranks.warned) == 1
 
 
 def test_a_controller_that_does_not_take_the_hang_ends_the_attempt(ranks: Ranks) -> None:
-    ranks.spool.write_deadline(None, hang_policy="Restart")
-    endings: list[Failure] = []
+    ranks.publisher.limits = Limits(hang_policy="Restart")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hang_module, "_hand_over", lambda spool, hang: False)
-        watch_for_hang(ranks.spool, deadline=None, on_fatal=endings.append)
-    [ending] = endings
+        patch.setattr(ranks, "take_hang", lambda: None)
+        Head.watch(ranks)
+    [ending] = ranks.endings
     assert (ending.class_, ending.reason) == (FailureClass.HANG, NO_STEPS)

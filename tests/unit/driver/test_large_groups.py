@@ -22,19 +22,21 @@ from railhead.driver import cluster
 from railhead.driver.logs import name_process
 from railhead.driver.node.flight_dump import read_dump
 from railhead.driver.ray import nodes as ray_nodes
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Publisher
-from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.collectives import Record, compare_records, parse_record
 from railhead.driver.train_controller.failure_policy import RetryDecider
 from railhead.driver.train_controller.group import Group
 from tests.ray.pods import make_job
 from tests.unit.driver.flight_dumps import Call, make_dump, pickle_dump, run
+from tests.unit.driver.mailboxes import tell
 from tests.unit.driver.node.test_ray_node import POD
 from tests.unit.driver.train_controller.test_failure_policy import dead_actor
 
 SIZES = (256, 1000)
 METRICS = {f"metric-{number}": "1.23456e-05" for number in range(64)}
+BASE = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
 
 
 def make_nodes(size: int) -> list[dict[str, Any]]:
@@ -107,10 +109,10 @@ def test_a_round_asks_ray_once_and_probes_only_while_a_lost_node_is_listed(
 
     ray_cluster.nodes = rounds[0]
     monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=next_round))
-    publisher = SimpleNamespace(update=lambda joined: counts.append(joined))
+    publisher = SimpleNamespace(update=lambda change: counts.append(change(BASE).joined), forget_warning=str)
     job = make_job(worker_pods=size, scaling={"acceleratorType": "H100"})
     with pytest.raises(StopIteration):
-        cluster.watch_nodes(POD, job, publisher, Spool(tmp_path), on_fatal=pytest.fail)  # type: ignore[arg-type]
+        cluster.watch_nodes(POD, job, publisher, on_fatal=pytest.fail)  # type: ignore[arg-type]
     assert counts == [size // 2 - 1, size]
     assert probes == [0, 0, 0, size + 2, 0], "the head's own node too"
     assert ray_cluster.calls["ray.nodes"] == len(rounds) + 1
@@ -133,30 +135,26 @@ def test_the_loss_of_all_nodes_stays_within_the_bounds_of_a_report(
     group = Group(worker_group=found)
     for node in ray_cluster.nodes[1:]:
         node["Alive"] = False
-    spool = Spool(tmp_path)
+    mailbox = Mailbox(tmp_path)
     processes = tuple(name_process(node["NodeID"], 1234567) for node in ray_cluster.nodes[1:])
-    spool.write(Progress(state="RUNNING", metrics=METRICS, processes=processes).to_dict())
+    tell(mailbox.controller, progress=Progress(state="RUNNING", metrics=METRICS, processes=processes))
     error = WorkerGroupError("Ray's own text. " * size, {rank: dead_actor("gone" * 99) for rank in range(size)})
-    assert RetryDecider(group, Spool(tmp_path), max_failures=0).decide(error)
+    assert RetryDecider(group, Mailbox(tmp_path), max_failures=0).decide(error)
     assert ray_cluster.calls["ray.nodes"] <= 3 and ray_cluster.calls["probe"] == 0, "Ray knows of the loss"
 
-    base = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
-    publisher = Publisher(endpoint=None, spool=spool, base=base)
-    report = publisher.build_report()
-    publisher.start()
-    publisher.wait_stopped(60)  # it closes its socket
+    report = Publisher(endpoint=None, mailbox=mailbox, base=BASE).build_report()
     body = report.to_json()
     assert len(body) <= LIMIT_BYTES
     assert (len(json.loads(body)["lost_pods"]), report.workers) == (MAX_LOST_PODS, size)
     assert report.metrics == METRICS, "there is room for them"
-    assert len((tmp_path / "progress.json").read_bytes()) <= LIMIT_BYTES, "it is written with each report of the group"
+    assert len((tmp_path / "fit-1.json").read_bytes()) <= LIMIT_BYTES, "it is written with each report of the group"
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_message_of_a_failure_of_all_ranks_is_short(size: int, ray_cluster: Cluster, tmp_path: Path) -> None:
     error = WorkerGroupError("text " * size, {rank: ValueError("no " * 999) for rank in range(size)})
-    assert not RetryDecider(Group(), Spool(tmp_path), max_failures=0).decide(error)
-    found = Spool(tmp_path).read_failure()
+    assert not RetryDecider(Group(), Mailbox(tmp_path), max_failures=0).decide(error)
+    found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and "; also failed: ranks 1-" in found.message
     assert len(Outcome(found.class_.value, found.reason, found.message).to_json().encode()) <= OUTCOME_BYTES
 

@@ -22,8 +22,8 @@ from railhead.driver.head import Head, end
 from railhead.driver.logs import Ranks
 from railhead.driver.pod import Pod
 from railhead.driver.reporting import publisher as publisher_module
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.publisher import Endpoint, Publisher
-from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunSettings
 from railhead.driver.storage.call import call_storage
 from railhead.driver.train_controller.failure_policy import RetryDecider
@@ -69,11 +69,8 @@ def make_pod(folder: Path) -> Pod:
     return Pod(folder, "", "", "", 0, folder, 1, -1, None, None, None, None, None, termination_message=message)
 
 
-def read_report(spool: Spool) -> str:
-    publisher = Publisher(endpoint=None, spool=spool, base=BASE)
-    publisher.start()
-    publisher.wait_stopped(30)
-    return publisher.build_report().to_json().decode()
+def read_report(mailbox: Mailbox) -> str:
+    return Publisher(endpoint=None, mailbox=mailbox, base=BASE).build_report().to_json().decode()
 
 
 def test_the_text_is_full_of_them() -> None:
@@ -117,18 +114,18 @@ def test_no_message_about_a_repository_has_one() -> None:
 def test_no_restart_and_no_failure_of_the_controller_has_one(
     tmp_path: Path, error: Exception, retries: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    RetryDecider(Group(), Spool(tmp_path), max_failures=retries).decide(error)
-    report = read_report(Spool(tmp_path))
+    RetryDecider(Group(), Mailbox(tmp_path), max_failures=retries).decide(error)
+    report = read_report(Mailbox(tmp_path))
     found = "".join(path.read_text() for path in tmp_path.iterdir() if path.is_file())
     assert "hidden" in found and MARK not in found + report
     assert MARK not in "".join(capfd.readouterr())
 
 
 def test_no_warning_has_one(tmp_path: Path) -> None:
-    spool = Spool(tmp_path)
-    warn(spool, "StorageUnreachable", TEXT)
-    assert spool.read_warning() != RunWarning()
-    assert MARK not in read_report(spool)
+    mailbox = Mailbox(tmp_path)
+    warn(mailbox.controller, "StorageUnreachable", TEXT)
+    assert mailbox.controller.read().warning != RunWarning()
+    assert MARK not in read_report(mailbox)
 
 
 def test_a_run_at_a_path_of_the_users_own_has_none() -> None:
@@ -144,12 +141,12 @@ def test_no_end_of_an_attempt_has_one(
 ) -> None:
     """Whatever the failure was built from."""
     monkeypatch.setattr("os._exit", sys.exit)
-    spool, pod = Spool(tmp_path), make_pod(tmp_path)
-    publisher = Publisher(endpoint=None, spool=spool, base=BASE)
+    mailbox, pod = Mailbox(tmp_path), make_pod(tmp_path)
+    publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)
     publisher.start()
     job = JobInput("ns", "n", "u", "run", {}, 1, {})
     with pytest.raises(SystemExit):
-        end(Head(pod, job, spool, publisher, Ranks()), Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", TEXT))
+        end(Head(pod, job, mailbox, publisher, Ranks()), Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", TEXT))
     message = (tmp_path / "termination").read_text()
     outcome = Outcome.from_json(message)
     assert outcome is not None and "(hidden)" in outcome.message
@@ -162,7 +159,7 @@ def test_a_token_that_is_no_header_is_not_logged(tmp_path: Path, monkeypatch: py
     endpoint = Endpoint("http://127.0.0.1:9", str(tmp_path / "token"), None)
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     monkeypatch.setattr(publisher_module, "log", lines.put)
-    publisher = Publisher(endpoint=endpoint, spool=Spool(tmp_path), base=BASE)
+    publisher = Publisher(endpoint=endpoint, mailbox=Mailbox(tmp_path), base=BASE)
     publisher.start()
     line = lines.get(timeout=30)
     publisher.begin_stop()

@@ -1,1 +1,1 @@
-"""Progress reports to the operator: from Ray Train's controller through the spool to the report endpoint."""
+"""Progress reports to the operator: from Ray Train's controller through the mailbox to the report endpoint."""

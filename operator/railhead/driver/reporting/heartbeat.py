@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional
+from typing import Optional
 
 from railhead.contract.report import Steps
 from railhead.driver.reporting.progress import Progress
@@ -31,11 +31,6 @@ class Heartbeat:
     most: int
     is_reporting: bool
     steps: Steps
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> Heartbeat:
-        """From `asdict`'s result."""
-        return Heartbeat(**{**values, "steps": Steps(**values["steps"])})
 
 
 class StepWatch:

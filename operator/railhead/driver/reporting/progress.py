@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from railhead.contract.report import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, Checkpoint, RunWarning, State
@@ -41,26 +41,6 @@ class Progress:
     warning: Optional[RunWarning] = None
     is_training: bool = False  # the worker group is polled for reports; not while Ray Train shuts it down or validates
     processes: tuple[str, ...] = ()  # of the current group, as in `logs.name_process`
-
-    def to_dict(self) -> dict[str, Any]:
-        newest, best = self.checkpoint, self.best_checkpoint
-        return {
-            **asdict(self),
-            "checkpoint": newest.to_dict() if newest else None,
-            "best_checkpoint": best.to_dict() if best else None,
-        }
-
-    @staticmethod
-    def from_dict(values: Mapping[str, Any]) -> Progress:
-        """From `to_dict`'s result, or from an empty dict."""
-        known = {name: value for name, value in values.items() if value is not None}
-        for name in ("checkpoint", "best_checkpoint"):
-            if name in known:
-                known[name] = Checkpoint.from_dict(known[name])
-        if "warning" in known:
-            known["warning"] = RunWarning(**known["warning"])
-        known["processes"] = tuple(known.get("processes", ()))
-        return Progress(**known)
 
     def begin_run(self, *, resumed_from: str = "", warning: Optional[RunWarning] = None) -> Progress:
         """Another fit(): a script may call it several times. The counts continue, and `run_uri` until it trains."""

@@ -1,4 +1,4 @@
-"""Sends the spool's state to the operator's report endpoint, in a thread of the driver process.
+"""Sends the mailbox's state to the operator's report endpoint, in a thread of the driver process.
 
 Each report has the complete state, so reports are coalesced, the next one makes up for a lost
 one, and trouble with the endpoint never affects training.
@@ -15,12 +15,14 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Callable, Optional
 from urllib.parse import urlsplit
 
+from railhead.contract.failure import read_rules
 from railhead.contract.report import (
     DEADLINE,
     HANG_POLICY,
+    MAX_LOST_PODS,
     NEXT_REPORT,
     PATH,
     RESTARTS,
@@ -28,13 +30,13 @@ from railhead.contract.report import (
     SILENCE_SECONDS,
     Report,
     ResumedFrom,
+    RunWarning,
     Steps,
 )
 from railhead.contract.text import now_text
 from railhead.driver.describe import log, read_text
 from railhead.driver.node.hosts import find_in_hosts_file
-from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 
 SHORTEST_INTERVAL_SECONDS = 0.5  # between two reports
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.3, 10.0
@@ -54,12 +56,27 @@ class Endpoint:
     hosts_file: Optional[str] = None  # of a local node, which has no DNS
 
 
-class Publisher:
-    """`base` has the fields that do not change; the rest comes from the spool and from `update`."""
+@dataclass(frozen=True)
+class Limits:
+    """The current spec.progressDeadlineSeconds and spec.hangPolicy, which is empty until the operator has answered."""
 
-    def __init__(self, *, endpoint: Optional[Endpoint], spool: Spool, base: Report) -> None:
+    deadline: Optional[float] = None
+    hang_policy: str = ""
+
+
+class Publisher:
+    """`base` has the fields that do not change; the rest comes from the mailbox and from `update`.
+
+    Attributes:
+        limits: what the operator has answered last.
+    """
+
+    def __init__(
+        self, *, endpoint: Optional[Endpoint], mailbox: Mailbox, base: Report, limits: Limits = Limits()
+    ) -> None:
         self._endpoint = endpoint
-        self._spool = spool
+        self._mailbox = mailbox
+        self.limits = limits
         self._report = base
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -69,21 +86,35 @@ class Publisher:
         self._next_seconds = 0.0  # after a report, until the operator wants new metrics
         self._problem = ""
         self._connection: Optional[http.client.HTTPConnection] = None
-        self._socket = spool.open_socket()
+        self._socket: socket.socket  # from `start` on
         self._thread = threading.Thread(target=self._run, name="railhead-publisher", daemon=True)
 
     def start(self) -> None:
+        self._socket = self._mailbox.open_socket()
         self._thread.start()
 
-    def update(self, **changes: Any) -> None:
-        """Sets fields of the report that do not come from the spool."""
+    def update(self, change: Callable[[Report], Report]) -> None:
+        """Changes fields of the report that do not come from the mailbox."""
         with self._lock:
-            self._report = replace(self._report, **changes)
-        self._spool.wake()
+            self._report = change(self._report)
+        self._mailbox.wake()
+
+    def warn(self, warning: Optional[RunWarning]) -> None:
+        """Shows the driver's own warning, or that it is over."""
+        self.update(lambda report: replace(report, warning=warning))
+
+    def forget_warning(self, reason: str) -> None:
+        """Only one with this reason."""
+        self.update(lambda report: replace(report, warning=None) if _has_reason(report.warning, reason) else report)
+
+    def shows(self, reason: str) -> bool:
+        with self._lock:
+            return _has_reason(self._report.warning, reason)
 
     def build_report(self) -> Report:
         """The current state, without a time."""
-        progress, beat = Progress.from_dict(self._spool.read()), self._spool.read_heartbeat()
+        fit, script = self._mailbox.read_newest_fit(), self._mailbox.script.read()
+        progress = fit.progress
         with self._lock:
             base = self._report
         return replace(
@@ -96,15 +127,15 @@ class Publisher:
             best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
             resumed_from=ResumedFrom(progress.resumed_from) if progress.resumed_from else None,
-            warning=self._spool.read_warning() or progress.warning,
-            lost_pods=self._spool.read_lost_pods(),
-            restart=self._spool.read_restart(),
-            steps=beat.steps if beat else Steps(),
+            warning=fit.warning or base.warning or script.warning or progress.warning,
+            lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
+            restart=fit.restart,
+            steps=fit.heartbeat.steps if fit.heartbeat else Steps(),
         )
 
     def begin_stop(self) -> None:
         self._stopping.set()
-        self._spool.wake()
+        self._mailbox.wake()
 
     def has_stopped(self, timeout: float) -> bool:
         """Whether the last state has been sent; waits for it at most `timeout` seconds."""
@@ -190,11 +221,12 @@ class Publisher:
             return
         seconds, restarts = limits.get(DEADLINE, 0), limits.get(RESTARTS)
         if seconds is None or (isinstance(seconds, int) and seconds > 0):
-            self._spool.write_deadline(seconds, hang_policy=str(limits.get(HANG_POLICY, "")))
+            self.limits = Limits(seconds, str(limits.get(HANG_POLICY, "")))
         next_seconds = limits.get(NEXT_REPORT)
         self._next_seconds = float(next_seconds) if isinstance(next_seconds, (int, float)) else 0.0
         if isinstance(restarts, int):
-            self._spool.write_allowed_restarts(restarts, limits.get(RULES) or [])
+            rules = read_rules(limits.get(RULES) or [])
+            self._mailbox.driver.change(lambda value: replace(value, restarts=restarts, rules=rules))
 
     def _request(self, body: bytes, endpoint: Endpoint) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}
@@ -218,6 +250,10 @@ class Publisher:
             return
         self._problem = problem
         log(f"the operator did not accept a report ({problem}); training is not affected")
+
+
+def _has_reason(warning: Optional[RunWarning], reason: str) -> bool:
+    return warning is not None and warning.reason == reason
 
 
 def compute_backoff(failures: int) -> float:

@@ -9,7 +9,7 @@ from typing import Optional
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exit
 from railhead.driver.ending import Ending, Success
-from railhead.driver.reporting.spool import FAILED, RUNNING, Fit
+from railhead.driver.reporting.mailbox import FAILED, RUNNING, Fit
 
 # A script that cannot be imported fails the same way each time.
 _PERMANENT = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")

@@ -1,24 +1,26 @@
-"""fit() in the user's script: checks the trainer first, and writes the outcome to the spool for our driver."""
+"""fit() in the user's script: checks the trainer first, and tells our driver the outcome by the mailbox."""
 
 from __future__ import annotations
 
 import functools
 import os
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from railhead.contract import environment
+from railhead.contract.report import RunWarning
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
-from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
 from railhead.driver.run_context import RunSettings
 from railhead.driver.script.run_config import name_run
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
 
-HEARD_SECONDS = 8.0  # our driver waits less than that
+READ_SECONDS = 8.0  # our driver waits less than that
 
 
 def watch_trainers(module: Any) -> None:
@@ -31,7 +33,7 @@ def watch_trainers(module: Any) -> None:
         check_hooks()
         replace_parts(partial(make_retries, default=0))  # as often as the script itself says
     except AttemptFailed as error:
-        Spool(Path(os.environ[environment.TEMP])).write_failure(error.failure)
+        _tell(Mailbox(Path(os.environ[environment.TEMP])), Fit(0, FAILED, error.failure))
         raise
     original = module.DataParallelTrainer.fit
 
@@ -47,10 +49,11 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
     from railhead.driver.train_controller.failure_policy import build_failure
     from railhead.driver.trainers.users import make_ready
 
-    spool = Spool(Path(os.environ[environment.TEMP]))
-    before = spool.read_fit()
+    mailbox = Mailbox(Path(os.environ[environment.TEMP]))
+    before = mailbox.script.read().fit
     number = before.number + 1 if before else 1
-    spool.begin_fit(Fit(number, RUNNING))
+    controller = Mailbox(Path(os.environ[environment.TEMP]), fit=number).controller
+    _tell(mailbox, Fit(number, RUNNING))
     try:
         offer = RunSettings.from_environment(os.environ)
         pod = Pod.from_environment(os.environ)
@@ -58,25 +61,33 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
         name_run(trainer.run_config, offer, number=number)
         run = make_ready(trainer, who="trainer.entrypoint", job=job, offer=offer, offered_path=offer.storage_path)
         if not trainer.running_in_local_mode:
-            acquire_run(trainer.run_config, run, pod=pod, job=job)
+            acquire_run(trainer.run_config, replace(run, fit=number), pod=pod, job=job, warn=partial(_warn, mailbox))
         result = fit(trainer)
-        if not (trainer.running_in_local_mode or spool.have_all_returned()):
+        if not (trainer.running_in_local_mode or controller.read().has_returned):
             raise AttemptFailed(miss_success())
     except AttemptFailed as error:
-        spool.write_fit(Fit(number, FAILED, error.failure))
-        _wait_until_heard(spool, number)
+        _tell(mailbox, Fit(number, FAILED, error.failure))
+        _wait_until_read(mailbox, number)
         raise
     except Exception as error:
-        spool.write_fit(Fit(number, FAILED, spool.read_failure() or build_failure(error)))
-        _wait_until_heard(spool, number)
+        _tell(mailbox, Fit(number, FAILED, controller.read().failure or build_failure(error)))
+        _wait_until_read(mailbox, number)
         raise
-    spool.write_fit(Fit(number, FINISHED))
-    _wait_until_heard(spool, number)
+    _tell(mailbox, Fit(number, FINISHED))
+    _wait_until_read(mailbox, number)
     return result
 
 
-def _wait_until_heard(spool: Spool, number: int) -> None:
+def _tell(mailbox: Mailbox, fit: Fit) -> None:
+    mailbox.script.change(lambda value: replace(value, fit=fit))
+
+
+def _warn(mailbox: Mailbox, warning: Optional[RunWarning]) -> None:
+    mailbox.script.change(lambda value: replace(value, warning=warning))
+
+
+def _wait_until_read(mailbox: Mailbox, number: int) -> None:
     """The ranks' last lines pass through this process: it must not exit before they do."""
-    deadline = time.monotonic() + HEARD_SECONDS
-    while spool.read_heard() < number and time.monotonic() < deadline:
+    deadline = time.monotonic() + READ_SECONDS
+    while mailbox.driver.read().read_fits < number and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,6 +1,6 @@
 """Runs the user's script as a child process in the head pod, from its start to the attempt's ending.
 
-Copies its output to ours, line by line. `script.hooks` reports through the spool what happens
+Copies its output to ours, line by line. `script.hooks` reports through the mailbox what happens
 inside it; the exit code alone tells little.
 """
 
@@ -12,7 +12,8 @@ import sys
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Callable, Iterable, Mapping, Optional
 
@@ -23,8 +24,7 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.logs import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS
 from railhead.driver.node.machine import kill_group, start_piped_child
 from railhead.driver.pod import Pod
-from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.spool import FINISHED, RUNNING, Spool
+from railhead.driver.reporting.mailbox import FINISHED, RUNNING, Mailbox
 from railhead.driver.run_context import RunSettings
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.train_controller import CALLBACK
@@ -90,7 +90,7 @@ def check_script(job: JobInput) -> None:
         )
 
 
-def run_script(job: JobInput, pod: Pod, *, offer: RunSettings, spool: Spool, host: ScriptHost) -> Ending:
+def run_script(job: JobInput, pod: Pod, *, offer: RunSettings, mailbox: Mailbox, host: ScriptHost) -> Ending:
     """Call once Ray's head listens. Raises JobRefused."""
     command = build_command(job.entrypoint)
     environment = build_environment(os.environ, pod=pod, offer=offer)
@@ -103,24 +103,23 @@ def run_script(job: JobInput, pod: Pod, *, offer: RunSettings, spool: Spool, hos
     log(f"running the script: {clean(' '.join(job.entrypoint))[:500]}")
     last_lines: deque[str] = deque(maxlen=QUOTED_LINES)
     pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", last_lines)]
-    _wait(child, spool, host)
+    _wait(child, mailbox, host)
     for pump in pumps:
         pump.join(OUTPUT_SECONDS)
     kill_group(child)
-    failure = spool.read_failure()
-    return decide_ending(child.returncode, fit=spool.read_fit(), failure=failure, last_lines=list(last_lines))
+    fit, failure = mailbox.script.read().fit, mailbox.read_newest_fit().failure
+    return decide_ending(child.returncode, fit=fit, failure=failure, last_lines=list(last_lines))
 
 
-def _wait(child: subprocess.Popen[bytes], spool: Spool, host: ScriptHost) -> None:
+def _wait(child: subprocess.Popen[bytes], mailbox: Mailbox, host: ScriptHost) -> None:
     """Until it exits. After each fit() the script waits until we have read the ranks' last lines."""
-    handled = 0
     while child.poll() is None:
-        fit = spool.read_fit()
-        if fit is not None and fit.state != RUNNING and fit.number > handled:
-            handled = fit.number
+        fit, number = mailbox.script.read().fit, mailbox.driver.read().read_fits
+        if fit is not None and fit.state != RUNNING and fit.number > number:
+            number = fit.number
             timeout = LAST_LINES_SECONDS if fit.state == FINISHED else LAST_LINES_OF_FAILURE_SECONDS
-            host.wait_for_ranks(Progress.from_dict(spool.read()).processes, timeout=timeout)
-            spool.write_heard(handled)
+            host.wait_for_ranks(mailbox.read_newest_fit().progress.processes, timeout=timeout)
+            mailbox.driver.change(partial(replace, read_fits=number))
         time.sleep(LOOK_SECONDS)
 
 

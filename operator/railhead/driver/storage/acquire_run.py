@@ -22,9 +22,8 @@ from railhead.driver.ray.checkpoints import find_fields, write_marker
 from railhead.driver.ray.types import RunConfig
 from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
-from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage.call import call_storage
+from railhead.driver.storage.call import Warn, call_storage
 from railhead.driver.storage.checkpoints import (
     FILE,
     UNREADABLE,
@@ -55,16 +54,16 @@ class ResumePoint:
     warning: Optional[RunWarning]
 
 
-def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False, spool: Optional[Spool] = None) -> str:
+def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False, warn: Optional[Warn] = None) -> str:
     """Returns the URI of the run's folder, after writing and removing a small file there.
 
-    `is_known`: the job has checkpoints there. `spool`: as in `call_storage`. Raises JobRefused or Unreachable.
+    `is_known`: the job has checkpoints there. `warn`: as in `call_storage`. Raises JobRefused or Unreachable.
     """
     run_uri = build_checkpoint_uri(storage_path, run_name)
     check = functools.partial(write_marker, storage_path, run_name)
     if storage_path.startswith("/"):
         check = functools.partial(_check_path, run_uri)
-    call_storage(storage_path, check, is_known=is_known, spool=spool)
+    call_storage(storage_path, check, is_known=is_known, warn=warn)
     return run_uri
 
 
@@ -77,7 +76,7 @@ def _check_path(folder: str) -> None:
         probe.unlink(missing_ok=True)
 
 
-def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
+def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInput, warn: Warn) -> RunContext:
     """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
     found = parse_known(os.environ.get(environment.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
     # The job knows a run with a name or path of the script's for this fit() only; it may be a new one each time.
@@ -85,7 +84,7 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     # A script has several runs, and the newest checkpoint may be of another one.
     newest = pod.checkpoint_index if run.is_own and not job.entrypoint else max(known.values(), default=-1)
     commits = newest + 1
-    fields, spool = find_fields(), Spool(pod.temp)
+    fields = find_fields()
 
     def acquire() -> tuple[Claim, ResumePoint]:
         folder = open_run_folder(run_config)
@@ -94,11 +93,11 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
         return claim, restore_run(folder, fields=fields, known=known, commits=commits)
 
     claim, point = call_storage(
-        run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, spool=spool
+        run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, warn=warn
     )
     resumed_from = build_checkpoint_uri(run.run_uri, point.latest) if point.latest else ""
     if not resumed_from and run.is_own and pod.resume_from:
-        check_resume_from(pod.resume_from, spool=spool)
+        check_resume_from(pod.resume_from, warn=warn)
         resumed_from = pod.resume_from
     if point.warning or resumed_from:
         news = point.warning.message if point.warning else f"the run resumes from {resumed_from}"
@@ -111,7 +110,7 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     return claimed
 
 
-def check_resume_from(uri: str, *, spool: Spool) -> None:
+def check_resume_from(uri: str, *, warn: Warn) -> None:
     """Raises JobRefused when a job cannot start from this checkpoint."""
 
     def list_names() -> list[str]:
@@ -120,7 +119,7 @@ def check_resume_from(uri: str, *, spool: Spool) -> None:
         checkpoint = Checkpoint(uri)
         return RunFolder(checkpoint.filesystem, checkpoint.path).list_names("")
 
-    if not call_storage(uri, list_names, field="spec.resumeFrom", spool=spool):
+    if not call_storage(uri, list_names, field="spec.resumeFrom", warn=warn):
         raise JobRefused(
             "ResumeFromNotFound",
             f"spec.resumeFrom {uri}: there is no checkpoint: in the head pod the folder is missing or empty; "

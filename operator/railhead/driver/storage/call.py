@@ -20,7 +20,6 @@ from typing import Callable, Generic, Optional, TypeVar
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import clean, log, name_class, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
-from railhead.driver.reporting.spool import Spool
 
 UNREACHABLE = "StorageUnreachable"
 TEXT_LIMIT = 600
@@ -29,6 +28,7 @@ LONGEST_WAIT_SECONDS = 300.0  # between two tries before training
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
 
 T = TypeVar("T")
+Warn = Callable[[Optional[RunWarning]], None]  # None: it is over
 
 # The server did not respond, or responded that it currently cannot serve: a retry may succeed.
 _UNREACHABLE = re.compile(
@@ -74,12 +74,12 @@ def call_storage(
     field: str = "run.storagePath",
     timeout: Optional[float] = None,
     is_known: bool = False,
-    spool: Optional[Spool] = None,
+    warn: Optional[Warn] = None,
 ) -> T:
     """`is_known`: it was written to before, so it is not the configuration that is wrong while it is away.
 
     Raises JobRefused or Unreachable, with the field's name; `question`'s own AttemptFailed propagates unchanged. With
-    a spool it waits for storage that is unreachable, however long, and reports it there.
+    `warn` it waits for storage that is unreachable, however long, and warns of it meanwhile.
     """
     seconds = timeout or CHECK_SECONDS
     call = _Call(question)
@@ -99,20 +99,25 @@ def call_storage(
                 raise Unreachable(UNREACHABLE, message) from error
             raise JobRefused("StorageRefused", message) from error
 
-    return ask() if spool is None else _wait_for(ask, spool)
+    return ask() if warn is None else _wait_for(ask, warn)
 
 
-def _wait_for(ask: Callable[[], T], spool: Spool) -> T:
+def _wait_for(ask: Callable[[], T], warn: Warn) -> T:
     """No attempt is lost to it: the next one would find the same storage."""
 
+    has_warned = False
+
     def tell(error: Exception) -> None:
+        nonlocal has_warned
         message = clean(f"{error}; the attempt waits for it, and training begins afterwards")
         log(message)
         with contextlib.suppress(OSError):
-            spool.write_warning(RunWarning(UNREACHABLE, message))
+            warn(RunWarning(UNREACHABLE, message))
+            has_warned = True
 
     result = Patience(tell, seconds=math.inf, longest=LONGEST_WAIT_SECONDS).call(ask)
-    spool.forget_warning(UNREACHABLE)
+    if has_warned:
+        warn(None)
     return result
 
 

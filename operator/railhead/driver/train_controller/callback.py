@@ -10,7 +10,7 @@ from pathlib import Path
 
 from railhead.contract import environment
 from railhead.driver.ray.callback import StepsCallback
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import find_group
@@ -24,16 +24,16 @@ class RailheadCallback(StepsCallback):
 
     def __init__(self) -> None:
         run = RunContext.read()
-        group, spool = find_group(run.run_uri), Spool(Path(os.environ[environment.TEMP]))
+        group, mailbox = find_group(run.run_uri), Mailbox(Path(os.environ[environment.TEMP]), fit=run.fit)
         steps = [  # in the order in which each of Ray's calls reaches them
             group,  # first: all others read who is in it
-            FenceStep(group, spool, run),  # before anything touches a run that may belong to another head
+            FenceStep(group, mailbox, run),  # before anything touches a run that may belong to another
             Barriers(),  # before the group starts, when no other step acts
-            ProgressStep(group, spool, run),  # before the checks: the head shows the group that they may end
+            ProgressStep(group, mailbox, run),  # before the checks: the head shows the group that they may end
             OldProcessesStep(),  # before the ranks' first call on their GPUs
             SharedStorageStep(),  # the slowest check, so the last one
-            ReturnsStep(spool),  # before a hang: a rank that has returned does not hang
-            StacksStep(spool),  # before the notice, which may wait for rank 0
-            EndNoticeStep(group, spool),  # last: it may wait for rank 0, and nothing else is to wait for that
+            ReturnsStep(mailbox),  # before a hang: a rank that has returned does not hang
+            StacksStep(mailbox),  # before the notice, which may wait for rank 0
+            EndNoticeStep(group, mailbox),  # last: it may wait for rank 0, and nothing else is to wait for that
         ]
         super().__init__(steps)

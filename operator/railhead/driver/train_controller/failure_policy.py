@@ -15,7 +15,7 @@ from typing import Mapping, Optional
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
-from railhead.contract.report import STORAGE_TROUBLES, RestartInPlace
+from railhead.contract.report import MAX_LOST_PODS, STORAGE_TROUBLES, RestartInPlace
 from railhead.contract.text import now_text
 from railhead.driver.describe import clean, describe_exception, log, read_text
 from railhead.driver.errors import (
@@ -41,7 +41,7 @@ from railhead.driver.ray.nodes import (
     wait_for_lost_nodes,
 )
 from railhead.driver.ray.types import Metadata
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Box, FromController, Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.evidence import find_kind
@@ -74,46 +74,46 @@ def make_retries(max_failures: int, *, default: Optional[int]) -> RetryDecider:
 
     `default` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own.
     """
-    group, spool = find_group(RunContext.read().run_uri), Spool(Path(os.environ[environment.TEMP]))
-    return RetryDecider(group, spool, max_failures=max_failures or default)
+    run = RunContext.read()
+    mailbox = Mailbox(Path(os.environ[environment.TEMP]), fit=run.fit)
+    return RetryDecider(find_group(run.run_uri), mailbox, max_failures=max_failures or default)
 
 
 class RetryDecider:
     """Counts and decides; one per fit(). Safe to count, as in Ray's own policy: Ray asks once per failure."""
 
-    def __init__(self, group: Group, spool: Spool, *, max_failures: Optional[int]) -> None:
+    def __init__(self, group: Group, mailbox: Mailbox, *, max_failures: Optional[int]) -> None:
         self._group = group
-        self._spool = spool
+        self._mailbox = mailbox
         self._max_failures = max_failures
         self._history = History(max_failures=max_failures)
         self._last: tuple[str, str] = ("", "")
         self._commits = 0
 
     def decide(self, error: BaseException) -> bool:
-        """Whether to retry. A failure that ends the run is written to the spool, for the driver."""
-        spool = self._spool
-        facts = collect_facts(error, self._group)
+        """Whether to retry. A failure that ends the run goes into the mailbox, for the driver."""
+        facts, box = collect_facts(error, self._group), self._mailbox.controller
         if facts.lost_pods:
-            spool.write_lost_pods(facts.lost_pods)
+            _report_lost_pods(box, facts.lost_pods)
         found = failure.classify_failure(facts)
         found = replace(found, message=clean(found.message))
         if found.class_ is FailureClass.INFRASTRUCTURE and found.reason in STORAGE_TROUBLES:
-            warn(spool, found.reason, f"{found.message}; training restarts from the last checkpoint")
-        before = spool.read_restart() or RestartInPlace(number=0, charged=0)
-        self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts(found))
-        is_ending = spool.read_end() is not None
-        is_retry = not is_ending and failure.decide_retry(facts, found, self._history)
+            warn(box, found.reason, f"{found.message}; training restarts from the last checkpoint")
+        before = box.read().restart or RestartInPlace(number=0, charged=0)
+        driver = self._mailbox.driver.read()
+        self._count(facts, found, charged=before.charged, allowed=driver.count_allowed_restarts(found))
+        is_retry = driver.end is None and failure.decide_retry(facts, found, self._history)
         if not is_retry:
-            spool.write_failure(found)
+            box.change(lambda value: replace(value, failure=found))
         elif not facts.is_explained and facts.source != Source.STARTUP:
             charged = before.charged + (not failure.is_infrastructure(facts, found))
             text = shorten_middle(found.message, MESSAGE_CHARS)
             restart = RestartInPlace(
                 before.number + 1, charged, found.class_.value, found.reason, text, found.suspect_pod, now_text()
             )
-            spool.write_restart(restart)
+            box.change(lambda value: replace(value, restart=restart))
             if failure.is_of_broken_gpu(found):
-                _give_up_pod(found.suspect_pod, spool, self._group)
+                _give_up_pod(found.suspect_pod, box, self._group)
         what = "restarting the worker group" if is_retry else "the run ends"
         with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
             log(f"{found.class_}: {found.message}; {what}")
@@ -159,9 +159,13 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
 
 
-def _give_up_pod(pod: str, spool: Spool, group: Group) -> None:
+def _report_lost_pods(box: Box[FromController], names: tuple[str, ...]) -> None:
+    box.change(lambda value: replace(value, lost_pods=names[:MAX_LOST_PODS]))
+
+
+def _give_up_pod(pod: str, box: Box[FromController], group: Group) -> None:
     """The operator, which knows the reason by then, replaces the pod, and no rank of the next group runs there."""
-    spool.write_lost_pods((pod,))
+    _report_lost_pods(box, (pod,))
     nodes = {each.node_id: each.node_ip for each in group.read_processes().values() if each.hostname == pod}
     mark_dead_in_ray(LostNode(node, address, is_known=False, host=pod) for node, address in nodes.items())
 

@@ -14,6 +14,7 @@ import functools
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Callable, Optional
 
@@ -25,7 +26,7 @@ from railhead.driver.ray import checkpoints
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.checkpoints import Delete, Write
 from railhead.driver.ray.types import CheckpointManager, Worker, WorkerGroup
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Box, FromController, Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE, Patience
 from railhead.driver.storage.checkpoints import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
@@ -40,9 +41,9 @@ LIST_PATIENCE_SECONDS, END_PATIENCE_SECONDS = 10.0, 20.0
 class FenceStep(Step):
     """Checks the fence once a worker group has formed, before it trains, and from then on in the manager."""
 
-    def __init__(self, group: Group, spool: Spool, run: RunContext) -> None:
+    def __init__(self, group: Group, mailbox: Mailbox, run: RunContext) -> None:
         self._group = group
-        self._spool = spool
+        self._box = mailbox.controller
         self._claim = Claim.parse(run.claim)
         self._start_clean_up: Optional[Callable[[], threading.Thread]] = None
 
@@ -61,7 +62,7 @@ class FenceStep(Step):
         check = functools.partial(self._check_claim, folder, self._claim)
         check_quietly = functools.partial(check_claim, folder, self._claim)
         self._group.folder, self._group.check_fence = folder, check_quietly
-        patience = Patience(functools.partial(_report_trouble, self._spool, folder))
+        patience = Patience(functools.partial(_report_trouble, self._box, folder))
         patience.call(check)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
@@ -73,11 +74,11 @@ class FenceStep(Step):
             self._start_clean_up().join(END_PATIENCE_SECONDS)
 
     def _check_claim(self, folder: RunFolder, claim: Claim) -> None:
-        """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
+        """Older Rays do not pass the exception to the failure policy, so this tells the driver the failure."""
         try:
             check_claim(folder, claim)
         except (Fenced, JobRefused) as error:
-            self._spool.write_failure(error.failure)
+            self._box.change(functools.partial(replace, failure=error.failure))
             raise
 
     def _guard(
@@ -126,10 +127,10 @@ class Deletions:
         left_out.clear()
 
 
-def _report_trouble(spool: Spool, folder: RunFolder, error: Exception) -> None:
+def _report_trouble(box: Box[FromController], folder: RunFolder, error: Exception) -> None:
     what = f"run.storagePath: {folder.path}: {describe_exception(error)}"
     log(f"{what}; retrying while training continues")
-    warn(spool, UNREACHABLE, f"{what}; a commit waits for it, and training continues until its next report")
+    warn(box, UNREACHABLE, f"{what}; a commit waits for it, and training continues until its next report")
 
 
 def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callable[[], None]) -> threading.Thread:
@@ -160,12 +161,12 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
     return thread
 
 
-def warn(spool: Spool, reason: str, message: str) -> None:
+def warn(box: Box[FromController], reason: str, message: str) -> None:
     """Shows it in the status while training continues without new checkpoints; the next commit removes it.
 
     Never raises.
     """
     try:
-        spool.write_warning(RunWarning(reason, clean(message)))
+        box.change(lambda value: replace(value, warning=RunWarning(reason, clean(message))))
     except OSError as error:
         log(f"cannot report that the storage failed: {describe_exception(error)}")

@@ -18,6 +18,7 @@ checkpoint. So no watcher has to run either.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
@@ -26,8 +27,9 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, Optional
+from typing import Optional
 
 from railhead.contract import environment
 from railhead.contract.report import Steps
@@ -40,7 +42,7 @@ from railhead.driver.ray.callback import Step
 from railhead.driver.ray.context import notify_ranks
 from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, WorkerGroup
 from railhead.driver.reporting.heartbeat import Heartbeat
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Box, FromController, Hang, Mailbox, Stack
 from railhead.driver.train_controller.group import Answer, Group, call_ranks
 
 RETURN_TIMEOUT_SECONDS = 30.0  # the processes have just answered Ray's own poll
@@ -52,7 +54,6 @@ RATE_SECONDS = 120.0  # over which rates are measured
 LIMIT_CHARS = 12_000  # per rank
 TRAINING_THREAD = "TrainingThread"  # Ray Train's name for it
 _REMEDY = "check the last lines of its pod's log, and look for code that ends threads or intercepts their exceptions"
-_NO_STACKS = {"pod": "", "place": "", "stack": ""}
 _NOT_OF_INTEREST = {"ray", "threading", "queue"}  # skips threads with no other frames
 _PACKAGES = ("site-packages", "dist-packages")
 
@@ -65,17 +66,17 @@ class ReturnsStep(Step):
     attempt resumes from its checkpoint.
     """
 
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
         self._returned: dict[int, Worker] = {}  # rank -> the worker that reported it: a rank may get a new one
         self._has_stopped = False
 
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         self._returned, self._has_stopped = {}, False
-        self._spool.forget_returned()
+        self._mailbox.controller.change(lambda value: replace(value, has_returned=False))
 
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
-        """Raises what the spool raises: a run whose success cannot be recorded has not succeeded."""
+        """Raises what the mailbox raises: a run whose success cannot be recorded has not succeeded."""
         statuses, workers = status.worker_statuses, group.get_workers()
         self._returned = {rank: each for rank, each in self._returned.items() if each is workers[rank]}
         ended = [rank for rank, each in statuses.items() if not each.running and each.error is None]
@@ -89,29 +90,36 @@ class ReturnsStep(Step):
                 self._has_stopped |= bool(answer.value and answer.value.has_read_notice)
         if len(self._returned) < len(statuses):
             return
-        if self._has_stopped and self._spool.read_end() is not None:
+        if self._has_stopped and self._mailbox.driver.read().end is not None:
             log("the training function stopped because the run ends: not a success")
         else:
-            self._spool.write_returned(len(statuses))
+            self._mailbox.controller.change(lambda value: replace(value, has_returned=True))
 
 
 class StacksStep(Step):
-    """Collects the ranks' stacks when the driver requests them; a hang becomes an error of the group."""
+    """Collects the ranks' stacks when they are requested; a hang becomes an error of the group."""
 
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
 
     def after_group_start(self, worker_group: WorkerGroup) -> None:
-        self._spool.take_hang()  # of the previous group, which failed otherwise meanwhile
+        self._take_hang()  # of the previous group, which failed otherwise meanwhile
 
     @never_raises("collect the ranks' stacks")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
-        if self._spool.take_request_for_stacks():
-            self._spool.write_stacks(collect_stacks(group))
-        hang = self._spool.take_hang()
+        self._mailbox.answer_requests(lambda: collect_stacks(group))
+        hang = self._take_hang()
         if hang and not status.finished:
             error = Stepless if hang.is_of_steps else Stuck
             status.worker_statuses[0].error = error(hang.rank, hang.message)
+
+    def _take_hang(self) -> Optional[Hang]:
+        """Returns it once."""
+        hang, box = self._mailbox.driver.read().hang, self._mailbox.controller
+        if hang is None or hang.number <= box.read().hangs_taken:
+            return None
+        box.change(lambda value: replace(value, hangs_taken=hang.number))
+        return hang
 
 
 class EndNoticeStep(Step):
@@ -120,14 +128,14 @@ class EndNoticeStep(Step):
     First asks rank 0 how many reports it has begun: only a later one is the last (`reporting.last_commit`).
     """
 
-    def __init__(self, group: Group, spool: Spool) -> None:
+    def __init__(self, group: Group, mailbox: Mailbox) -> None:
         self._group = group
-        self._spool = spool
+        self._mailbox = mailbox
         self._has_notified = False
 
     @never_raises("notify the ranks of the end")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
-        deadline = None if self._has_notified else self._spool.read_end()
+        deadline = None if self._has_notified else self._mailbox.driver.read().end
         if deadline is None:
             return
         begun = call_ranks(group, [0], count_reports, timeout=NOTICE_TIMEOUT_SECONDS)[0].value
@@ -152,18 +160,20 @@ def find_error(rank: int, answer: Answer[RankEnd]) -> Optional[Exception]:
     return NotReturned(rank, text)
 
 
-def collect_stacks(worker_group: ExecutionGroup) -> list[dict[str, Any]]:
-    """Returns {rank, pod, place, stack} for each rank; empty strings when it does not respond."""
+def collect_stacks(worker_group: ExecutionGroup) -> list[Stack]:
+    """Returns that of each rank."""
     ranks = range(len(worker_group.get_workers()))
     answers = call_ranks(worker_group, ranks, read_stacks, timeout=STACKS_TIMEOUT_SECONDS)
-    return [{**_NO_STACKS, **_read_answer(answer), "rank": rank} for rank, answer in answers.items()]
+    return [_read_answer(rank, answer) for rank, answer in answers.items()]
 
 
-def _read_answer(answer: Answer[dict[str, str]]) -> dict[str, str]:
-    return {"stack": describe_exception(answer.error)} if answer.error else answer.value or {}
+def _read_answer(rank: int, answer: Answer[Stack]) -> Stack:
+    if answer.error:
+        return Stack(rank, text=describe_exception(answer.error))
+    return replace(answer.value or Stack(rank), rank=rank)
 
 
-def read_stacks() -> dict[str, str]:
+def read_stacks() -> Stack:
     """Returns, on a worker, its pod, where train_func is, and the stacks of its threads, the training one first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()}
@@ -178,7 +188,7 @@ def read_stacks() -> dict[str, str]:
             continue
         texts.append(f"{name}\n" + "".join(traceback.format_list(stack)))
     text = "\n".join(texts)[:LIMIT_CHARS]
-    return {"pod": os.environ.get(environment.POD_NAME, ""), "place": place or "outside train_func", "stack": text}
+    return Stack(-1, os.environ.get(environment.POD_NAME, ""), place or "outside train_func", text)
 
 
 def find_place(stack: Sequence[traceback.FrameSummary]) -> str:
@@ -206,13 +216,13 @@ def find_package(file: str) -> Optional[str]:
     return None
 
 
-def watch_steps(group: Group, worker_group: WorkerGroup, spool: Spool) -> None:
+def watch_steps(group: Group, worker_group: WorkerGroup, box: Box[FromController]) -> None:
     """Starts the thread, which ends with the group."""
-    spool.forget_heartbeat()  # of the group before
-    threading.Thread(target=_ask, args=(group, worker_group, spool), name="railhead-heartbeat", daemon=True).start()
+    box.change(lambda value: replace(value, heartbeat=None))  # of the group before
+    threading.Thread(target=_ask, args=(group, worker_group, box), name="railhead-heartbeat", daemon=True).start()
 
 
-def _ask(group: Group, worker_group: WorkerGroup, spool: Spool) -> None:
+def _ask(group: Group, worker_group: WorkerGroup, box: Box[FromController]) -> None:
     pulse = Pulse()
     ranks = range(len(worker_group.get_workers()))
     while True:
@@ -225,7 +235,7 @@ def _ask(group: Group, worker_group: WorkerGroup, spool: Spool) -> None:
             return
         beat = pulse.add(answers)
         if beat is not None:
-            spool.write_heartbeat(beat)
+            box.change(functools.partial(replace, heartbeat=beat))
 
 
 class Pulse:

@@ -1,4 +1,4 @@
-"""Writes the progress of a fit() to the spool, in Ray Train's controller: reports, commits and the best checkpoint.
+"""Tells the driver the progress of a fit(), in Ray Train's controller: reports, commits and the best checkpoint.
 
 It never blocks and never raises. A report without a score never wins.
 """
@@ -23,8 +23,8 @@ from railhead.driver.ray.callback import Step
 from railhead.driver.ray.checkpoints import Ranking
 from railhead.driver.ray.types import CheckpointManager, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.reporting.commits import Commit, parse_known
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
-from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.group import Group
 from railhead.driver.train_controller.polls import watch_steps
@@ -33,9 +33,9 @@ from railhead.driver.train_controller.polls import watch_steps
 class ProgressStep(Step):
     """Ray calls it after its own checkpoint manager, so a checkpoint seen here is committed."""
 
-    def __init__(self, group: Group, spool: Spool, run: RunContext) -> None:
+    def __init__(self, group: Group, mailbox: Mailbox, run: RunContext) -> None:
         self._group = group
-        self._spool = spool
+        self._box = mailbox.controller
         self._run_uri = run.run_uri
         self._first_index = int(os.environ.get(environment.CHECKPOINT_INDEX) or -1) + 1
         self._attempt = int(os.environ.get(environment.ATTEMPT) or 1)
@@ -43,9 +43,7 @@ class ProgressStep(Step):
         self._manager: Optional[CheckpointManager] = None
         self._ranking: Optional[Ranking] = None
         self._has_warned = False
-        self._progress = Progress.from_dict(self._spool.read()).begin_run(
-            resumed_from=run.resumed_from, warning=run.warning
-        )
+        self._progress = self._box.read().progress.begin_run(resumed_from=run.resumed_from, warning=run.warning)
 
     @never_raises("record progress")
     def after_state(self, name: str) -> None:
@@ -56,7 +54,7 @@ class ProgressStep(Step):
 
     @never_raises("record progress")
     def after_group_start(self, worker_group: WorkerGroup) -> None:
-        watch_steps(self._group, worker_group, self._spool)
+        watch_steps(self._group, worker_group, self._box)
         found = self._group.read_processes()  # known even if the group is shut down before it fails
         processes = tuple(name_process(each.node_id, each.pid) for each in found.values())
         manager = self._manager = checkpoints.find_manager(worker_group)
@@ -83,7 +81,7 @@ class ProgressStep(Step):
             values or {}, checkpoint_uri=uri, first_index=self._first_index, time=time
         )
         if name:
-            self._spool.forget_warning()  # the storage takes checkpoints again
+            self._box.change(lambda value: replace(value, warning=None))  # the storage takes checkpoints again
             self._commits[name] = Commit(index, time, self._attempt)
             begun = self._group.reports_before_end
             is_last = progress.has_last_commit or (begun is not None and self._group.reports > begun)
@@ -147,7 +145,7 @@ class ProgressStep(Step):
     def _change(self, progress: Progress) -> None:
         if progress != self._progress:
             self._progress = progress
-            self._spool.write(progress.to_dict())
+            self._box.change(lambda value: replace(value, progress=progress))
 
 
 def find_score(metrics: Metrics, attribute: str) -> Optional[float]:

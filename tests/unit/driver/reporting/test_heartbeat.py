@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -120,8 +120,3 @@ def test_a_restart_doubles_what_the_next_group_may_take() -> None:
     assert run.ends
     run.watch.accept()
     assert run.watch.window == 6 * SHORTEST_WINDOW_SECONDS
-
-
-def test_the_spool_keeps_a_heartbeat() -> None:
-    beat = Heartbeat(3, 40, 20, True, Steps(7, 100, "1.5", "2048"))
-    assert Heartbeat.from_dict(asdict(beat)) == beat

@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ import pytest
 from railhead.contract.report import Checkpoint, Report, RunWarning, Steps
 from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.heartbeat import Heartbeat
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import LONGEST_WAIT_SECONDS, Endpoint, Publisher, compute_backoff
-from railhead.driver.reporting.spool import Spool
 from tests.unit.driver.certificates import DNS_NAME, write_certificate
+from tests.unit.driver.mailboxes import tell
 from tests.waiting import wait_until
 
 BASE = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
@@ -89,9 +91,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     found.stop()
 
 
-def build(server: Server, folder: Path, *, endpoint: Endpoint | None = None) -> tuple[Publisher, Spool, list[str]]:
-    spool = Spool(folder)
-    return Publisher(endpoint=endpoint or server.endpoint, spool=spool, base=BASE), spool, server.logged
+def build(server: Server, folder: Path, *, endpoint: Endpoint | None = None) -> tuple[Publisher, Mailbox, list[str]]:
+    mailbox = Mailbox(folder)
+    return Publisher(endpoint=endpoint or server.endpoint, mailbox=mailbox, base=BASE), mailbox, server.logged
 
 
 def stop(publisher: Publisher) -> None:
@@ -103,15 +105,17 @@ CHECKPOINT = Checkpoint("/c", 0, "t", {"loss": "1"})
 
 
 def test_sends_full_states_and_reads_the_token_again(server: Server, tmp_path: Path) -> None:
-    publisher, spool, _ = build(server, tmp_path)
+    publisher, mailbox, _ = build(server, tmp_path)
     publisher.start()
     server.wait_for(1)
     (tmp_path / "token").write_text("second\n")
-    spool.write(Progress(state="RUNNING", reports=3, metrics={"loss": "1"}, checkpoint=CHECKPOINT).to_dict())
+    tell(
+        mailbox.controller, progress=Progress(state="RUNNING", reports=3, metrics={"loss": "1"}, checkpoint=CHECKPOINT)
+    )
     server.wait_for(2)
-    publisher.update(joined=2, run_uri="/runs/r")
+    publisher.update(partial(replace, joined=2, run_uri="/runs/r"))
     server.wait_for(3)
-    publisher.update(state="FINISHED")
+    publisher.update(partial(replace, state="FINISHED"))
     stop(publisher)
     first, second, third, last = server.bodies
     assert (first["state"], first["attempt"], first["uid"]) == ("STARTING", 2, "u")
@@ -124,10 +128,10 @@ def test_sends_full_states_and_reads_the_token_again(server: Server, tmp_path: P
 
 
 def test_coalesces_updates_and_always_sends_the_last_state(server: Server, tmp_path: Path) -> None:
-    publisher, spool, _ = build(server, tmp_path)
+    publisher, mailbox, _ = build(server, tmp_path)
     publisher.start()
     for reports in range(1, 200):
-        spool.write(Progress(state="RUNNING", reports=reports).to_dict())
+        tell(mailbox.controller, progress=Progress(state="RUNNING", reports=reports))
     stop(publisher)
     assert server.bodies[-1]["reports"] == 199
     assert len(server.bodies) < 100
@@ -138,17 +142,17 @@ def test_sends_heartbeats_between_reports_and_receives_the_deadline(
 ) -> None:
     monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.2)
     server.answers, server.body = [202] * 100, b'{"message": "accepted", "progressDeadlineSeconds": 600}'
-    publisher, spool, _ = build(server, tmp_path)
-    spool.write(Progress(state="RUNNING", reports=3).to_dict())
+    publisher, mailbox, _ = build(server, tmp_path)
+    tell(mailbox.controller, progress=Progress(state="RUNNING", reports=3))
     publisher.start()
     server.wait_for(2)
-    wait_until("the deadline arrives", lambda: spool.read_deadline(None) == 600)
+    wait_until("the deadline arrives", lambda: publisher.limits.deadline == 600)
     server.body = b'{"message": "accepted", "progressDeadlineSeconds": null}'
-    wait_until("the deadline is removed", lambda: spool.read_deadline(600) is None)
+    wait_until("the deadline is removed", lambda: publisher.limits.deadline is None)
     for body in (b"", b"[]", b"no JSON", b'{"progressDeadlineSeconds": "soon"}', b'{"message": "an older operator"}'):
         server.body = body
         server.wait_for(len(server.bodies) + 1)
-    assert spool.read_deadline(600) is None
+    assert publisher.limits.deadline is None
     stop(publisher)
 
 
@@ -156,18 +160,18 @@ def test_new_metrics_wait_as_long_as_the_operator_says_and_anything_else_takes_t
     server: Server, tmp_path: Path
 ) -> None:
     server.answers, server.body = [202] * 100, b'{"message": "accepted", "nextReportSeconds": 3600}'
-    publisher, spool, _ = build(server, tmp_path)
+    publisher, mailbox, _ = build(server, tmp_path)
     publisher.start()
     server.wait_for(1)
     for number in range(1, 50):
-        spool.write(Progress(state="STARTING", reports=number, metrics={"loss": "1"}).to_dict())
-    spool.write(Progress(state="STARTING", reports=50, checkpoint=CHECKPOINT).to_dict())
+        tell(mailbox.controller, progress=Progress(state="STARTING", reports=number, metrics={"loss": "1"}))
+    tell(mailbox.controller, progress=Progress(state="STARTING", reports=50, checkpoint=CHECKPOINT))
     server.wait_for(2)
-    publisher.update(joined=3)
-    spool.write(Progress(state="STARTING", reports=51, checkpoint=CHECKPOINT).to_dict())
-    spool.write(Progress(state="RUNNING", reports=51, checkpoint=CHECKPOINT).to_dict())
+    publisher.update(partial(replace, joined=3))
+    tell(mailbox.controller, progress=Progress(state="STARTING", reports=51, checkpoint=CHECKPOINT))
+    tell(mailbox.controller, progress=Progress(state="RUNNING", reports=51, checkpoint=CHECKPOINT))
     server.wait_for(3)
-    publisher.update(joined=4)
+    publisher.update(partial(replace, joined=4))
     stop(publisher)
     sent = [(body["state"], body["reports"], body["joined"], bool(body["checkpoint"])) for body in server.bodies]
     assert sent[0][:2] == ("STARTING", 0)
@@ -179,15 +183,15 @@ def test_steps_alone_are_no_reason_to_report_and_go_along_with_the_next_one(serv
     server.body = (
         b'{"message": "accepted", "nextReportSeconds": 0, "progressDeadlineSeconds": null, "hangPolicy": "Restart"}'
     )
-    publisher, spool, _ = build(server, tmp_path)
-    spool.write(Progress(state="RUNNING", reports=1).to_dict())
+    publisher, mailbox, _ = build(server, tmp_path)
+    tell(mailbox.controller, progress=Progress(state="RUNNING", reports=1))
     publisher.start()
     server.wait_for(1)
-    wait_until("the policy arrives", lambda: spool.read_hang_policy() == "Restart")
+    wait_until("the policy arrives", lambda: publisher.limits.hang_policy == "Restart")
     for number in range(1, 50):
-        spool.write_heartbeat(Heartbeat(number, number, number, False, Steps(number, 100, "0.1", "2048")))
-        spool.wake()
-    spool.write(Progress(state="RUNNING", reports=2).to_dict())
+        tell(mailbox.controller, heartbeat=Heartbeat(number, number, number, False, Steps(number, 100, "0.1", "2048")))
+        mailbox.wake()
+    tell(mailbox.controller, progress=Progress(state="RUNNING", reports=2))
     server.wait_for(2)
     stop(publisher)
     assert [(body["reports"], body["steps"]["step"]) for body in server.bodies] == [(1, None), (2, 49)]
@@ -198,10 +202,10 @@ def test_new_metrics_wait_no_longer_than_a_heartbeat(
 ) -> None:
     monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.2)
     server.answers, server.body = [202] * 100, b'{"message": "accepted", "nextReportSeconds": 3600}'
-    publisher, spool, _ = build(server, tmp_path)
+    publisher, mailbox, _ = build(server, tmp_path)
     publisher.start()
     server.wait_for(1)
-    spool.write(Progress(state="STARTING", reports=1).to_dict())
+    tell(mailbox.controller, progress=Progress(state="STARTING", reports=1))
     server.wait_for(2)
     stop(publisher)
     assert server.bodies[1]["reports"] == 1
@@ -212,7 +216,7 @@ def test_sends_no_heartbeats_without_a_group(server: Server, tmp_path: Path, mon
     publisher, _, _ = build(server, tmp_path)
     publisher.start()
     server.wait_for(1)
-    publisher.update(joined=1)
+    publisher.update(partial(replace, joined=1))
     server.wait_for(2)
     stop(publisher)
     assert len(server.bodies) == 2
@@ -220,11 +224,11 @@ def test_sends_no_heartbeats_without_a_group(server: Server, tmp_path: Path, mon
 
 def test_retries_server_errors_but_not_rejections(server: Server, tmp_path: Path) -> None:
     server.answers = [503, 503, 503, 401]
-    publisher, spool, logged = build(server, tmp_path)
+    publisher, mailbox, logged = build(server, tmp_path)
     publisher.start()
     server.wait_for(5)
     server.answers = [422]
-    spool.write(Progress(reports=1).to_dict())
+    tell(mailbox.controller, progress=Progress(reports=1))
     server.wait_for(6)
     stop(publisher)
     assert [body["reports"] for body in server.bodies] == [0, 0, 0, 0, 0, 1]
@@ -233,14 +237,14 @@ def test_retries_server_errors_but_not_rejections(server: Server, tmp_path: Path
 
 
 def test_a_temporary_warning_hides_the_runs_own_until_it_is_cleared(server: Server, tmp_path: Path) -> None:
-    publisher, spool, _ = build(server, tmp_path)
+    publisher, mailbox, _ = build(server, tmp_path)
     own, temporary = RunWarning("RunNameDiffers", "another name"), RunWarning("CheckpointNotWritten", "no space")
-    spool.write(Progress(warning=own).to_dict())
+    tell(mailbox.controller, progress=Progress(warning=own))
     assert publisher.build_report().warning == own
-    spool.write_warning(temporary)
+    tell(mailbox.controller, warning=temporary)
     assert publisher.build_report().warning == temporary
-    spool.forget_warning()
-    spool.forget_warning()
+    tell(mailbox.controller, warning=None)
+    tell(mailbox.controller, warning=None)
     assert publisher.build_report().warning == own
     publisher.start()
     stop(publisher)

@@ -23,13 +23,14 @@ from railhead.driver.ending import Ending, build_outcome, find_exit_code
 from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.node.machine import kill_child
 from railhead.driver.pod import Pod
-from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
-from railhead.driver.run_context import RunSettings
+from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
+from railhead.driver.run_context import RunContext, RunSettings
 from railhead.driver.script import fit as script_fit
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, find_missing_file, run_script
 from railhead.driver.train_controller import CALLBACK
 from tests.ray.pods import make_job
+from tests.unit.driver.mailboxes import tell
 
 REPORTED = Failure(FailureClass.APPLICATION, "TrainFunctionRaised", "rank 1: ValueError: no")
 OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
@@ -155,7 +156,7 @@ def run(folder: Path, code: str, host: Host, *, entrypoint: list[str] | None = N
     job = make_job(train_func="", entrypoint=entrypoint or ["python", "train.py", "two words"])
     settings = RunSettings("the-run", "/runs", 3)
     own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
-    return run_script(job, Pod.from_environment(own), offer=settings, spool=Spool(folder), host=host.as_host())
+    return run_script(job, Pod.from_environment(own), offer=settings, mailbox=Mailbox(folder), host=host.as_host())
 
 
 def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -258,41 +259,41 @@ def make_trainer() -> DataParallelTrainer:
 
 
 def test_a_ray_without_a_hook_also_fails_the_job_from_a_script(
-    in_script: Spool, monkeypatch: pytest.MonkeyPatch
+    in_script: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(data_parallel_trainer.DataParallelTrainer, "_initialize_and_run_controller")
     with pytest.raises(JobRefused):
         script_fit.watch_trainers(data_parallel_trainer)
-    ending = decide_ending(1, fit=None, failure=in_script.read_failure(), last_lines=["JobRefused"])
+    ending = decide_ending(1, fit=in_script.script.read().fit, failure=None, last_lines=["JobRefused"])
     assert build_outcome(ending).outcome == "Configuration"
     assert build_outcome(ending).reason == "RayTrainNotUsable"
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_records_each_fit_and_the_last_one_counts(in_script: Spool) -> None:
+def test_records_each_fit_and_the_last_one_counts(in_script: Mailbox) -> None:
     def fail(trainer: object) -> None:
         raise RuntimeError("no")
 
     def succeed(trainer: object) -> str:
-        in_script.write_returned(1)
+        tell(Mailbox(Path(os.environ[e.TEMP]), fit=RunContext.read().fit).controller, has_returned=True)
         return "result"
 
     assert script_fit.watch_fit(make_trainer(), succeed) == "result"
-    assert in_script.read_fit() == Fit(1, FINISHED)
-    in_script.write_failure(OUT_OF_MEMORY)
+    assert in_script.script.read().fit == Fit(1, FINISHED)
+    tell(in_script.controller, failure=OUT_OF_MEMORY)
     with pytest.raises(RuntimeError):
         script_fit.watch_fit(make_trainer(), fail)
-    failed = in_script.read_fit()
+    failed = in_script.script.read().fit
     assert failed is not None and failed.failure is not None
     assert (failed.number, failed.state, failed.failure.reason) == (2, FAILED, "RayTrainFailed")
     with pytest.raises(JobRefused):
         script_fit.watch_fit(DataParallelTrainer(lambda one, two: None), lambda trainer: "result")
-    rejected = in_script.read_fit()
+    rejected = in_script.script.read().fit
     assert rejected is not None and rejected.failure is not None
     assert rejected.failure.message.startswith("trainer.entrypoint: train_loop_per_worker: the function takes 2")
     script_fit.watch_fit(make_trainer(), succeed)
     with pytest.raises(AttemptFailed, match="did not report that the training function returned on every rank"):
         script_fit.watch_fit(make_trainer(), lambda trainer: "the previous fit()'s success does not count")
-    silent = in_script.read_fit()
+    silent = in_script.script.read().fit
     assert silent is not None and silent.failure is not None
     assert (silent.state, silent.failure.reason) == (FAILED, "TrainFunctionNotReturned")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +16,28 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.script.fit import watch_fit
 from railhead.driver.script.run_config import complete_run_configs
+from tests.unit.driver.mailboxes import tell
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(autouse=True)
-def completed(in_script: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+def completed(in_script: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config.RunConfig, "__post_init__", config.RunConfig.__post_init__)  # taken back at the end
     complete_run_configs(config)
 
 
-def fit(spool: Spool, run_config: RunConfig | None = None) -> RunContext:
+def fit(mailbox: Mailbox, run_config: RunConfig | None = None) -> RunContext:
     """The run that the next fit() of the script has."""
 
     def train(trainer: Any) -> RunContext:
-        spool.write_returned(1)
-        return RunContext.read()
+        run = RunContext.read()
+        tell(Mailbox(Path(os.environ[e.TEMP]), fit=run.fit).controller, has_returned=True)
+        return run
 
     trainer = DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=2), run_config=run_config)
     run = watch_fit(trainer, train)
@@ -42,7 +45,7 @@ def fit(spool: Spool, run_config: RunConfig | None = None) -> RunContext:
     return run
 
 
-def test_what_is_unset_becomes_the_jobs_and_each_fit_has_a_run_of_its_own(in_script: Spool, tmp_path: Path) -> None:
+def test_what_is_unset_becomes_the_jobs_and_each_fit_has_a_run_of_its_own(in_script: Mailbox, tmp_path: Path) -> None:
     shared = RunConfig()
     runs = [fit(in_script), fit(in_script, shared), fit(in_script, RunConfig(name="")), fit(in_script, shared)]
     assert [run.run_uri for run in runs] == [
@@ -51,7 +54,7 @@ def test_what_is_unset_becomes_the_jobs_and_each_fit_has_a_run_of_its_own(in_scr
     assert not any(run.warning and run.warning.reason.endswith("Differs") for run in runs)
 
 
-def test_what_the_script_sets_stays(in_script: Spool, tmp_path: Path) -> None:
+def test_what_the_script_sets_stays(in_script: Mailbox, tmp_path: Path) -> None:
     named = fit(in_script, RunConfig(name="mine"))
     assert named.run_uri == f"{tmp_path}/mine" and named.warning is not None
     assert named.warning.reason == "RunNameDiffers"
@@ -63,7 +66,7 @@ def test_what_the_script_sets_stays(in_script: Spool, tmp_path: Path) -> None:
 
 
 def test_only_the_jobs_own_run_begins_from_the_checkpoint_of_another_job(
-    in_script: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_script: Mailbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -81,7 +84,7 @@ def test_only_the_jobs_own_run_begins_from_the_checkpoint_of_another_job(
 
 
 def test_the_checkpoints_of_one_run_are_not_missed_in_another(
-    in_script: Spool, monkeypatch: pytest.MonkeyPatch
+    in_script: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The head was lost in the second fit(); then somebody deleted that run's folder."""
     known = [{"name": "c0", "run": "the-run-fit-2", "index": 4, "time": "t", "attempt": 1}]

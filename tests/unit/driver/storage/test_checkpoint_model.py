@@ -31,7 +31,7 @@ from railhead.contract import environment as e
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import ResumePoint, restore_run
@@ -123,7 +123,7 @@ class Head:
         checkpoints.repair_scores(self.manager, find_score)
         save = self.manager._save_state
         self.manager._save_state = lambda: self._save(save())
-        self.callback = FenceStep(Group(), Spool(Path(os.environ[e.TEMP])), RunContext.read())
+        self.callback = FenceStep(Group(), Mailbox(Path(os.environ[e.TEMP])), RunContext.read())
         self.delete = checkpoint_manager.delete_fs_path
         self.start_group()
         if self.restored.latest:

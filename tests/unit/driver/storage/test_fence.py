@@ -29,7 +29,7 @@ from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.rank.run import permit_training
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import restore_run
@@ -219,7 +219,7 @@ class Controller:
         RunContext("/runs/r", claim=str(claim)).write()
         self.manager = CheckpointManager(CheckpointConfig(num_to_keep=keep), self.storage)
         self.known = Group()
-        self.callback = FenceStep(self.known, Spool(self.temp), RunContext.read())
+        self.callback = FenceStep(self.known, Mailbox(self.temp), RunContext.read())
         self.group = fake_group(object(), self.manager)
         for _ in range(2):  # a group that restarts
             self.start_group()
@@ -258,7 +258,7 @@ def test_a_fenced_manager_neither_commits_nor_deletes(tmp_path: Path, monkeypatc
     new = Controller(tmp_path, monkeypatch, attempt=2)
     with pytest.raises(Fenced):
         old.commit("c2")
-    failure = Spool(old.temp).read_failure()
+    failure = Mailbox(old.temp).controller.read().failure
     assert failure is not None and failure.class_ == "Fenced"
     assert (new.latest(), (tmp_path / "r" / "c1").exists()) == ("c1", True)
     new.commit("c3")
@@ -322,10 +322,10 @@ def test_a_commit_waits_for_a_storage_that_fails_temporarily(
     run.commit("c0")
     assert (run.latest(), failing.errors) == ("c0", [])
     assert SLOW_DOWN in capsys.readouterr().out
-    warning = Spool(run.temp).read_warning()
+    warning = Mailbox(run.temp).controller.read().warning
     assert warning is not None and warning.reason == "StorageUnreachable"
     assert warning.message.startswith(f"run.storagePath: {run.folder.path}: ")
-    assert Spool(run.temp).read_failure() is None
+    assert Mailbox(run.temp).controller.read().failure is None
     failing.errors = [OSError(SLOW_DOWN)]
     run.callback.after_group_start(run.group)
 
@@ -527,7 +527,7 @@ def test_the_next_group_or_the_end_removes_folders_of_unfinished_uploads(
         run.callback.after_group_start(run.group)
     run.callback.after_finish()
     assert path.exists(), "a fenced attempt removes nothing"
-    assert Spool(successor.temp).read_failure() is None
+    assert Mailbox(successor.temp).controller.read().failure is None
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "delete_folder", lambda *_: bad_disk())
         successor.start_group()

@@ -20,8 +20,7 @@ from railhead.contract.report import Checkpoint
 from railhead.driver.ending import Success
 from railhead.driver.errors import Fenced
 from railhead.driver.pod import Pod
-from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.storage.fence import OUTCOME, leave_outcome, read_success, take_run
@@ -98,26 +97,26 @@ def test_a_job_that_takes_over_the_run_removes_it_and_trains(tmp_path: Path, mon
     leave(open_own_folder(str(tmp_path), "r"))
     job = make_job(uid=OTHER, run_name="r", storage_path=str(tmp_path))
     config = SimpleNamespace(storage_path=str(tmp_path), storage_filesystem=LocalFileSystem(), name="r")
-    acquire_run(config, RunContext(f"{tmp_path}/r"), pod=make_pod(tmp_path, attempt=1), job=job)
+    acquire_run(config, RunContext(f"{tmp_path}/r"), pod=make_pod(tmp_path, attempt=1), job=job, warn=print)
     assert not (tmp_path / "r" / OUTCOME).exists()
 
 
-def run_attempt(folder: Path, *, attempt: int, uid: str = UID) -> tuple[Any, Spool]:
+def run_attempt(folder: Path, *, attempt: int, uid: str = UID) -> tuple[Any, Mailbox]:
     """Its code does not exist, so it cannot train."""
     job = make_job(uid=uid, run_name="r", storage_path=str(folder), framework="", train_func="absent:f")
-    spool, publisher = Spool(folder / "temp"), SimpleNamespace(update=lambda **changes: None)
+    mailbox, publisher = Mailbox(folder / "temp"), SimpleNamespace(update=lambda change: None, warn=print)
     ignore = SimpleNamespace()
     pod = replace(make_pod(folder, attempt=attempt), checkpoint_index=-1)
-    found = run_training(Attempt(pod, job, publisher, spool, print, ignore))  # type: ignore[arg-type]
-    return found, spool
+    found = run_training(Attempt(pod, job, publisher, mailbox, print, ignore))  # type: ignore[arg-type]
+    return found, mailbox
 
 
 def test_the_next_attempt_succeeds_without_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(e.SOURCE, str(tmp_path / "no-source"))
     leave(open_own_folder(str(tmp_path), "r"))
-    ending, spool = run_attempt(tmp_path, attempt=2)
+    ending, mailbox = run_attempt(tmp_path, attempt=2)
     assert ending == Success("an earlier attempt had finished training before its head was lost")
-    progress = Progress.from_dict(spool.read())
+    progress = mailbox.read_newest_fit().progress
     assert (progress.checkpoint, progress.metrics, progress.reports) == (SUCCESS.checkpoint, {"loss": "1"}, 4)
     assert progress.run_uri == f"{tmp_path}/r"
     for other in (run_attempt(tmp_path, attempt=1), run_attempt(tmp_path, attempt=2, uid=OTHER)):

@@ -20,7 +20,7 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
 from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import ResumePoint, restore_run
 from railhead.driver.storage.checkpoints import (
@@ -143,7 +143,7 @@ class Run:
             patch.setenv("RAILHEAD_RUN", "")
             RunContext("/runs/r", claim=str(take_run(self.folder, uid="mine", attempt=1))).write()
             patch.setenv(e.TEMP, str(folder))
-            FenceStep(Group(), Spool(folder), RunContext.read()).after_group_start(fake_group(self.manager))
+            FenceStep(Group(), Mailbox(folder), RunContext.read()).after_group_start(fake_group(self.manager))
             wait_for_clean_up()
 
     def commit(self, name: str, **metrics: Any) -> None:

@@ -20,7 +20,6 @@ from railhead.contract import environment as e
 from railhead.contract.report import RunWarning
 from railhead.driver.errors import JobRefused
 from railhead.driver.pod import Pod
-from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import call
 from railhead.driver.storage.acquire_run import acquire_run, check_resume_from, prepare_storage
@@ -34,19 +33,29 @@ from tests.waiting import wait_until
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.fixture
-def spool(tmp_path: Path) -> Spool:
-    return Spool(tmp_path / "temp")
+class Warned:
+    """The warning that is shown."""
+
+    def __init__(self) -> None:
+        self.now: RunWarning | None = None
+
+    def __call__(self, warning: RunWarning | None) -> None:
+        self.now = warning
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch, spool: Spool) -> list[tuple[float, RunWarning | None]]:
+def warned() -> Warned:
+    return Warned()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch, warned: Warned) -> list[tuple[float, RunWarning | None]]:
     """Each pause, and the warning that was reported meanwhile; none of them takes any time."""
     found: list[tuple[float, RunWarning | None]] = []
 
     class Quick(Patience):
         def __init__(self, tell: Callable[[Exception], None], **options: Any) -> None:
-            super().__init__(tell, sleep=lambda seconds: found.append((seconds, spool.read_warning())), **options)
+            super().__init__(tell, sleep=lambda seconds: found.append((seconds, warned.now)), **options)
 
     monkeypatch.setattr(call, "Patience", Quick)
     return found
@@ -74,9 +83,9 @@ def fail(errors: list[Exception], then: str = "done") -> Callable[..., str]:
     ids=str,
 )
 def test_an_attempt_waits_and_reports_why(
-    spool: Spool, pauses: list[tuple[float, RunWarning | None]], error: Exception, capsys: pytest.CaptureFixture[str]
+    warned: Warned, pauses: list[tuple[float, RunWarning | None]], error: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call_storage("/runs", fail([error] * 12), spool=spool) == "done"
+    assert call_storage("/runs", fail([error] * 12), warn=warned) == "done"
     assert [pause for pause, _ in pauses] == [0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     for _, warning in pauses:
         assert warning is not None and warning.reason == "StorageUnreachable"
@@ -84,37 +93,36 @@ def test_an_attempt_waits_and_reports_why(
         assert warning.message.endswith("; the attempt waits for it, and training begins afterwards")
         assert str(error.args[-1]) in warning.message
     assert "the attempt waits for it" in capsys.readouterr().out
-    assert spool.read_warning() is None, "it is over"
+    assert warned.now is None, "it is over"
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EROFS])
 def test_what_no_waiting_can_fix_ends_the_job_at_once(
-    spool: Spool, pauses: list[tuple[float, RunWarning | None]], code: int
+    warned: Warned, pauses: list[tuple[float, RunWarning | None]], code: int
 ) -> None:
     with pytest.raises(JobRefused):
-        call_storage("/runs", fail([OSError(code, "no")]), spool=spool)
+        call_storage("/runs", fail([OSError(code, "no")]), warn=warned)
     with pytest.raises(JobRefused):
-        call_storage("s3://b/x", fail([OSError("AWS Error ACCESS_DENIED during PutObject")]), spool=spool)
+        call_storage("s3://b/x", fail([OSError("AWS Error ACCESS_DENIED during PutObject")]), warn=warned)
     assert not pauses
-    assert spool.read_warning() is None
+    assert warned.now is None
 
 
 def test_an_attempt_waits_for_the_folder_of_storage_that_the_job_has_used(
-    spool: Spool, pauses: list[tuple[float, RunWarning | None]]
+    warned: Warned, pauses: list[tuple[float, RunWarning | None]]
 ) -> None:
-    assert call_storage("/runs", fail([OSError(errno.ENOENT, "gone")]), is_known=True, spool=spool) == "done"
+    assert call_storage("/runs", fail([OSError(errno.ENOENT, "gone")]), is_known=True, warn=warned) == "done"
     assert len(pauses) == 1
 
 
-def test_a_warning_of_something_else_stays(spool: Spool, pauses: list[tuple[float, RunWarning | None]]) -> None:
-    other = RunWarning("AcceleratorNotThere", "no GPU")
-    spool.write_warning(other)
-    call_storage("/runs", fail([]), spool=spool)
-    assert spool.read_warning() == other
+def test_a_warning_of_something_else_stays(warned: Warned, pauses: list[tuple[float, RunWarning | None]]) -> None:
+    other = warned.now = RunWarning("AcceleratorNotThere", "no GPU")
+    call_storage("/runs", fail([]), warn=warned)
+    assert warned.now == other
 
 
 def test_a_call_that_hangs_is_not_made_a_second_time(
-    spool: Spool, pauses: list[tuple[float, RunWarning | None]]
+    warned: Warned, pauses: list[tuple[float, RunWarning | None]]
 ) -> None:
     """It may still write when the storage is back, while the attempt already trains."""
     calls: list[int] = []
@@ -126,26 +134,26 @@ def test_a_call_that_hangs_is_not_made_a_second_time(
             time.sleep(0.01)
         return "done"
 
-    assert call_storage("/runs", hang, timeout=0.05, spool=spool) == "done"
+    assert call_storage("/runs", hang, timeout=0.05, warn=warned) == "done"
     assert calls == [1]
     warning = pauses[0][1]
     assert warning is not None and "cannot be reached: no response within" in warning.message
 
 
-def test_an_attempt_begins_once_a_full_disk_has_room(tmp_path: Path, spool: Spool) -> None:
+def test_an_attempt_begins_once_a_full_disk_has_room(tmp_path: Path, warned: Warned) -> None:
     found: list[str] = []
     with mount_full_disk(tmp_path / "full") as disk:
         folder = str(disk.path)
-        ask = threading.Thread(target=lambda: found.append(prepare_storage(folder, run_name="r", spool=spool)))
+        ask = threading.Thread(target=lambda: found.append(prepare_storage(folder, run_name="r", warn=warned)))
         ask.start()
-        wait_until("the attempt reports that it waits", spool.read_warning, seconds=10)
-        warning = spool.read_warning()
+        wait_until("the attempt reports that it waits", lambda: warned.now, seconds=10)
+        warning = warned.now
         assert warning is not None and "No space left on device" in warning.message
         assert ask.is_alive() and not found
         disk.make_room()
         ask.join(10)
     assert found == [f"{folder}/r"]
-    assert spool.read_warning() is None
+    assert warned.now is None
 
 
 def test_a_run_is_acquired_once_the_storage_takes_the_claim(
@@ -163,25 +171,25 @@ def test_a_run_is_acquired_once_the_storage_takes_the_claim(
     monkeypatch.setenv("RAILHEAD_RUN", "")
     job = make_job(storage_path=str(tmp_path))
     config = SimpleNamespace(storage_path=str(tmp_path), storage_filesystem=LocalFileSystem(), name=job.run_name)
-    run = acquire_run(config, RunContext(f"{tmp_path}/{job.run_name}"), pod=make_pod(tmp_path), job=job)
+    run = acquire_run(config, RunContext(f"{tmp_path}/{job.run_name}"), pod=make_pod(tmp_path), job=job, warn=print)
     assert Claim.parse(run.claim) == Claim(1, job.uid, 1, "the-pod")
     assert len(pauses) == 2 and not errors
 
 
 def test_an_attempt_waits_for_the_checkpoint_that_it_begins_from(
-    monkeypatch: pytest.MonkeyPatch, spool: Spool, pauses: list[tuple[float, RunWarning | None]]
+    monkeypatch: pytest.MonkeyPatch, warned: Warned, pauses: list[tuple[float, RunWarning | None]]
 ) -> None:
     monkeypatch.setattr(RunFolder, "list_names", fail([OSError(errno.ESTALE, "Stale file handle")], then="a file"))
-    check_resume_from("/runs/other/c1", spool=spool)
+    check_resume_from("/runs/other/c1", warn=warned)
     assert len(pauses) == 1 and pauses[0][1] is not None
     assert pauses[0][1].message.startswith("spec.resumeFrom /runs/other/c1")
 
 
 def test_the_check_before_training_waits(
-    monkeypatch: pytest.MonkeyPatch, spool: Spool, pauses: list[tuple[float, RunWarning | None]]
+    monkeypatch: pytest.MonkeyPatch, warned: Warned, pauses: list[tuple[float, RunWarning | None]]
 ) -> None:
     monkeypatch.setattr("railhead.driver.storage.acquire_run._check_path", fail([FULL]))
-    assert prepare_storage("/runs", run_name="r", spool=spool) == "/runs/r"
+    assert prepare_storage("/runs", run_name="r", warn=warned) == "/runs/r"
     assert len(pauses) == 1
 
 

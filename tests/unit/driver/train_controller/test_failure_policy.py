@@ -10,7 +10,7 @@ import errno
 import inspect
 import pickle
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,7 +56,7 @@ from railhead.driver.rank.run import RankEnd
 from railhead.driver.ray import controller
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.ray.nodes import LostNode
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import failure, failure_policy, post_mortem
@@ -66,6 +66,7 @@ from railhead.driver.train_controller.failure import Kind, Source
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.progress import ProgressStep
+from tests.unit.driver.mailboxes import tell
 
 RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)")
 
@@ -180,11 +181,11 @@ def test_a_storage_error_in_the_controller_is_retried_in_the_same_fit(
     tmp_path: Path, inner: Exception, reason: str
 ) -> None:
     """As raised by Ray's checkpoint manager, or by our fence: the controller survives and asks the policy."""
-    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=0)
+    decider = RetryDecider(Group(), Mailbox(tmp_path), max_failures=0)
     error = ControllerError(pickle.loads(pickle.dumps(inner)))
     tries = next(number for number in range(100) if not decider.decide(error))
     assert tries == failure.UNEXPLAINED_LIMIT
-    found = Spool(tmp_path).read_failure()
+    found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and (found.class_, found.reason) == (FailureClass.INFRASTRUCTURE, reason)
     assert str(inner) in found.message and "run.storagePath" in found.message
 
@@ -196,21 +197,21 @@ def test_a_full_disk_sets_a_warning_with_rank_and_path(tmp_path: Path, monkeypat
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "0123456789")
     text = "OSError: [Errno 28] No space left on device 0123456789 (storage.py, line 9, in persist_current_checkpoint)"
     full = CheckpointNotWritten(3, text)
-    decider = RetryDecider(group, Spool(tmp_path), max_failures=0)
+    decider = RetryDecider(group, Mailbox(tmp_path), max_failures=0)
     assert decider.decide(WorkerGroupError("", {3: full, 0: dead_actor("gone")}))
-    warning = Spool(tmp_path).read_warning()
+    warning = Mailbox(tmp_path).controller.read().warning
     assert warning is not None and warning.reason == "CheckpointNotWritten"
     assert warning.message.startswith(
         f"run.storagePath: a checkpoint could not be written: rank 3: {run.path}: OSError: [Errno 28] No space left on "
         "device (hidden) ("
     )
     decider.decide(WorkerGroupError("", {3: full, 0: EntrypointNotUsable(0, "ImportError: no")}))
-    warning = Spool(tmp_path).read_warning()
+    warning = Mailbox(tmp_path).controller.read().warning
     assert warning is not None and f"rank 3: {run.path}: OSError" in warning.message, "also beside another error"
     assert warning.message.endswith("; training restarts from the last checkpoint")
-    Spool(tmp_path).forget_warning()
+    tell(Mailbox(tmp_path).controller, warning=None)
     assert not decider.decide(WorkerGroupError("", {3: RAISED}))
-    assert Spool(tmp_path).read_warning() is None, "an error of the function is no storage error"
+    assert Mailbox(tmp_path).controller.read().warning is None, "an error of the function is no storage error"
 
 
 def test_an_os_error_during_set_up_is_no_storage_error() -> None:
@@ -250,18 +251,18 @@ OSError: libnccl.so.2: gone"""
 
 def test_our_own_rejection_ends_the_run_with_its_message(tmp_path: Path) -> None:
     error = ControllerError(pickle.loads(pickle.dumps(JobRefused("StorageNotShared", "run.storagePath /runs: no"))))
-    assert not RetryDecider(Group(), Spool(tmp_path), max_failures=-1).decide(error)
-    found = Spool(tmp_path).read_failure()
+    assert not RetryDecider(Group(), Mailbox(tmp_path), max_failures=-1).decide(error)
+    found = Mailbox(tmp_path).controller.read().failure
     assert found == Failure(FailureClass.CONFIGURATION, "StorageNotShared", "run.storagePath /runs: no")
 
 
 def test_the_policy_counts_to_max_failures_and_writes_the_failure(tmp_path: Path) -> None:
-    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=1)
+    decider = RetryDecider(Group(), Mailbox(tmp_path), max_failures=1)
     error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
     assert decider.decide(error)
-    assert Spool(tmp_path).read_failure() is None
+    assert Mailbox(tmp_path).controller.read().failure is None
     assert not decider.decide(error)
-    found = Spool(tmp_path).read_failure()
+    found = Mailbox(tmp_path).controller.read().failure
     assert found is not None
     assert found.message == "rank 1: ValueError: no (user.py, line 3, in train_func)"
     assert found.process_exit_code == 3
@@ -272,20 +273,20 @@ def raises(text: str) -> WorkerGroupError:
 
 
 def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budget_lasts(tmp_path: Path) -> None:
-    decider, spool = RetryDecider(Group(), Spool(tmp_path), max_failures=None), Spool(tmp_path)
+    decider, mailbox = RetryDecider(Group(), Mailbox(tmp_path), max_failures=None), Mailbox(tmp_path)
     assert not decider.decide(raises("ValueError: a")), "the operator has not sent a budget"
-    spool.write_allowed_restarts(2, [])
+    tell(mailbox.driver, restarts=2)
     killed = WorkerGroupError("", {0: OutOfMemoryError("killed due to the node running low on memory.")})
     assert decider.decide(killed)
-    restart = spool.read_restart()
+    restart = mailbox.controller.read().restart
     assert restart is not None and parse_time(restart.time) is not None
     assert replace(restart, time="") == RestartInPlace(
         1, 1, "OutOfMemory", "OutOfMemory", "rank 0: killed due to the node running low on memory."
     )
     assert decider.decide(raises("ValueError: c"))
-    assert (spool.read_restart() or RestartInPlace(0, 0)).charged == 2
+    assert (mailbox.controller.read().restart or RestartInPlace(0, 0)).charged == 2
     assert not decider.decide(killed), "the budget is spent"
-    spool.write_allowed_restarts(9, [])
+    tell(mailbox.driver, restarts=9)
     assert decider.decide(raises("ValueError: d")), "the budget was refilled or raised"
 
 
@@ -293,8 +294,8 @@ def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_
     tmp_path: Path,
 ) -> None:
     group = Group()
-    Spool(tmp_path).write_allowed_restarts(100, [])
-    decider = RetryDecider(group, Spool(tmp_path), max_failures=None)
+    tell(Mailbox(tmp_path).driver, restarts=100)
+    decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
     for _ in range(5):
         assert decider.decide(raises("ValueError: once a day"))
         group.commits += 1
@@ -304,25 +305,25 @@ def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_
 def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     group = Group()
     monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: None)
-    spool, decider = Spool(tmp_path), RetryDecider(group, Spool(tmp_path), max_failures=None)
-    spool.write_allowed_restarts(1, [])
+    mailbox, decider = Mailbox(tmp_path), RetryDecider(group, Mailbox(tmp_path), max_failures=None)
+    tell(mailbox.driver, restarts=1)
     stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s")})
     assert decider.decide(stuck)
-    assert replace(spool.read_restart() or RestartInPlace(0, 0), time="") == RestartInPlace(
+    assert replace(mailbox.controller.read().restart or RestartInPlace(0, 0), time="") == RestartInPlace(
         1, 0, "Hang", "ProgressDeadlineExceeded", "training reported nothing for 600 s"
     )
     assert not decider.decide(stuck)
-    found = spool.read_failure()
+    found = mailbox.controller.read().failure
     assert found is not None and found.class_ is FailureClass.HANG
     group.commits += 1
     assert not decider.decide(stuck), "a function that hangs after each checkpoint would restart forever"
 
 
 def test_a_group_without_steps_is_a_hang(tmp_path: Path) -> None:
-    spool, decider = Spool(tmp_path), RetryDecider(Group(), Spool(tmp_path), max_failures=None)
-    spool.write_allowed_restarts(1, [])
+    mailbox, decider = Mailbox(tmp_path), RetryDecider(Group(), Mailbox(tmp_path), max_failures=None)
+    tell(mailbox.driver, restarts=1)
     assert decider.decide(WorkerGroupError("", {0: Stepless(-1, "no rank made a step for 1200 s")}))
-    restart = spool.read_restart()
+    restart = mailbox.controller.read().restart
     assert restart is not None and (restart.charged, restart.cause, restart.reason) == (0, "Hang", "NoSteps")
     assert restart.message == "no rank made a step for 1200 s"
 
@@ -341,11 +342,11 @@ def test_a_rule_that_fails_or_ignores_the_failure_ends_the_attempt(
     tmp_path: Path, rules: list[FailureRule], restarts: bool
 ) -> None:
     """The operator then does what the rule says."""
-    decider, spool = RetryDecider(Group(), Spool(tmp_path), max_failures=None), Spool(tmp_path)
-    spool.write_allowed_restarts(5, [{**asdict(rule), "of a newer operator": 1} for rule in rules])
+    decider, mailbox = RetryDecider(Group(), Mailbox(tmp_path), max_failures=None), Mailbox(tmp_path)
+    tell(mailbox.driver, restarts=5, rules=tuple(rules))
     error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
     assert decider.decide(error) == restarts
-    assert (spool.read_failure() is None) == restarts
+    assert (mailbox.controller.read().failure is None) == restarts
 
 
 def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,8 +364,8 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
     facts = failure_policy.collect_facts(error, join(WorkerGroup([])))
     assert [each.age for each in facts.errors] == [0.2, 2.5, None, None]
     monkeypatch.setattr(failure_policy, "find_causes", lambda errors, processes, group: (errors[:3], None))
-    assert not RetryDecider(join(WorkerGroup([])), Spool(tmp_path), max_failures=0).decide(error)
-    found = Spool(tmp_path).read_failure()
+    assert not RetryDecider(join(WorkerGroup([])), Mailbox(tmp_path), max_failures=0).decide(error)
+    found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and found.message.startswith("rank 1: ValueError: no")
 
 
@@ -385,8 +386,8 @@ def test_a_hang_has_the_pod_of_the_ranks_that_are_to_blame(
     monkeypatch.setattr(failure_policy, "find_ages", lambda errors, group: errors)
     monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: finding)
     group = join(WorkerGroup(nodes))
-    RetryDecider(group, Spool(tmp_path), max_failures=0).decide(WorkerGroupError("", {0: Stuck(-1, "no reports")}))
-    found = Spool(tmp_path).read_failure()
+    RetryDecider(group, Mailbox(tmp_path), max_failures=0).decide(WorkerGroupError("", {0: Stuck(-1, "no reports")}))
+    found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and found.suspect_pod == suspect
     assert found.message == (f"{finding.message}: no reports" if finding else "no reports")
 
@@ -395,21 +396,21 @@ def test_only_after_a_hang_are_collectives_compared(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: pytest.fail("compared"))
     group = join(WorkerGroup(["a", "b"]))
-    assert not RetryDecider(group, Spool(tmp_path), max_failures=0).decide(WorkerGroupError("", {1: RAISED}))
+    assert not RetryDecider(group, Mailbox(tmp_path), max_failures=0).decide(WorkerGroupError("", {1: RAISED}))
 
 
 def test_no_group_is_restarted_while_the_run_ends(tmp_path: Path) -> None:
-    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=-1)
+    decider = RetryDecider(Group(), Mailbox(tmp_path), max_failures=-1)
     error = WorkerGroupError("text", {1: RAISED})
     assert decider.decide(error)
-    Spool(tmp_path).write_end(1.0)
+    tell(Mailbox(tmp_path).driver, end=1.0)
     assert not decider.decide(error)
 
 
 def test_a_controller_without_our_callbacks_ends_the_job(tmp_path: Path) -> None:
     error = WorkerGroupError("", {rank: Unfenced(rank, "Ray Train's controller does not ...") for rank in (0, 1)})
-    assert not RetryDecider(Group(), Spool(tmp_path), max_failures=-1).decide(error)
-    found = Spool(tmp_path).read_failure()
+    assert not RetryDecider(Group(), Mailbox(tmp_path), max_failures=-1).decide(error)
+    found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and (found.class_, found.reason) == (FailureClass.CONFIGURATION, "RayTrainNotUsable")
 
 
@@ -440,7 +441,7 @@ def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
     monkeypatch.setattr("ray.nodes", list)
     workers = WorkerGroup(["ab", "lost"])
     group = join(workers)
-    decider = RetryDecider(group, Spool(tmp_path), max_failures=0)
+    decider = RetryDecider(group, Mailbox(tmp_path), max_failures=0)
     assert decider.decide(WorkerGroupError("", {0: RAISED})), "a node is lost"
     workers.nodes = ["ab", "new"]
     assert not decider.decide(WorkerGroupError("", {0: RAISED}))
@@ -453,10 +454,10 @@ def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         failure_policy, "wait_for_lost_nodes", lambda nodes: (LostNode("ab", "10.0.0.9", is_known=True, host="w1-0"),)
     )
-    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=0)
-    assert Spool(tmp_path).read_lost_pods() == ()
+    decider = RetryDecider(Group(), Mailbox(tmp_path), max_failures=0)
+    assert Mailbox(tmp_path).controller.read().lost_pods == ()
     assert all(decider.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
-    assert Spool(tmp_path).read_lost_pods() == ("w1-0",), "the operator replaces the pod at once"
+    assert Mailbox(tmp_path).controller.read().lost_pods == ("w1-0",), "the operator replaces the pod at once"
 
 
 def test_the_pod_of_a_broken_gpu_is_given_up_and_the_group_forms_anew(
@@ -468,13 +469,13 @@ def test_the_pod_of_a_broken_gpu_is_given_up_and_the_group_forms_anew(
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": n, "NodeManagerHostname": f"w-{n}"} for n in ("ab", "cd")])
     group = join(WorkerGroup(["ab", "ab", "cd"]))
-    spool = Spool(tmp_path)
-    spool.write_allowed_restarts(1, [])
-    decider = RetryDecider(group, Spool(tmp_path), max_failures=None)
+    mailbox = Mailbox(tmp_path)
+    tell(mailbox.driver, restarts=1)
+    decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
     assert decider.decide(WorkerGroupError("", {1: TrainFunctionRaised(1, ECC)}))
-    assert spool.read_lost_pods() == ("w-ab",)
+    assert mailbox.controller.read().lost_pods == ("w-ab",)
     assert given_up == [LostNode("ab", "10.0.0.2", is_known=False, host="w-ab")]
-    restart = spool.read_restart()
+    restart = mailbox.controller.read().restart
     assert restart is not None and (restart.charged, restart.reason, restart.suspect_pod) == (0, "GPUFailed", "w-ab")
     assert not decider.decide(WorkerGroupError("", {1: TrainFunctionRaised(1, ECC)})), "a second one: all pods are new"
 
@@ -485,13 +486,13 @@ def test_the_pod_of_a_process_that_does_not_end_is_given_up_and_the_group_forms_
     given_up: list[LostNode] = []
     monkeypatch.setattr(failure_policy, "mark_dead_in_ray", given_up.extend)
     group = join(WorkerGroup(["ab", "cd"]))
-    spool = Spool(tmp_path)
-    spool.write_allowed_restarts(1, [])
-    decider = RetryDecider(group, Spool(tmp_path), max_failures=None)
+    mailbox = Mailbox(tmp_path)
+    tell(mailbox.driver, restarts=1)
+    decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
     stays = AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", "process 7", suspect_pod="w-cd"))
     assert decider.decide(ControllerError(stays))
-    assert spool.read_lost_pods() == ("w-cd",) and [node.host for node in given_up] == ["w-cd"]
-    restart = spool.read_restart()
+    assert mailbox.controller.read().lost_pods == ("w-cd",) and [node.host for node in given_up] == ["w-cd"]
+    restart = mailbox.controller.read().restart
     assert restart is not None and (restart.charged, restart.reason) == (0, "ProcessNotEnding")
     assert not decider.decide(ControllerError(stays)), "a second one: all pods are new"
 
@@ -539,11 +540,11 @@ def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monke
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr(failure_policy, "mark_dead_in_ray", list)
     group = join(WorkerGroup(["cd", "ab"]))
-    decider = RetryDecider(group, Spool(tmp_path), max_failures=None)
-    Spool(tmp_path).write_allowed_restarts(3, [])
+    decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
+    tell(Mailbox(tmp_path).driver, restarts=3)
     error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC)})
     assert [decider.decide(error) for _ in range(2)] == [True, False]
-    found = Spool(tmp_path).read_failure()
+    found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and found.suspect_pod == "w-ab"
     assert found.message.startswith("pod w-ab: rank 1: torch.AcceleratorError")
 
@@ -551,10 +552,10 @@ def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monke
 def test_a_hang_names_the_pod_for_which_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     group = join(WorkerGroup(["cd", "ab"]))
-    assert not RetryDecider(group, Spool(tmp_path), max_failures=0).decide(
+    assert not RetryDecider(group, Mailbox(tmp_path), max_failures=0).decide(
         WorkerGroupError("", {0: Stuck(1, "training reported nothing for 600 s: rank 1 (pod w-ab) is elsewhere")})
     )
-    found = Spool(tmp_path).read_failure()
+    found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and (found.reason, found.suspect_pod) == ("ProgressDeadlineExceeded", "w-ab")
     assert found.message.startswith("training reported nothing")
 
@@ -568,7 +569,7 @@ def test_knows_the_ranks_before_their_process_group_forms_and_which_nodes_have_t
     RunContext(str(tmp_path / "runs" / "r")).write()
     workers: Any = WorkerGroup(["ab", "cd"])
     run = RunContext.read()
-    callback = StepsCallback([group, ProgressStep(group, Spool(tmp_path), run)])
+    callback = StepsCallback([group, ProgressStep(group, Mailbox(tmp_path), run)])
     assert callback.before_init_train_context(workers.get_workers()) == {}
     text = "ray::A.run() (pid=7, ip=10.0.0.9)\nray::B.run() (pid=7, ip=10.0.0.2, actor_id=ab)\nValueError"
     assert (group.find_rank(text), group.find_rank("ValueError")) == (1, -1)
@@ -588,7 +589,7 @@ def test_a_group_that_waits_for_nodes_is_retried_without_limit(
     """Ray waits a minute per try; nodes may join an hour late."""
     slots = 3
     monkeypatch.setattr(failure_policy, "count_worker_slots", lambda: slots)
-    decider = RetryDecider(Group(), Spool(tmp_path), max_failures=0)
+    decider = RetryDecider(Group(), Mailbox(tmp_path), max_failures=0)
     late = ControllerError(pickle.loads(pickle.dumps(WorkerGroupStartupTimeoutError(4))))
     assert all(decider.decide(late) for _ in range(600))
     assert "waiting for worker pods: those that have joined have room for 3 of 4 workers" in capsys.readouterr().out

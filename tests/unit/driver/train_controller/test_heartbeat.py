@@ -12,10 +12,11 @@ import pytest
 from railhead.contract.report import Steps
 from railhead.driver.rank.steps import Beat
 from railhead.driver.reporting.heartbeat import Heartbeat
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.train_controller import polls
 from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.polls import Pulse
+from tests.unit.driver.mailboxes import tell
 from tests.waiting import wait_until
 
 
@@ -94,13 +95,13 @@ class Workers:
 
 
 def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spool, asked, known = Spool(tmp_path), list[Any](), list[Any]()
+    mailbox, asked, known = Mailbox(tmp_path), list[Any](), list[Any]()
     groups: list[Any] = [Workers(2), Workers(1)]
     group = Group(worker_group=groups[0])
-    spool.write_heartbeat(Heartbeat(9, 9, 9, False, Steps()))
+    tell(mailbox.controller, heartbeat=Heartbeat(9, 9, 9, False, Steps()))
 
     def ask(worker_group: Workers, ranks: Any, function: Any, *, timeout: float) -> dict[int, Answer[Any]]:
-        known.append(spool.read_heartbeat())
+        known.append(mailbox.controller.read().heartbeat)
         asked.append(worker_group)
         worker_group.rounds -= 1
         if worker_group.rounds < 0:
@@ -111,13 +112,13 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(polls, "HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(polls, "call_ranks", ask)
-    polls.watch_steps(group, groups[0], spool)
+    polls.watch_steps(group, groups[0], mailbox.controller)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked == [groups[0]] * 2, "another group trains now"
     assert known[0] is None, "not that of the group before"
-    found = spool.read_heartbeat()
+    found = mailbox.controller.read().heartbeat
     assert found is not None and (found.number, found.alive) == (1, 2)
-    polls.watch_steps(group, groups[1], spool)
+    polls.watch_steps(group, groups[1], mailbox.controller)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked[2:] == [groups[1]] * 2, "its group was shut down"
 

@@ -22,8 +22,7 @@ from railhead.driver.errors import NotReturned, TrainFunctionRaised
 from railhead.driver.rank.run import BEGUN, NOT_BEGUN, RAISED, RETURNED, RankEnd
 from railhead.driver.rank.uploads import count_reports
 from railhead.driver.ray.callback import StepsCallback
-from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import polls
 from railhead.driver.train_controller.failure import miss_success
@@ -31,6 +30,7 @@ from railhead.driver.train_controller.failure_policy import build_failure
 from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.polls import EndNoticeStep, ReturnsStep
 from railhead.driver.train_controller.progress import ProgressStep
+from tests.unit.driver.mailboxes import tell
 
 
 class Notified:
@@ -57,9 +57,9 @@ class Notified:
 
 
 @pytest.fixture
-def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+def mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mailbox:
     monkeypatch.setenv(e.TEMP, str(tmp_path))
-    return Spool(tmp_path)
+    return Mailbox(tmp_path)
 
 
 @pytest.fixture
@@ -68,14 +68,14 @@ def group(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def notice(spool: Spool, group: Any) -> Any:
-    return EndNoticeStep(group.known, spool)
+def notice(mailbox: Mailbox, group: Any) -> Any:
+    return EndNoticeStep(group.known, mailbox)
 
 
-def test_all_ranks_are_notified_once_after_sigterm(notice: Any, group: Any, spool: Spool) -> None:
+def test_all_ranks_are_notified_once_after_sigterm(notice: Any, group: Any, mailbox: Mailbox) -> None:
     notice.after_poll(None, group)
     assert not group.notices
-    spool.write_end(1_700_000_000.5)
+    tell(mailbox.driver, end=1_700_000_000.5)
     notice.after_poll(None, group)
     notice.after_poll(None, group)
     assert [rank for rank, _ in group.notices] == [0, 1, 2]
@@ -85,9 +85,9 @@ def test_all_ranks_are_notified_once_after_sigterm(notice: Any, group: Any, spoo
 
 
 def test_a_notice_that_fails_is_sent_again(
-    notice: Any, group: Any, spool: Spool, monkeypatch: pytest.MonkeyPatch
+    notice: Any, group: Any, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spool.write_end(1.0)
+    tell(mailbox.driver, end=1.0)
     with monkeypatch.context() as patch:
         patch.setattr(group, "get_workers", lambda: fail())
         notice.after_poll(None, group)
@@ -104,12 +104,12 @@ def fail() -> None:
 def test_logs_a_ray_that_cannot_notify_and_does_not_raise(
     notice: Any,
     group: Any,
-    spool: Spool,
+    mailbox: Mailbox,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.delattr(preemption, "PreemptionInfo")
-    spool.write_end(1.0)
+    tell(mailbox.driver, end=1.0)
     notice.after_poll(None, group)
     assert (
         not group.notices
@@ -120,15 +120,15 @@ def test_logs_a_ray_that_cannot_notify_and_does_not_raise(
 class Reports:
     """Of the whole group, as Ray Train's controller receives them, in the order in which they began."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, spool: Spool, group: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, mailbox: Mailbox, group: Any) -> None:
         monkeypatch.setenv("RAILHEAD_RUN", "")
         RunContext("/runs/r").write()
-        self.spool, self.group = spool, group
+        self.mailbox, self.group = mailbox, group
         storage = StorageContext(storage_path=os.environ[e.TEMP], experiment_dir_name="r")
         self.manager = CheckpointManager(CheckpointConfig(), storage)
         self.checkpoint = Checkpoint(f"{storage.experiment_fs_path}/c")
         known: Group = group.known
-        self.callback = StepsCallback([known, ProgressStep(known, spool, RunContext.read())])
+        self.callback = StepsCallback([known, ProgressStep(known, mailbox, RunContext.read())])
         self.start_group()
 
     def start_group(self) -> None:
@@ -142,21 +142,21 @@ class Reports:
         """Whether the driver has its last commit."""
         checkpoint = self.checkpoint if has_checkpoint else None
         self.callback.after_report(_TrainingReport(checkpoint, {}, False), [{}])
-        return Progress.from_dict(self.spool.read()).has_last_commit
+        return self.mailbox.controller.read().progress.has_last_commit
 
 
 @pytest.mark.parametrize("in_progress", [0, 1, 2])
 def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
-    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, spool: Spool, in_progress: int
+    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, mailbox: Mailbox, in_progress: int
 ) -> None:
     """With ASYNC, uploads that began earlier end later."""
-    reports = Reports(monkeypatch, spool, group)
+    reports = Reports(monkeypatch, mailbox, group)
     assert not reports.arrive(has_checkpoint=True)
     reports.start_group()  # the processes of its ranks count from 0
     assert not reports.arrive(has_checkpoint=False)
     assert not reports.arrive(has_checkpoint=True)
     group.begun = Answer(2 + in_progress)
-    spool.write_end(1.0)
+    tell(mailbox.driver, end=1.0)
     notice.after_poll(None, group)
     assert not any(reports.arrive(has_checkpoint=True) for _ in range(in_progress))
     assert not reports.arrive(has_checkpoint=False), "a report of metrics saves nothing"
@@ -166,12 +166,12 @@ def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
 
 @pytest.mark.parametrize("answer", [Answer(), Answer(error=RuntimeError("the actor died"))], ids=["late", "dead"])
 def test_the_next_commit_is_the_last_if_rank_0_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, spool: Spool, answer: Answer[Any]
+    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, mailbox: Mailbox, answer: Answer[Any]
 ) -> None:
-    reports = Reports(monkeypatch, spool, group)
+    reports = Reports(monkeypatch, mailbox, group)
     assert not reports.arrive(has_checkpoint=True)
     group.begun = answer
-    spool.write_end(1.0)
+    tell(mailbox.driver, end=1.0)
     notice.after_poll(None, group)
     assert len(group.notices) == 3
     assert reports.arrive(has_checkpoint=True)
@@ -208,17 +208,17 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def returns(spool: Spool, ranks: Any) -> ReturnsStep:
-    step = ReturnsStep(spool)
+def returns(mailbox: Mailbox, ranks: Any) -> ReturnsStep:
+    step = ReturnsStep(mailbox)
     step.after_group_start(ranks)
     return step
 
 
-def test_reports_that_all_ranks_returned_and_asks_each_once(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
+def test_reports_that_all_ranks_returned_and_asks_each_once(returns: ReturnsStep, ranks: Any, mailbox: Mailbox) -> None:
     for running in ((True, True), (True, False), (True, False), (False, False)):
-        assert not spool.have_all_returned()
+        assert not mailbox.controller.read().has_returned
         returns.after_poll(make_status(*running), ranks)
-    assert spool.have_all_returned()
+    assert mailbox.controller.read().has_returned
     assert ranks.asked == [[1], [0]]
 
 
@@ -233,7 +233,7 @@ def test_reports_that_all_ranks_returned_and_asks_each_once(returns: ReturnsStep
     ],
 )
 def test_a_rank_that_ended_without_returning_gets_an_error(
-    returns: ReturnsStep, ranks: Any, spool: Spool, answer: Answer[Any], expected: str
+    returns: ReturnsStep, ranks: Any, mailbox: Mailbox, answer: Answer[Any], expected: str
 ) -> None:
     ranks.answers[1] = answer
     for running in (True, False):
@@ -241,47 +241,49 @@ def test_a_rank_that_ended_without_returning_gets_an_error(
         returns.after_poll(status, ranks)
         assert status.worker_statuses[0].error is None
         assert expected in str(status.worker_statuses[1].error)
-        assert not spool.have_all_returned()
+        assert not mailbox.controller.read().has_returned
 
 
-def test_does_not_ask_ranks_with_an_error(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
+def test_does_not_ask_ranks_with_an_error(returns: ReturnsStep, ranks: Any, mailbox: Mailbox) -> None:
     status = make_status(False, False)
     status.worker_statuses[0].error = RAISES
     returns.after_poll(status, ranks)
     assert ranks.asked == [[1]]
-    assert not spool.have_all_returned()
+    assert not mailbox.controller.read().has_returned
 
 
-def test_asks_again_in_a_new_group_and_for_a_replaced_worker(returns: ReturnsStep, ranks: Any, spool: Spool) -> None:
+def test_asks_again_in_a_new_group_and_for_a_replaced_worker(
+    returns: ReturnsStep, ranks: Any, mailbox: Mailbox
+) -> None:
     returns.after_poll(make_status(False, True), ranks)
     ranks.workers = [object(), ranks.workers[1]]  # a replica group was replaced
     returns.after_poll(make_status(True, False), ranks)
-    assert not spool.have_all_returned()
+    assert not mailbox.controller.read().has_returned
     returns.after_poll(make_status(False, False), ranks)
-    assert spool.have_all_returned()
+    assert mailbox.controller.read().has_returned
     returns.after_group_start(ranks)
-    assert not spool.have_all_returned()
+    assert not mailbox.controller.read().has_returned
 
 
 @pytest.mark.parametrize(("is_ending", "has_read", "is_success"), [(1, 1, False), (1, 0, True), (0, 1, True)])
 def test_a_return_after_reading_the_preemption_notice_is_no_success(
-    returns: ReturnsStep, ranks: Any, spool: Spool, is_ending: int, has_read: int, is_success: bool
+    returns: ReturnsStep, ranks: Any, mailbox: Mailbox, is_ending: int, has_read: int, is_success: bool
 ) -> None:
     """Without the notice the function just finished; without the end, only a node was preempted."""
     if is_ending:
-        spool.write_end(1.0)
+        tell(mailbox.driver, end=1.0)
     ranks.answers[1] = Answer(RankEnd(RETURNED, has_read_notice=bool(has_read)))
     returns.after_poll(make_status(False, False), ranks)
-    assert spool.have_all_returned() is is_success
+    assert mailbox.controller.read().has_returned is is_success
 
 
 def test_a_success_that_cannot_be_recorded_is_an_error(
     returns: ReturnsStep, ranks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fill(spool: Spool, ranks: int) -> None:
+    def fill(file: Path, text: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Spool, "write_returned", fill)
+    monkeypatch.setattr("railhead.driver.reporting.mailbox._replace", fill)
     with pytest.raises(OSError, match="No space left"):
         returns.after_poll(make_status(False, False), ranks)
 

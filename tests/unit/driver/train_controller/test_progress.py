@@ -8,6 +8,7 @@ import math
 import os
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,16 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
+from railhead.contract.report import NO_CHECKPOINT, RunWarning
 from railhead.contract.report import Checkpoint as CommittedCheckpoint
-from railhead.contract.report import RunWarning
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.ray.checkpoints import Ranking, find_manager, read_ranking, repair_scores
 from railhead.driver.reporting.commits import Commit, parse_known
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.group import Group
 from railhead.driver.train_controller.progress import ProgressStep, find_best, find_score
+from tests.unit.driver.mailboxes import tell
 
 # Ray's manager writes its snapshot with pydantic's deprecated API.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
@@ -113,7 +115,7 @@ class Run:
         self.manager = CheckpointManager(CheckpointConfig(**config), storage)
         self.storage = storage
         self.group = Group()
-        step = ProgressStep(self.group, Spool(Path(os.environ[e.TEMP])), RunContext.read())
+        step = ProgressStep(self.group, Mailbox(Path(os.environ[e.TEMP])), RunContext.read())
         self.callback = StepsCallback([self.group, step])
         metadata = types.SimpleNamespace(node_id="n", pid=1, node_ip="10.0.0.2", hostname="w")
         group: Any = types.SimpleNamespace(
@@ -148,7 +150,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv(e.KNOWN_CHECKPOINTS, json.dumps(known))
         monkeypatch.setenv("RAILHEAD_RUN", "")
         RunContext(str(tmp_path / "runs" / "r")).write()
-        return lambda: Spool(folder).read()
+        return lambda: asdict(Mailbox(folder).controller.read().progress)
 
     return prepare
 
@@ -159,7 +161,7 @@ CONFIG = {"checkpoint_score_attribute": "loss", "checkpoint_score_order": "min",
 def test_reports_the_best_checkpoint_of_all_attempts(tmp_path: Path, attempt: Any) -> None:
     read = attempt()
     run = Run(tmp_path / "runs", **CONFIG)
-    assert read()["best_checkpoint"] == {}
+    assert read()["best_checkpoint"] == asdict(NO_CHECKPOINT)
     for name, loss in (("c0", 3.0), ("deep/c1", 1.0), ("c2", 2.0), ("c3", math.nan)):
         run.commit(name, loss=loss)
     best = read()["best_checkpoint"]
@@ -181,7 +183,7 @@ def test_reports_the_best_checkpoint_of_all_attempts(tmp_path: Path, attempt: An
 def test_drops_a_best_checkpoint_that_ray_no_longer_has(tmp_path: Path, attempt: Any) -> None:
     read = attempt(number=2, index=3, known=[{"name": "gone", "run": "r", "index": 1, "time": "t", "attempt": 1}])
     Run(tmp_path / "runs", **CONFIG)
-    assert read()["best_checkpoint"] == {}
+    assert read()["best_checkpoint"] == asdict(NO_CHECKPOINT)
 
 
 def test_the_next_attempt_reports_an_unreported_commit(tmp_path: Path, attempt: Any) -> None:
@@ -303,13 +305,15 @@ def test_contract_scores_numbers_like_ray(order: str, one: float, other: float) 
 def test_a_commit_clears_the_checkpoint_warning(tmp_path: Path, attempt: Any) -> None:
     attempt()
     run = Run(tmp_path / "runs", **CONFIG)
-    spool = Spool(tmp_path / "temp-1")
-    spool.write_warning(RunWarning("CheckpointNotWritten", "no space"))
+    mailbox = Mailbox(tmp_path / "temp-1")
+    tell(mailbox.controller, warning=RunWarning("CheckpointNotWritten", "no space"))
     report = _TrainingReport(None, {}, False)
     run.callback.after_report(report, [{"loss": 1.0}])
-    assert spool.read_warning() is not None, "a report without a checkpoint proves nothing about the storage"
+    assert mailbox.controller.read().warning is not None, (
+        "a report without a checkpoint proves nothing about the storage"
+    )
     run.commit("c0", loss=1.0)
-    assert spool.read_warning() is None
+    assert mailbox.controller.read().warning is None
 
 
 def test_warns_once_of_a_name_that_repeats(

@@ -1,0 +1,263 @@
+"""What the processes in the head pod tell each other: three values, each in a JSON file that one process writes.
+
+Ray Train's controller writes `FromController`, a file for each fit(), since a script may call several; the driver
+writes `FromDriver`, the user's script `FromScript`. A file is replaced atomically, so a reader finds a value that was
+written, never half of one. A datagram on a local socket wakes the driver after each change; if it is lost, the next one
+has the same effect.
+
+Requests come from any process, also by `kubectl exec`: each requester has a file, and gets its answer in another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from railhead.contract.failure import RESTART, Failure, FailureRule, find_rule
+from railhead.contract.report import RestartInPlace, RunWarning
+from railhead.driver.reporting.heartbeat import Heartbeat
+from railhead.driver.reporting.progress import Progress
+
+RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
+_REQUEST = ".stacks-request"
+_SOCKET = "mailbox.sock"
+
+
+@dataclass(frozen=True)
+class _Value:
+    """What a process tells; frozen, and JSON by its fields' types."""
+
+
+T = TypeVar("T", bound=_Value)
+
+
+@dataclass(frozen=True)
+class FromController(_Value):
+    """What Ray Train's controller tells of one fit().
+
+    Attributes:
+        failure: what ended this fit(), once it has failed.
+        has_returned: the function returned on all ranks of the last group.
+        restart: the last one of this attempt, also of an earlier fit().
+        lost_pods: of the last failure; earlier ones are replaced by now, or Kubernetes finds them.
+        warning: of something that passes; else that of the progress counts.
+        heartbeat: of the current group, None before its first.
+        hangs_taken: number of the last of the driver's hangs that it has seen.
+    """
+
+    progress: Progress = field(default_factory=Progress)
+    failure: Optional[Failure] = None
+    has_returned: bool = False
+    restart: Optional[RestartInPlace] = None
+    lost_pods: tuple[str, ...] = ()
+    warning: Optional[RunWarning] = None
+    heartbeat: Optional[Heartbeat] = None
+    hangs_taken: int = 0
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A hang as the driver has found it.
+
+    Attributes:
+        number: from 1, in this attempt.
+        rank: the one that is elsewhere than all others, which wait for it; -1 without such a one.
+        is_of_steps: no rank made a step (spec.hangPolicy); else none reported (spec.progressDeadlineSeconds).
+    """
+
+    number: int
+    message: str
+    rank: int = -1
+    is_of_steps: bool = False
+
+
+@dataclass(frozen=True)
+class FromDriver(_Value):
+    """What the driver tells the controller and the script.
+
+    Attributes:
+        restarts: how many charged restarts in place this attempt may have in all; None until the operator has answered.
+        rules: of spec.failurePolicy.
+        end: after SIGTERM the run ends by then, in seconds of the epoch.
+        hang: the last one; the controller takes it at its next poll of the workers.
+        read_fits: the output of the fit() of this number has been read to the end.
+    """
+
+    restarts: Optional[int] = None
+    rules: tuple[FailureRule, ...] = ()
+    end: Optional[float] = None
+    hang: Optional[Hang] = None
+    read_fits: int = 0
+
+    def count_allowed_restarts(self, failure: Failure) -> Optional[int]:
+        """0 after a failure that ends the attempt by a rule. None until the operator has answered a report."""
+        number = find_rule(self.rules, failure.class_.value, failure.reason, failure.process_exit_code)
+        is_ended = number is not None and self.rules[number].action != RESTART
+        return 0 if is_ended else self.restarts
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One call of fit() in the user's script, numbered from 1; a failed one has a failure.
+
+    Number 0 is the script before its first fit(), if it failed in Railhead's own hooks.
+    """
+
+    number: int
+    state: str
+    failure: Optional[Failure] = None
+
+
+@dataclass(frozen=True)
+class FromScript(_Value):
+    """What the process of the user's script tells: its last fit(), and a warning of something that passes."""
+
+    fit: Optional[Fit] = None
+    warning: Optional[RunWarning] = None
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Where a rank is: a line of the user's code and the stacks of its threads; both empty if it does not respond."""
+
+    rank: int
+    pod: str = ""
+    place: str = ""
+    text: str = ""
+
+
+class Box(Generic[T]):
+    """One value in its file, which a single process changes; `default` before its first change."""
+
+    def __init__(self, folder: Path, name: str, default: T) -> None:
+        self._folder = folder
+        self._file = folder / f"{name}.json"
+        self._default = default
+
+    def read(self) -> T:
+        try:
+            values = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            return self._default
+        value: T = _load(type(self._default), values)
+        return value
+
+    def change(self, change: Callable[[T], T]) -> None:
+        """Replaces the value by what `change` makes of it, and wakes the driver. Raises OSError.
+
+        The threads of the process wait for each other here.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with open(self._file.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            before = self.read()
+            after = change(before)
+            if after == before:
+                return
+            _replace(self._file, json.dumps(asdict(after)))
+        wake(self._folder)
+
+
+class Mailbox:
+    """One head pod's mailbox, by its folder.
+
+    Attributes:
+        controller: of the fit() of this number. Its counts continue those of the fit() before it.
+    """
+
+    def __init__(self, folder: Path, *, fit: int = 1) -> None:
+        self._folder = folder
+        default = FromController()
+        if fit > 1:
+            before = Mailbox(folder, fit=fit - 1).controller.read()
+            default = replace(before, failure=None, has_returned=False, heartbeat=None)
+        self.controller: Box[FromController] = Box(folder, f"fit-{fit}", default)
+        self.driver = Box(folder, "driver", FromDriver())
+        self.script = Box(folder, "script", FromScript())
+
+    def read_newest_fit(self) -> FromController:
+        """Returns what the controller tells of the script's last fit(), or of the trainer's only one."""
+        fit = self.script.read().fit
+        return Mailbox(self._folder, fit=max(fit.number, 1)).controller.read() if fit else self.controller.read()
+
+    def ask_for_stacks(self, requester: str) -> None:
+        """Asks the controller, which answers at its next poll of the workers; `requester` is part of a file's name."""
+        self._answer(requester).unlink(missing_ok=True)
+        _replace(self._folder / f"{requester}{_REQUEST}", "")
+
+    def read_stacks(self, requester: str) -> Optional[list[Stack]]:
+        """Returns the answer, None before there is one."""
+        try:
+            return [Stack(**each) for each in json.loads(self._answer(requester).read_text())]
+        except (OSError, ValueError):
+            return None
+
+    def answer_requests(self, collect: Callable[[], list[Stack]]) -> None:
+        """Writes the stacks for all who ask for them; collects them once, and only if they are wanted."""
+        requests = list(self._folder.glob(f"*{_REQUEST}"))
+        if not requests:
+            return
+        for request in requests:
+            request.unlink(missing_ok=True)
+        stacks = [asdict(stack) for stack in collect()]
+        for request in requests:
+            _replace(self._answer(request.name.removesuffix(_REQUEST)), json.dumps(stacks))
+
+    def _answer(self, requester: str) -> Path:
+        return self._folder / f"{requester}.stacks.json"
+
+    def open_socket(self) -> socket.socket:
+        """Returns the driver's end."""
+        address = self._folder / _SOCKET
+        address.unlink(missing_ok=True)
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        receiver.bind(str(address))
+        return receiver
+
+    def wake(self) -> None:
+        wake(self._folder)
+
+
+def wake(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        with contextlib.suppress(OSError):
+            sender.sendto(b"1", str(folder / _SOCKET))
+
+
+def _replace(file: Path, text: str) -> None:
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
+    temporary.write_text(text)
+    os.replace(temporary, file)
+
+
+def _load(kind: Any, value: Any) -> Any:
+    """Returns a value of this type, from its own JSON."""
+    if value is None:
+        return None
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Union:
+        return _load(arguments[0], value)  # Optional
+    if origin is tuple:
+        return tuple(_load(arguments[0], each) for each in value)
+    if not isinstance(kind, type):
+        return value
+    if is_dataclass(kind):
+        hints = _read_hints(kind)
+        return kind(**{name: _load(hints[name], each) for name, each in value.items()})
+    return kind(value) if issubclass(kind, Enum) else value
+
+
+@functools.cache
+def _read_hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
