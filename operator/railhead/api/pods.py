@@ -150,6 +150,14 @@ _SPEC = {
     "properties": {
         "containers": _CONTAINERS,
         "volumes": _named("Additional volumes.", 64, {}),
+        "tolerations": _list("Added to the other templates'.", {"type": "object", "maxProperties": 16, **FREE}, 64),
+        "terminationGracePeriodSeconds": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+            "maximum": 604800,
+            "description": "Seconds from SIGTERM to SIGKILL; at least what saving a checkpoint may take.",
+        },
         **{name: _text("Set by Railhead.", 253) for name in _SET_BY_RAILHEAD},
     },
     **rules(
@@ -208,6 +216,10 @@ def check_pod_template(template: dict[str, Any]) -> dict[str, Any]:
             isinstance(i, dict) and isinstance(i.get("name"), str) for i in items
         ):
             raise ValueError(f"spec.{key}: must be a list of objects, each with a name")
+    if not isinstance(template.get("spec", {}).get("tolerations") or [], list):
+        raise ValueError("spec.tolerations: must be a list")
+    if not isinstance(template.get("spec", {}).get("terminationGracePeriodSeconds", 0), int):
+        raise ValueError("spec.terminationGracePeriodSeconds: must be an integer")
     for container in template.get("spec", {}).get("containers", []):
         if container["name"] == CONTAINER and container.get("resources") is not None:
             check_ray_resources(container["resources"])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
 
 from railhead.api import names
+from railhead.api.job import InvalidSpec
 from railhead.api.status import JobStatus
 from railhead.contract.report import AUDIENCE
 from railhead.resources.bundle import build_start
 from railhead.resources.mounts import build_job_input
 from railhead.resources.owner import JobRef
+from railhead.resources.placement import avoid_nodes
 from railhead.resources.roles import WorkerPods, build_head_pod, build_worker_pod
 from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
@@ -286,3 +289,35 @@ def test_pods_with_gpus_have_more_time_to_save_a_checkpoint(use_gpu: bool, head:
     job = build_job_input(JOB, make_spec(scaling=scaling))
     assert (job.drain_seconds, job.is_drain_required) == (drain, False)
     assert env(build("head", scaling=scaling, suspendGraceSeconds=0))["RAILHEAD_END_SECONDS"] == "0"
+
+
+WRONG: tuple[Any, ...] = (None, 7, "x", [], [7], [None], {}, {"name": 7})
+POD_FIELDS = (
+    *("containers", "initContainers", "volumes", "tolerations", "affinity", "topologySpreadConstraints"),
+    *("securityContext", "terminationGracePeriodSeconds", "imagePullSecrets", "hostAliases", "nodeSelector"),
+    *("priorityClassName", "dnsConfig"),
+)
+CONTAINER_FIELDS = ("env", "envFrom", "volumeMounts", "resources", "securityContext", "ports", "lifecycle")
+
+
+@both_roles
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("field", [*POD_FIELDS, *(f"containers.{name}" for name in CONTAINER_FIELDS), "nodeAffinity"])
+def test_a_template_with_a_value_of_a_wrong_type_is_refused_or_left_to_the_api_server(
+    role: str, wrong: Any, field: str
+) -> None:
+    """The builders raise nothing: the API server's message names the field."""
+    where, _, name = field.rpartition(".")
+    template: Object = {field: wrong}
+    if where:
+        template = {"containers": [{"name": "ray", name: wrong}]}
+    elif field == "nodeAffinity":
+        template = {"affinity": {field: wrong}}
+    with contextlib.suppress(InvalidSpec):
+        spec = make_spec(podTemplate={"spec": template}, scaling={"numWorkers": 2, "placementStrategy": "SPREAD"})
+        pod = (
+            build_head_pod(JOB, spec, settings=SETTINGS, mounts=MOUNTS, attempt=1, status=STATUS, worker_pods=2)
+            if role == "head"
+            else build_worker_pod(JOB, spec, mounts=MOUNTS, attempt=1, slot=0, round_=0)
+        )
+        avoid_nodes(pod, ["node-1"])
