@@ -43,7 +43,7 @@ def train_func():
 
 @pytest.mark.slow
 def test_each_worker_has_its_own_gpus_and_the_head_has_none(cluster: Cluster) -> None:
-    """Two pods of two workers with two GPUs each."""
+    """Two pods of two workers with two GPUs each; with Torch, the workers of a pod see each other's."""
     if not cluster.is_local:
         pytest.skip("a real node has no fake GPUs")
     scaling = {
@@ -53,7 +53,8 @@ def test_each_worker_has_its_own_gpus_and_the_head_has_none(cluster: Cluster) ->
         "useGPU": True,
         "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi", "nvidia.com/gpu": "2"},
     }
-    cluster.apply(make_job("gpus", cluster.image, code=CODE, scaling=scaling))
+    trainer = {"trainFunc": "steps:train_func", "backend": {"name": "gloo"}}
+    cluster.apply(make_job("gpus", cluster.image, code=CODE, scaling=scaling, trainer=trainer))
     status = cluster.wait_end("gpus")
     assert status["phase"] == "Succeeded", cluster.tell("gpus")
     lines = [line for line in cluster.log(status["head"]["pod"]).splitlines() if "sees {" in line]

@@ -153,9 +153,12 @@ class Supervisor:
     def stop(self, phase: str, message: str) -> None:
         """Ends everything: first what acts on the cluster, then the cluster, then whatever is left."""
         for name, grace_seconds in END_ORDER.items():
-            identity = identify(self._children[name].pid) if name in self._children else None
+            child = self._children.get(name)
+            identity = identify(child.pid) if child is not None else None
             if identity is not None:
                 end([identity], grace_seconds=grace_seconds)
+            if child is not None:
+                child.wait()
         self.plane.stop()
         self.session.end_left()
         self.session.write_state(State(phase, message, gpus=self.capacity.gpus))
