@@ -23,6 +23,7 @@ _PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5")
 _SLOW = (*_PYTEST, "-m", "slow")
 _EXAMPLES = "tests/e2e/test_examples.py"
 _KILLS = ("tests/e2e/test_kills.py", "tests/e2e/test_survival.py", "tests/e2e/test_world.py")
+_FAULTS = "single_fault or requests_that_hang"
 _MAKE = ("make", "--no-print-directory")
 
 
@@ -43,7 +44,8 @@ PARTS: Mapping[str, Part] = {
     "schedules": Part(
         (*_PYTEST, "-n", "auto", "tests/model"), {"RAILHEAD_FAULTS": "all", "RAILHEAD_SCHEDULES": "25000"}
     ),
-    "operator": Part((*_SLOW, "tests/operator")),
+    "operator": Part((*_SLOW, "tests/operator", "-k", f"not ({_FAULTS})")),
+    "faults": Part((*_SLOW, "tests/operator", "-k", _FAULTS)),
     "local": Part((*_SLOW, "tests/local")),
     "ray": Part((*_SLOW, "tests/ray")),
     "examples": Part((*_SLOW, _EXAMPLES)),
