@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size image sbom release clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,7 +57,7 @@ manifests: $(READY) ## Render the kustomize overlays and install.yaml from the c
 
 constraints.txt: ## (by hand: make -B constraints.txt) Pin the dependencies of the tests and the demo
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--extra test pyproject.toml -o $@
+		--extra test --extra docs pyproject.toml -o $@
 
 checksums: $(READY) ## (by hand, with the network) Pin the checksums of the release binaries that local mode downloads
 	$(BIN)/python -m tools.checksums
@@ -137,6 +137,9 @@ bench-scale: $(READY) ## Pods per second and cost of the operator with many jobs
 
 bench-head-size: $(READY) ## Memory and processor time of a head pod by the number of workers [BENCH_ARGS="--workers 2 32 --framework Torch"]
 	$(BIN)/python -m benchmarks.head_size $(BENCH_ARGS)
+
+docs: $(READY) ## Build the documentation as a site into build/site, without the network; a warning is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 image: $(READY) ## Build the operator's image with docker, podman or buildah [BUILDER=buildah IMAGE_ARGS="--build-arg BASE_IMAGE=..."]
 	@$(BIN)/python -m tools.image $(if $(BUILDER),--builder $(BUILDER)) --args="$(IMAGE_ARGS)"

@@ -21,7 +21,7 @@ from railhead.contract.failure import POLICIES
 
 PROJECT = Path(__file__).resolve().parents[2]
 CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
-REFERENCE = PROJECT / "docs" / "trainjob.md"
+REFERENCE = PROJECT / "docs" / "reference" / "trainjob.md"
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 DOCUMENTS = sorted(
     [
@@ -101,7 +101,9 @@ def test_named_tests_exist(path: Path) -> None:
 
 
 def test_each_threat_names_its_tests() -> None:
-    section = (PROJECT / "docs" / "security.md").read_text().partition("## Threats")[2].partition("\n## ")[0]
+    section = (
+        (PROJECT / "docs" / "operate" / "security.md").read_text().partition("## Threats")[2].partition("\n## ")[0]
+    )
     _, _, *threats = [line for line in section.splitlines() if line.startswith("|")]
     assert len(threats) > 10
     assert [line for line in threats if not TEST.search(line.rsplit("|", 2)[1])] == []
@@ -219,7 +221,7 @@ def test_the_operators_flags_are_documented() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     operator.add_arguments(parser)
     flags = {flag for action in parser._actions for flag in action.option_strings}
-    assert set(FLAG.findall((PROJECT / "docs" / "install.md").read_text())) == flags
+    assert set(FLAG.findall((PROJECT / "docs" / "operate" / "install.md").read_text())) == flags
 
 
 def committable() -> list[Path]:

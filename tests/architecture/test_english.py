@@ -19,7 +19,7 @@ CHECKED = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    "docs/*.md",
+    "docs/**/*.md",
     "charts/*/README.md",
     "charts/**/*.yaml",
     "crds/*.yaml",

@@ -1,4 +1,4 @@
-"""docs/ray-train.md lists every public name and option of the installed Ray Train, with correct rows.
+"""docs/internals/ray-train.md lists every public name and option of the installed Ray Train, with correct rows.
 
 test_documents.py checks that the tests it names exist.
 """
@@ -18,7 +18,7 @@ from railhead.driver.node import ray_node
 
 PROJECT = Path(__file__).resolve().parents[2]
 NO_FIELD = "\N{EN DASH}"
-TABLE = PROJECT / "docs" / "ray-train.md"
+TABLE = PROJECT / "docs" / "internals" / "ray-train.md"
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 FIELD = re.compile(r"`([^`]+)`")
 TEST = re.compile(r"tests/[\w/]+\.py::\w+")
@@ -75,7 +75,7 @@ def read_options(file: Path, name: str) -> Iterator[str]:
 
 
 def test_every_public_name_of_ray_train_is_in_the_table(public: set[str]) -> None:
-    assert public - set(rows()) == set(), "add to docs/ray-train.md which field it has, or why it has none"
+    assert public - set(rows()) == set(), "add to docs/internals/ray-train.md which field it has, or why it has none"
 
 
 def test_the_table_lists_nothing_that_ray_lacks(public: set[str]) -> None:
@@ -83,8 +83,8 @@ def test_the_table_lists_nothing_that_ray_lacks(public: set[str]) -> None:
 
 
 def test_every_field_in_the_table_is_a_trainjob_field() -> None:
-    """Another test compares those of docs/trainjob.md with the CRD."""
-    reference = (PROJECT / "docs" / "trainjob.md").read_text()
+    """Another test compares those of docs/reference/trainjob.md with the CRD."""
+    reference = (PROJECT / "docs" / "reference" / "trainjob.md").read_text()
     known = set(re.findall(r"^\| `spec\.([^`]+)` \|", reference, re.MULTILINE))
     named = {
         field for field_cell, _ in rows().values() if field_cell != NO_FIELD for field in FIELD.findall(field_cell)

@@ -125,7 +125,7 @@ def get_status(listener: Listener, path: str) -> int:
 
 
 def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path) -> None:
-    """But for torch's own, which know no authentication: docs/ray-train.md, Ports of a job."""
+    """But for torch's own, which know no authentication: docs/internals/ray-train.md, Ports of a job."""
     stop = tmp_path / "stop"
     job = make_job(train_loop_config={"stop": str(stop)})
     with Pods(tmp_path, job, source={"user.py": WAITING}) as pods:

@@ -53,7 +53,7 @@ class WatchLimits:
 
     Attributes:
         page_size: jobs per request of a list. 10,000 jobs are 20 requests then, as many as client-go would send, and
-            the process peaks at 153 MB (docs/benchmarks.md); in one page all would be in memory at once.
+            the process peaks at 153 MB (docs/internals/benchmarks.md); in one page all would be in memory at once.
         request_timeout_seconds: for one page. kopf's default of 5 minutes is as long as the API server keeps the
             version of a list, so the page after one that hangs would always be too late.
         inactivity_timeout_seconds: a watch without an event or bookmark for that long is dead. The API server

@@ -1,7 +1,7 @@
-"""The operator's Prometheus metrics, and who may read them. docs/metrics.md describes each; a test compares the two.
+"""The operator's Prometheus metrics, and who may read them.
 
-Nothing here grows with the number of jobs: labels take few values, and gauges are read
-at scrape time.
+docs/reference/metrics.md describes each; a test compares the two. Nothing here grows with the number of jobs: labels
+take few values, and gauges are read at scrape time.
 
 Over HTTPS only those read them whom the API server lets `get` the path, as for its own /metrics.
 """

@@ -1,4 +1,7 @@
-"""What the operator keeps of a pod and of a job, in bytes. docs/install.md sizes the memory limit from these bounds."""
+"""What the operator keeps of a pod and of a job, in bytes.
+
+docs/operate/install.md sizes the memory limit from these bounds.
+"""
 
 from __future__ import annotations
 

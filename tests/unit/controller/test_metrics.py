@@ -1,4 +1,4 @@
-"""The metrics as Prometheus reads them, and who may read them; docs/metrics.md describes each."""
+"""The metrics as Prometheus reads them, and who may read them; docs/reference/metrics.md describes each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
 from tests.model.client import ModelClient, make_client
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md"
 ROW = re.compile(r"^\| `(railhead_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
 TRUE = {"status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 Samples = dict[tuple[str, tuple[str, ...]], float]

@@ -1,0 +1,75 @@
+"""The documentation as a site: its navigation, its pages' sizes, and that it builds strictly without the network."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tools.site_sources import name_copy, rewrite_links
+
+PROJECT = Path(__file__).resolve().parents[2]
+DOCS = PROJECT / "docs"
+CONFIGURATION = PROJECT / "mkdocs.yml"
+PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
+MOST_BYTES = 20_000
+# Pages for contributors, and a reference with one row per field, may be longer.
+LONG = ("internals/", "reference/")
+TOO_LONG = {"concepts/storage.md", "operate/install.md"}  # to be split
+# Attributes by which a browser loads something at once, as opposed to a link that a reader follows.
+LOADED = re.compile(
+    r"<(?:script|img|iframe)[^>]+src=\"?(https?:[^\" >]+)|<link[^>]+stylesheet[^>]+href=\"?(https?:[^\" >]+)"
+)
+
+
+class Loader(yaml.SafeLoader):
+    """A loader that skips the names of Python functions in mkdocs.yml."""
+
+
+Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: suffix)
+
+
+def find_pages(navigation: object) -> Iterator[str]:
+    if isinstance(navigation, str):
+        yield navigation
+    for item in (
+        navigation if isinstance(navigation, list) else navigation.values() if isinstance(navigation, dict) else ()
+    ):
+        yield from find_pages(item)
+
+
+def test_the_navigation_has_each_page_once() -> None:
+    navigation = yaml.load(CONFIGURATION.read_text(), Loader)["nav"]
+    assert sorted(find_pages(navigation)) == PAGES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_has_one_title_and_is_short_enough_to_read(page: str) -> None:
+    text = (DOCS / page).read_text()
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert text.startswith("# ")
+    assert len(re.findall(r"^# ", prose, re.MULTILINE)) == 1
+    if not page.startswith(LONG):
+        assert (len(text.encode()) > MOST_BYTES) == (page in TOO_LONG)
+
+
+def test_links_out_of_the_docs_lead_to_copies_of_the_files() -> None:
+    assert rewrite_links("[a](../../Makefile#x) [b](../index.md) [c](https://e.example)", "operate/install.md") == (
+        f"[a](../{name_copy(PROJECT / 'Makefile')}) [b](../index.md) [c](https://e.example)"
+    )
+    assert rewrite_links("the [charts](../charts)", "index.md") == "the charts"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("mkdocs"), reason="needs the extra `docs`; `make setup` installs it")
+def test_the_site_builds_strictly_and_loads_nothing_from_the_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) >= len(PAGES)
+    assert {found for page in pages for found in LOADED.findall(page.read_text())} == set()
