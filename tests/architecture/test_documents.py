@@ -21,7 +21,8 @@ from railhead.contract.failure import POLICIES
 
 PROJECT = Path(__file__).resolve().parents[2]
 CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
-REFERENCE = PROJECT / "docs" / "reference" / "trainjob.md"
+DOCS = PROJECT / "docs"
+SPEC, STATUS_PAGE = DOCS / "reference" / "spec.md", DOCS / "reference" / "status.md"
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 DOCUMENTS = sorted(
     [
@@ -143,14 +144,14 @@ def fields() -> dict[str, dict[str, Any]]:
 
 
 def test_the_reference_lists_exactly_the_crds_fields() -> None:
-    named = {path for path, _, _ in ROW.findall(REFERENCE.read_text())}
-    assert named == set(fields())
+    named = [path for page in (SPEC, STATUS_PAGE) for path, _, _ in ROW.findall(page.read_text())]
+    assert sorted(named) == sorted(fields())
 
 
 def test_the_reference_has_the_right_types_and_defaults() -> None:
     known = fields()
     wrong = []
-    for path, type_, default in ROW.findall(REFERENCE.read_text()):
+    for path, type_, default in ROW.findall(SPEC.read_text() + STATUS_PAGE.read_text()):
         field = known[path]
         if type_.strip() != describe_type(field):
             wrong.append(f"{path} is {describe_type(field)}")
@@ -160,7 +161,7 @@ def test_the_reference_has_the_right_types_and_defaults() -> None:
 
 
 def test_the_reference_lists_what_can_change_and_when() -> None:
-    text = REFERENCE.read_text()
+    text = (DOCS / "how-to" / "change-a-job.md").read_text()
     for when, allowed in (("at any time", ALWAYS), ("in phase Suspended", SUSPENDED)):
         [row] = re.findall(rf"^\| (`.*`.*) \| {when} \|$", text, re.MULTILINE)
         named = set(re.findall(r"`([^`]+)`", row))
@@ -180,7 +181,7 @@ def find_bounds(field: dict[str, Any]) -> list[str]:
 def test_the_reference_has_the_right_bounds() -> None:
     known = fields()
     wrong = []
-    for path, stated in BOUNDS.findall(REFERENCE.read_text()):
+    for path, stated in BOUNDS.findall(SPEC.read_text()):
         for bound in find_bounds(known[path]) if path not in BOUND_BY_OTHERS else ():
             if not re.search(rf"(?<!\d){re.escape(bound)}(?!\d)", stated):
                 wrong.append(f"{path}: {bound}")
@@ -190,7 +191,7 @@ def test_the_reference_has_the_right_bounds() -> None:
 def test_the_reference_has_the_right_sizes_of_lists_in_the_status() -> None:
     known = fields()
     wrong = []
-    for path, meaning in STATUS.findall(REFERENCE.read_text()):
+    for path, meaning in STATUS.findall(STATUS_PAGE.read_text()):
         most = known[path].get("maxItems", known[path].get("maxProperties"))
         for pair in re.findall(r"\b(?:at most|first|last) (\d+)\b|\b(\d+) at most", meaning):
             if "".join(pair) != str(most):
@@ -245,7 +246,9 @@ def test_no_file_names_a_local_path_or_a_package_index() -> None:
 
 
 def test_the_table_of_failure_classes_matches_the_code() -> None:
-    rows = re.findall(r"^\| ([A-Z]\w+) \| (\d+|\u2013)[^|]* \|", REFERENCE.read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([A-Z]\w+) \| (\d+|\u2013)[^|]* \|", (DOCS / "concepts" / "failures.md").read_text(), re.MULTILINE
+    )
     codes = {str(kind): str(policy.exit_code or "\u2013") for kind, policy in POLICIES.items()}
     assert dict(rows) == codes
     assert len(rows) == len(codes)

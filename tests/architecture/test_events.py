@@ -1,4 +1,4 @@
-"""The table of events in docs/reference/trainjob.md lists exactly the events that the code sends."""
+"""The table of events in docs/reference/events.md lists exactly the events that the code sends."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ def _reason(node: ast.expr) -> str:
 
 
 def documented() -> list[str]:
-    text = (PROJECT / "docs" / "reference" / "trainjob.md").read_text()
-    table = text.split("\n## Events\n")[1].split("\n## ")[0]
+    table = (PROJECT / "docs" / "reference" / "events.md").read_text()
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")][1:]
     return [reason for row in rows for reason in CAMEL_CASE.findall(row)]
 

@@ -83,8 +83,8 @@ def test_the_table_lists_nothing_that_ray_lacks(public: set[str]) -> None:
 
 
 def test_every_field_in_the_table_is_a_trainjob_field() -> None:
-    """Another test compares those of docs/reference/trainjob.md with the CRD."""
-    reference = (PROJECT / "docs" / "reference" / "trainjob.md").read_text()
+    """Another test compares those of docs/reference/spec.md with the CRD."""
+    reference = (PROJECT / "docs" / "reference" / "spec.md").read_text()
     known = set(re.findall(r"^\| `spec\.([^`]+)` \|", reference, re.MULTILINE))
     named = {
         field for field_cell, _ in rows().values() if field_cell != NO_FIELD for field in FIELD.findall(field_cell)

@@ -1,7 +1,7 @@
 """The table of failure classes, and the rules of spec.failurePolicy about them.
 
 A row says what ended an attempt, its exit code, which counter it raises and the backoff after it. Driver, planner, CRD
-and docs all use it. A new class is one row here, one test and one line in docs/reference/trainjob.md. The operator
+and docs all use it. A new class is one row here, one test and one line in docs/concepts/failures.md. The operator
 applies the rules to a lost attempt, the driver before a restart in place.
 """
 
