@@ -79,7 +79,7 @@ def test_anchors_are_headings(path: Path) -> None:
 
 @pytest.mark.parametrize(("claim", "number"), CLAIMS)
 def test_a_counted_claim_is_what_the_code_counts(claim: str, number: float | str) -> None:
-    texts = {path.name: path.read_text() for path in DOCUMENTS}
+    texts = {str(path.relative_to(PROJECT)): path.read_text() for path in DOCUMENTS}
     stated = {(name, found) for name, text in texts.items() for found in find_numbers(claim, text)}
     assert stated, "no document makes this claim any more; remove it from counted_claims.py"
     assert {(name, found) for name, found in stated if found != number} == set()
@@ -101,13 +101,24 @@ def test_named_tests_exist(path: Path) -> None:
     assert not missing
 
 
-def test_each_threat_names_its_tests() -> None:
-    section = (
-        (PROJECT / "docs" / "operate" / "security.md").read_text().partition("## Threats")[2].partition("\n## ")[0]
-    )
-    _, _, *threats = [line for line in section.splitlines() if line.startswith("|")]
+def find_threats(page: str) -> list[tuple[str, str]]:
+    """Returns the rows of a page's table of threats: the threat, and the other cell."""
+    section = (DOCS / page).read_text().partition("## Threats")[2].partition("\n## ")[0]
+    _, _, *rows = [line.strip("| ").partition(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [(threat, other) for threat, _, other in rows]
+
+
+def test_each_threat_has_its_tests() -> None:
+    threats, promises = find_threats("operate/security.md"), find_threats("internals/promises.md")
     assert len(threats) > 10
-    assert [line for line in threats if not TEST.search(line.rsplit("|", 2)[1])] == []
+    assert [threat for threat, _ in promises] == [threat for threat, _ in threats]
+    assert [threat for threat, tests in promises if not TEST.search(tests)] == []
+
+
+def test_pages_for_users_name_no_tests() -> None:
+    """docs/internals/promises.md has the tests of what these pages promise."""
+    pages = [path for path in DOCS.rglob("*.md") if not path.is_relative_to(DOCS / "internals")]
+    assert [(path.name, file) for path in pages for file, _ in TEST.findall(path.read_text())] == []
 
 
 @per_document
@@ -222,7 +233,7 @@ def test_the_operators_flags_are_documented() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     operator.add_arguments(parser)
     flags = {flag for action in parser._actions for flag in action.option_strings}
-    assert set(FLAG.findall((PROJECT / "docs" / "operate" / "install.md").read_text())) == flags
+    assert set(FLAG.findall((DOCS / "reference" / "operator-flags.md").read_text())) == flags
 
 
 def committable() -> list[Path]:

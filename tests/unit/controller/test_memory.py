@@ -1,6 +1,6 @@
 """What the operator keeps of a pod and of a job, in bytes.
 
-docs/operate/install.md sizes the memory limit from these bounds.
+docs/operate/scaling.md sizes the memory limit from these bounds.
 """
 
 from __future__ import annotations
