@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.architecture.counted_claims import CLAIMS, find_numbers
+from tools.reference import describe_type
 
 from railhead.api.changes import ALWAYS, SUSPENDED
 from railhead.api.job import parse_spec
@@ -208,17 +209,6 @@ def test_the_reference_has_the_right_sizes_of_lists_in_the_status() -> None:
             if "".join(pair) != str(most):
                 wrong.append(f"{path}: {''.join(pair)} is {most}")
     assert not wrong
-
-
-def describe_type(field: dict[str, Any]) -> str:
-    values = field.get("additionalProperties")
-    if field.get("x-kubernetes-int-or-string"):
-        return "quantity"
-    if "type" not in field:
-        return "any form"
-    if field["type"] == "object" and isinstance(values, dict):
-        return "map of quantities" if values.get("x-kubernetes-int-or-string") else "map"
-    return {"array": "list"}.get(field["type"], str(field["type"]))
 
 
 def describe_default(field: dict[str, Any]) -> tuple[str, ...]:
