@@ -20,6 +20,8 @@ PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 MOST_BYTES = 20_000
 # Pages for contributors, and a reference with one row per field, may be longer.
 LONG = ("internals/", "reference/")
+FENCE = re.compile(r"^( *```).*?^ *```$", re.MULTILINE | re.DOTALL)
+ITEM = re.compile(r" *(?:[-*]|\d+\.) ")
 # Attributes by which a browser loads something at once, as opposed to a link that a reader follows.
 LOADED = re.compile(
     r"<(?:script|img|iframe)[^>]+src=\"?(https?:[^\" >]+)|<link[^>]+stylesheet[^>]+href=\"?(https?:[^\" >]+)"
@@ -55,6 +57,20 @@ def test_a_page_has_one_title_and_is_short_enough_to_read(page: str) -> None:
     assert len(re.findall(r"^# ", prose, re.MULTILINE)) == 1
     if not page.startswith(LONG):
         assert len(text.encode()) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_lists_are_lists_on_the_site_as_well(page: str) -> None:
+    """MkDocs wants an empty line before a list, and four spaces where GitHub is content with fewer."""
+    wrong, previous = [], ""
+    for line in FENCE.sub(lambda fence: fence[1], (DOCS / page).read_text()).splitlines():
+        indent, item = len(line) - len(line.lstrip()), ITEM.match(line)
+        is_inside = indent > 0 and (item is not None or not previous or line.lstrip().startswith("```"))
+        is_late = item is not None and indent == 0 and previous[:1] not in ("", " ") and not ITEM.match(previous)
+        if (is_inside and indent % 4) or is_late:
+            wrong.append(line)
+        previous = line
+    assert wrong == []
 
 
 def test_links_out_of_the_docs_lead_to_copies_of_the_files() -> None:
