@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release keep-crd clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -146,11 +146,14 @@ docs: $(READY) ## Build the documentation as a site into build/site, without the
 image: $(READY) ## Build the operator's image with docker, podman or buildah [BUILDER=buildah IMAGE_ARGS="--build-arg BASE_IMAGE=..."]
 	@$(BIN)/python -m tools.image $(if $(BUILDER),--builder $(BUILDER)) --args="$(IMAGE_ARGS)"
 
-sbom: $(READY) ## Write the image's contents on top of its base into dist/, as CycloneDX
+sbom: $(READY) ## Write the image's contents on top of its base into build/release, as CycloneDX
 	@$(BIN)/python -m tools.sbom
 
-release: $(READY) ## Build wheel, chart, install.yaml, CRD, image, SBOM and checksums into dist/ [IMAGE_ARGS=...]
-	@$(BIN)/python -m tools.release --image-args="$(IMAGE_ARGS)"
+release: $(READY) ## Build all files of a release into build/release, with checksums; TWICE=1 compares two builds [IMAGE_ARGS=...]
+	@$(BIN)/python -m tools.release --image-args="$(IMAGE_ARGS)" $(if $(TWICE),--twice)
+
+keep-crd: $(READY) ## (by hand, for each release) Keep its CRD, which later ones must not narrow, in tests/released
+	@$(BIN)/python -m tools.release --keep-crd
 
 clean: ## Remove .venv and the checkout's caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

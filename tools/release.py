@@ -1,30 +1,44 @@
-"""`make release`: builds one version into dist/, with checksums, and keeps its CRD for the tests of later ones.
+"""`make release`: everything that a release of one version needs, in build/release, with checksums.
 
-Nothing is published: that is done by hand, from dist/.
+The files are those of the commit: each timestamp is the commit's, so the same commit gives the same bytes (`--twice`
+builds again and compares them). What cannot be built on this machine is named on stderr. `make publish` publishes
+the folder, and `make keep-crd` keeps the release's CRD for the tests of later ones.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
+import io
+import os
 import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
-from tools.image import NoBuilder, find_builder, make_image
-from tools.sbom import build_wheel, write_sbom
+from tools.image import NoBuilder, describe_commit, find_builder, make_image
+from tools.sbom import build_distributions, write_sbom
 
 from railhead import __version__
 from railhead.api.crd import FILE_NAME
 
 PROJECT = Path(__file__).resolve().parents[1]
+FOLDER = PROJECT / "build" / "release"
+CRD = PROJECT / "crds" / FILE_NAME
 INSTALL = PROJECT / "manifests" / "install.yaml"
 RELEASED = PROJECT / "tests" / "released" / __version__
+NOTES = "release-notes.md"
+
+
+class NotReproducible(RuntimeError):
+    """A second build gave other bytes; the message names the files."""
 
 
 def keep_crd(crd: Path, folder: Path) -> None:
@@ -33,48 +47,108 @@ def keep_crd(crd: Path, folder: Path) -> None:
     shutil.copyfile(crd, folder / crd.name)
 
 
-def package_chart(dist: Path) -> None:
+def package_chart(folder: Path) -> Path:
     """Raises NotBuilt or subprocess.CalledProcessError."""
     helm = resolve_helm(lambda text: print(text, file=sys.stderr))
-    command = [str(helm), "package", str(PROJECT / "charts" / "railhead"), "--destination", str(dist)]
+    command = [str(helm), "package", str(PROJECT / "charts" / "railhead"), "--destination", str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return folder / f"railhead-{__version__}.tgz"
 
 
-def write_checksums(dist: Path) -> list[str]:
+def repack(archive: Path, epoch: int) -> None:
+    """Rewrites a .tar.gz without what differs from one build to the next: times, owners, umask and order."""
+    with tarfile.open(archive) as old:
+        files = {entry.name: (entry, old.extractfile(entry)) for entry in old}
+        buffer = io.BytesIO()
+        # GNU's format has no further headers, which would keep the old times.
+        with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as new:
+            for name in sorted(files):
+                entry, content = files[name]
+                mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+                clean = entry.replace(mtime=epoch, mode=mode, uid=0, gid=0, uname="", gname="")
+                new.addfile(clean, content)
+    archive.write_bytes(gzip.compress(buffer.getvalue(), mtime=epoch))
+
+
+def find_notes(changelog: str, version: str) -> str:
+    """The version's part of the changelog without its heading; that of Unreleased where the version has none."""
+    parts = {}
+    for part in changelog.split("\n## [")[1:]:
+        heading, _, text = part.partition("\n")
+        parts[heading.partition("]")[0]] = text.strip() + "\n"
+    return parts.get(version) or parts["Unreleased"]
+
+
+def write_checksums(folder: Path) -> list[str]:
     """Writes SHA256SUMS, for `sha256sum --check`; returns its lines."""
     # uv writes a hidden .gitignore next to what it builds
-    files = sorted(file for file in dist.glob("[!.]*") if file.is_file() and file.name != "SHA256SUMS")
+    files = sorted(file for file in folder.glob("[!.]*") if file.is_file() and file.name != "SHA256SUMS")
     lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in files]
-    (dist / "SHA256SUMS").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "SHA256SUMS").write_text("".join(f"{line}\n" for line in lines))
     return lines
 
 
-def release(dist: Path, *, image_arguments: Sequence[str]) -> list[str]:
-    """Returns the lines of SHA256SUMS; no image without a builder. Raises NotBuilt or subprocess.CalledProcessError."""
-    shutil.rmtree(dist, ignore_errors=True)
-    dist.mkdir()
-    wheel = build_wheel(dist)
-    write_sbom(wheel, dist / f"railhead-{__version__}.cdx.json")
-    package_chart(dist)
-    shutil.copyfile(INSTALL, dist / INSTALL.name)
-    crd = PROJECT / "crds" / FILE_NAME
-    shutil.copyfile(crd, dist / crd.name)
-    keep_crd(crd, RELEASED)
+def build_files(folder: Path, *, epoch: int) -> None:
+    """Everything but the image. Raises NotBuilt or subprocess.CalledProcessError."""
+    wheel, sdist = build_distributions(folder, epoch=epoch)
+    chart = package_chart(folder)
+    for archive in (sdist, chart):
+        repack(archive, epoch)
+    write_sbom(wheel, folder / f"railhead-{__version__}.cdx.json")
+    for file in (INSTALL, CRD):
+        shutil.copyfile(file, folder / file.name)
+    (folder / NOTES).write_text(find_notes((PROJECT / "CHANGELOG.md").read_text(), __version__))
+
+
+def compare_builds(first: Sequence[str], second: Sequence[str]) -> None:
+    """Compares the lines of two SHA256SUMS.
+
+    Raises:
+        NotReproducible: they differ.
+    """
+    names = sorted({line.split()[1] for line in set(first) ^ set(second)})
+    if names:
+        raise NotReproducible(f"a second build gave other bytes: {', '.join(names)}")
+
+
+def release(folder: Path, *, image_arguments: Sequence[str], twice: bool = False) -> list[str]:
+    """Returns the lines of SHA256SUMS; no image without a builder.
+
+    Raises:
+        NotBuilt: a program is missing and cannot be built.
+        NotReproducible: only with `twice`.
+        subprocess.CalledProcessError: a command failed.
+    """
+    epoch = int(describe_commit()[0])
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    build_files(folder, epoch=epoch)
+    if twice:
+        with tempfile.TemporaryDirectory() as name:
+            build_files(Path(name), epoch=epoch)
+            compare_builds(write_checksums(folder), write_checksums(Path(name)))
+            print("a second build gave the same bytes; the image is not compared", file=sys.stderr)
     try:
-        archive = dist / f"railhead-operator-{__version__}.tar"
+        archive = folder / f"railhead-operator-{__version__}.tar"
         make_image(find_builder(), archive=archive, more=image_arguments)
     except NoBuilder as error:
-        print(f"released without an image: {error}", file=sys.stderr)
-    return write_checksums(dist)
+        print(f"released without the operator's image: {error}", file=sys.stderr)
+    return write_checksums(folder)
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--image-args", default="", help="more arguments for the image's build, as one string")
+    parser.add_argument("--twice", action="store_true", help="build a second time, and compare the bytes")
+    parser.add_argument("--keep-crd", action="store_true", help="only keep the CRD for the tests of later releases")
     options = parser.parse_args(arguments)
+    if options.keep_crd:
+        keep_crd(CRD, RELEASED)
+        print(os.path.relpath(RELEASED / CRD.name))
+        return 0
     try:
-        lines = release(PROJECT / "dist", image_arguments=shlex.split(options.image_args))
-    except NotBuilt as error:
+        lines = release(FOLDER, image_arguments=shlex.split(options.image_args), twice=options.twice)
+    except (NotBuilt, NotReproducible) as error:
         print(error, file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:

@@ -6,10 +6,13 @@ environment, as in the Dockerfile, and the file describes that environment.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tools.image import describe_commit
 
 from railhead import __version__
 
@@ -18,12 +21,12 @@ CYCLONEDX_VERSION = "7.5.0"
 BIN = Path(sys.executable).parent
 
 
-def build_wheel(folder: Path) -> Path:
-    """Builds it into the folder. Raises subprocess.CalledProcessError."""
-    command = [str(BIN / "uv"), "build", "--quiet", "--wheel", "--out-dir", str(folder), "."]
-    subprocess.run(command, cwd=PROJECT, check=True)
+def build_distributions(folder: Path, *, epoch: int) -> tuple[Path, Path]:
+    """The wheel and the sdist that it is built from. Raises subprocess.CalledProcessError."""
+    command = [str(BIN / "uv"), "build", "--quiet", "--out-dir", str(folder), "."]
+    subprocess.run(command, cwd=PROJECT, env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}, check=True)
     [wheel] = folder.glob(f"railhead_train-{__version__}-*.whl")
-    return wheel
+    return wheel, folder / f"railhead_train-{__version__}.tar.gz"
 
 
 def write_sbom(wheel: Path, target: Path) -> None:
@@ -35,6 +38,9 @@ def write_sbom(wheel: Path, target: Path) -> None:
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
         install = [uv, "pip", "install", "--quiet", "--python", str(python), "--constraint", "constraints.txt"]
         subprocess.run([*install, f"{wheel}[operator]"], cwd=PROJECT, check=True)
+        # It names the folder of the wheel, which differs from one build to the next.
+        for file in environment.glob("lib/python*/site-packages/railhead_train-*.dist-info/direct_url.json"):
+            file.unlink()
         # In its own environment: the tool needs more packages than the operator has.
         tool = [uv, "tool", "run", "--quiet", "--from", f"cyclonedx-bom=={CYCLONEDX_VERSION}", "cyclonedx-py"]
         describe = [*tool, "environment", "--output-reproducible", "--output-format", "JSON"]
@@ -42,11 +48,12 @@ def write_sbom(wheel: Path, target: Path) -> None:
 
 
 def main() -> int:
-    dist = PROJECT / "dist"
-    dist.mkdir(exist_ok=True)
-    target = dist / f"railhead-{__version__}.cdx.json"
-    with tempfile.TemporaryDirectory() as folder:
-        write_sbom(build_wheel(Path(folder)), target)
+    folder = PROJECT / "build" / "release"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"railhead-{__version__}.cdx.json"
+    with tempfile.TemporaryDirectory() as name:
+        wheel, _ = build_distributions(Path(name), epoch=int(describe_commit()[0]))
+        write_sbom(wheel, target)
     print(target.relative_to(PROJECT))
     return 0
 

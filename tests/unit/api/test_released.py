@@ -16,7 +16,7 @@ from railhead.api.schema import find_narrowed
 RELEASED = sorted((Path(__file__).resolve().parents[2] / "released").glob(f"*/{crd.FILE_NAME}"))
 RULE = """\
 A CRD may grow but not narrow: no field removed, no type, default or list type changed, no bound tightened, no enum
-value removed, no field newly required and no new rule on existing fields. `make release` adds each release's CRD."""
+value removed, no field newly required and no new rule on existing fields. `make keep-crd` adds a release's CRD."""
 Schema = dict[str, Any]
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tools.image import NoBuilder, build_command, describe_commit, find_builder, save_command
-from tools.release import keep_crd, write_checksums
+from tools.release import NotReproducible, build_files, compare_builds, find_notes, keep_crd, repack, write_checksums
 
 
 @pytest.fixture
@@ -90,3 +92,50 @@ def test_the_crd_of_a_release_is_kept(tmp_path: Path) -> None:
     crd.write_text("kind: A\n")
     keep_crd(crd, tmp_path / "released" / "0.2.0")
     assert (tmp_path / "released" / "0.2.0" / "crd.yaml").read_text() == "kind: A\n"
+
+
+def pack(folder: Path, archive: Path, *, mtime: int, names: Sequence[str]) -> bytes:
+    with tarfile.open(archive, "w:gz") as tar:
+        for name in names:
+            entry = tar.gettarinfo(folder / name, arcname=name)
+            entry.mtime, entry.uid = mtime, mtime
+            tar.addfile(entry, io.BytesIO((folder / name).read_bytes()))
+    return archive.read_bytes()
+
+
+def test_an_archive_does_not_know_when_and_by_whom_it_was_packed(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    first, second = tmp_path / "first.tgz", tmp_path / "second.tgz"
+    assert pack(tmp_path, first, mtime=1, names="ab") != pack(tmp_path, second, mtime=2, names="ba")
+    for archive in (first, second):
+        repack(archive, 17)
+    assert first.read_bytes() == second.read_bytes()
+    with tarfile.open(first) as tar:
+        assert [(entry.name, entry.mtime, entry.uid) for entry in tar] == [("a", 17, 0), ("b", 17, 0)]
+
+
+CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.2.0] - 2026-01-01\n\n- second\n\n## [0.1.0]\n\n- first\n"
+
+
+@pytest.mark.parametrize(("version", "notes"), [("0.3.0", "- new\n"), ("0.2.0", "- second\n"), ("0.1.0", "- first\n")])
+def test_the_notes_are_the_versions_part_of_the_changelog(version: str, notes: str) -> None:
+    assert find_notes(CHANGELOG, version) == notes
+
+
+def test_a_build_with_other_bytes_is_named() -> None:
+    compare_builds(["1  a", "2  b"], ["1  a", "2  b"])
+    with pytest.raises(NotReproducible, match=r"other bytes: b$"):
+        compare_builds(["1  a", "2  b"], ["1  a", "3  b"])
+
+
+@pytest.mark.slow
+def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
+    sums = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        build_files(folder, epoch=1_700_000_000)
+        sums.append(write_checksums(folder))
+    compare_builds(*sums)
+    assert len(sums[0]) == 7, "wheel, sdist, chart, SBOM, install.yaml, CRD, notes"
