@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release keep-crd clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release keep-crd publish clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -151,6 +151,11 @@ sbom: $(READY) ## Write the image's contents on top of its base into build/relea
 
 release: $(READY) ## Build all files of a release into build/release, with checksums; TWICE=1 compares two builds [IMAGE_ARGS=...]
 	@$(BIN)/python -m tools.release --image-args="$(IMAGE_ARGS)" $(if $(TWICE),--twice)
+
+publish: $(READY) ## (by hand) Push the package and the chart of build/release to REGISTRY= and INDEX= [UPLOAD= PLAIN_HTTP=1 DRY_RUN=1]
+	@test -n "$(REGISTRY)" -a -n "$(INDEX)" || { echo "REGISTRY= and INDEX= are required"; exit 2; }
+	@$(BIN)/python -m tools.publish --registry "$(REGISTRY)" --index "$(INDEX)" \
+		$(if $(UPLOAD),--upload "$(UPLOAD)") $(if $(PLAIN_HTTP),--plain-http) $(if $(DRY_RUN),--dry-run)
 
 keep-crd: $(READY) ## (by hand, for each release) Keep its CRD, which later ones must not narrow, in tests/released
 	@$(BIN)/python -m tools.release --keep-crd
