@@ -1,4 +1,4 @@
-"""`make image`: the operator's image, with whichever of docker, podman and buildah works on this machine.
+"""`make image` and `make example-image`: an image, with whichever of docker, podman and buildah works here.
 
 The same commit gives the same files: timestamps are those of the commit, and the label
 `org.opencontainers.image.revision` names it.
@@ -20,6 +20,8 @@ from railhead import __version__
 PROJECT = Path(__file__).resolve().parents[1]
 BUILDERS = ("docker", "podman", "buildah")
 NAME = f"railhead/operator:{__version__}"
+EXAMPLES_NAME = f"railhead/examples:{__version__}"
+EXAMPLES_FILE = "manifests/examples/Dockerfile"
 Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
@@ -83,20 +85,23 @@ def make_image(builder: str, *, tag: str = NAME, archive: Path | None = None, mo
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--builder", default="", help=f"one of {', '.join(BUILDERS)}; default: the first that works")
-    parser.add_argument("--tag", default=NAME)
+    parser.add_argument("--examples", action="store_true", help="the image of the examples, not the operator's")
+    parser.add_argument("--tag")
     parser.add_argument("--archive", type=Path, help="also write the image into this file")
     parser.add_argument("--args", default="", help="more arguments for the builder, as one string")
     options = parser.parse_args(arguments)
+    tag = options.tag or (EXAMPLES_NAME if options.examples else NAME)
+    more = [*(["--file", EXAMPLES_FILE] if options.examples else []), *shlex.split(options.args)]
     try:
         builder = find_builder(options.builder)
-        make_image(builder, tag=options.tag, archive=options.archive, more=shlex.split(options.args))
+        make_image(builder, tag=tag, archive=options.archive, more=more)
     except NoBuilder as error:
         print(error, file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
         print(f"{error.cmd[0]} exited with code {error.returncode}", file=sys.stderr)
         return 1
-    print(f"{options.tag}, built with {builder}")
+    print(f"{tag}, built with {builder}")
     return 0
 
 

@@ -9,7 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tools.image import NoBuilder, build_command, describe_commit, find_builder, save_command
+from tools.image import (
+    EXAMPLES_FILE,
+    EXAMPLES_NAME,
+    PROJECT,
+    NoBuilder,
+    build_command,
+    describe_commit,
+    find_builder,
+    save_command,
+)
 from tools.release import NotReproducible, build_files, compare_builds, find_notes, keep_crd, repack, write_checksums
 
 
@@ -62,6 +71,13 @@ def test_timestamps_are_those_of_the_commit(builder: str) -> None:
     assert "REVISION=abc" in command
     assert ("--timestamp" in command) == (builder != "docker")
     assert command[-3:] == ["--build-arg", "BASE_IMAGE=b", "."]
+
+
+def test_every_example_names_the_image_that_is_built_for_them() -> None:
+    manifests = [file.read_text() for file in (PROJECT / "manifests" / "examples").glob("*.yaml")]
+    assert manifests
+    assert all(f"image: {EXAMPLES_NAME}\n" in text for text in manifests)
+    assert (PROJECT / EXAMPLES_FILE).is_file()
 
 
 def test_an_image_is_saved_by_its_builder() -> None:
