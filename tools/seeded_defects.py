@@ -453,7 +453,7 @@ DEFECTS = (
     Defect(
         "lost worker pods are no disruption",
         "planning/decisions/workers.py",
-        "        disruptions=_count_disruption(job),\n",
+        "        restarts=_count_disruption(job),\n",
         "",
         (CRASHES, "tests/unit/planning/facts/test_settlement.py"),
         raises=("KeyError",),

@@ -48,7 +48,6 @@ def check(
     assert (status["attempt"], status["round"]) == (attempt, round_), report
     restarts, counted = status.get("restarts") or {}, status.get("countedRestarts") or {}
     assert (counted.get("number", 0), restarts.get("withoutProgress", 0)) == (in_place, without_progress), report
-    assert not restarts.get("startup"), report
     rig.cluster.delete_job(job.name)
 
 

@@ -185,7 +185,7 @@ def check_counters(world: World) -> None:
         old, new = before["status"], after["status"]
         losses = count_change(old, new)
         in_place = losses.pop("inPlace")
-        counted = losses.total() + _startups(new) - _startups(old)
+        counted = losses.total()
         started = new["attempt"] - old["attempt"]
         raised = new["round"] - old["round"] if not started else 0
         assert started in (0, 1) and raised in (0, 1), "attempt and round rise one by one"
@@ -233,13 +233,9 @@ def _desired(status: Object) -> int:
     return int((status.get("workers") or {}).get("desired", 0))
 
 
-def _startups(status: Object) -> int:
-    return int((status.get("restarts") or {}).get("startup", 0))
-
-
 def _spent(status: Object) -> int:
-    restarts, disruptions = (status.get("restarts") or {}), (status.get("disruptions") or {})
-    return int(restarts.get("application", 0) + disruptions.get("total", 0))
+    restarts = status.get("restarts") or {}
+    return int(restarts.get("application", 0) + restarts.get("disruptions", 0))
 
 
 def check_old_drivers(world: World) -> None:

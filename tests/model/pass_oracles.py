@@ -221,7 +221,7 @@ class OnlyLossesCount(Oracle):
         lost = Counter(self._owners.get(uid, "") for uid in self.world.disturbed | self._cut)
         for job in self.jobs():
             status, uid = job["status"], job["metadata"]["uid"]
-            total = (status.get("disruptions") or {}).get("total", 0)
+            total = (status.get("restarts") or {}).get("disruptions", 0)
             counted = max(self._losses.of(uid), total)
             assert counted <= lost[uid], f"{counted} losses are counted, and {lost[uid]} pods were lost: {status}"
 

@@ -29,7 +29,7 @@ TURNS = 400
 LONGEST_WAIT = timedelta(days=2)
 NOT_COUNTED = ("events", "trainjobs")
 
-LOSSES = ("application", "infrastructure", "inPlace")
+LOSSES = ("application", "infrastructure", "startup", "inPlace")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ class Scenario:
     spec: dict[str, Any] = field(default_factory=dict)
     phase: str = "Succeeded"
     restarts: dict[str, int] = field(default_factory=dict)
-    disruptions: dict[str, int] = field(default_factory=dict)
     full_nodes: frozenset[str] = frozenset()
     quota: int | None = None
     is_fenced: bool = False
@@ -138,8 +137,6 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
         check_end(world, phase=scenario.phase)
         restarts = {**(world.status().get("restarts") or {}), **dict.fromkeys(LOSSES, 0), **count_losses(world.api.log)}
         assert {key: restarts.get(key, 0) for key in scenario.restarts} == scenario.restarts, restarts
-        disruptions = world.status().get("disruptions") or {}
-        assert {key: disruptions.get(key, 0) for key in scenario.disruptions} == scenario.disruptions, disruptions
     else:
         assert not world.pods()
     check_stuck_pods(world)
@@ -168,7 +165,6 @@ def summarize(world: World) -> dict[str, Any]:
             "attempt": status["attempt"],
             "round": status["round"],
             "restarts": status.get("restarts"),
-            "disruptions": status.get("disruptions"),
             "checkpoint": (status.get("checkpoint") or {}).get("index"),
             "conditions": sorted((c["type"], c["status"]) for c in status["conditions"]),
         },

@@ -195,8 +195,7 @@ SCENARIOS = (
             Act(is_replaced, lambda w: w.remove_nodes()),
         ),
         spec={"backoffLimit": 0, "noProgressLimit": 0},
-        restarts={"application": 0, "infrastructure": 1},
-        disruptions={"total": 1},
+        restarts={"application": 0, "infrastructure": 1, "disruptions": 1},
         starts=2,
     ),
     Scenario(
@@ -207,8 +206,7 @@ SCENARIOS = (
             Act(is_replaced, lambda w: w.remove_pod(w.live_heads[0]["metadata"]["name"])),
         ),
         spec={"backoffLimit": 0, "noProgressLimit": 0, "disruptionLimit": 3},
-        restarts={"application": 0, "infrastructure": 3, "withoutProgress": 0},
-        disruptions={"total": 3},
+        restarts={"application": 0, "infrastructure": 3, "withoutProgress": 0, "disruptions": 3},
     ),
     Scenario(
         "worker OOM-killed in each round",

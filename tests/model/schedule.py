@@ -290,10 +290,10 @@ class Schedule:
         self._watchman.check()
         job = self.world.job()
         assert job is not None
-        restarts, losses = job["status"].get("restarts") or {}, count_losses(self.world.api.log, job["metadata"]["uid"])
+        losses = count_losses(self.world.api.log, job["metadata"]["uid"])
         counted = losses["application"]
         # An attempt that ends while the job is suspended, or because of a rejected pod, counts in no budget.
-        is_excused = self.done["suspend"] or restarts.get("startup")
+        is_excused = self.done["suspend"] or losses["startup"]
         is_exact = counted == self.application or (is_excused and counted < self.application)
         is_exact = is_exact or self.done["kill for memory"] > 2  # three in a row count too
         assert is_exact, "each application error is counted once"

@@ -48,4 +48,4 @@ def test_a_head_that_never_ends_is_abandoned_after_its_grace_period(cluster: Clu
     assert old["metadata"]["deletionTimestamp"] and old["status"]["phase"] == "Running"
     events = wait_until("the event", lambda: [e for e in cluster.events("lost") if e["reason"] == "PodsLeftBehind"])
     assert f"{old['metadata']['name']} on node silent-2" in events[0]["message"]
-    assert cluster.status("lost")["disruptions"]["total"] == 1
+    assert cluster.status("lost")["restarts"]["disruptions"] == 1

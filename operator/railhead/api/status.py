@@ -47,8 +47,10 @@ class Restarts(StatusModel):
         default=0,
         description="Attempts in a row lost to the infrastructure without a new checkpoint; spec.noProgressLimit.",
     )
-    startup: int = Field(
-        default=0, description="Attempts given up before training ran: after a deadline, or because pods were rejected."
+    disruptions: int = Field(
+        default=0,
+        description="Attempts and rounds of worker pods lost to preemptions, evictions, drains, lost nodes and deleted "
+        "pods; spec.disruptionLimit.",
     )
 
 
@@ -114,16 +116,6 @@ class CountedRestarts(StatusModel):
 
     number: int = Field(default=0, description="All of them.")
     charged: int = Field(default=0, description="Those that spec.backoffLimit counts.")
-
-
-class Disruptions(StatusModel):
-    """Preemptions, evictions, drains, lost nodes and deleted pods, which spend no budget of failures."""
-
-    total: int = Field(default=0, description="Attempts and rounds of worker pods lost to them; spec.disruptionLimit.")
-    attempts: int = Field(
-        default=0,
-        description="Attempts in a row without a new checkpoint lost to them, or ignored by spec.failurePolicy.",
-    )
 
 
 class Waiting(StatusModel):
@@ -303,9 +295,6 @@ class JobStatus(StatusModel):
     counted_restarts: CountedRestarts | None = Field(
         default=None, description="Restarts in place of the current attempt; absent if there is none."
     )
-    disruptions: Disruptions | None = Field(
-        default=None, description="Disruptions of the job; absent before the first."
-    )
     start_time: str | None = time_field("When the first attempt was decided.")
     suspended_seconds: int = Field(
         default=0, description="How long the job was suspended, without a current suspension."
@@ -372,11 +361,6 @@ class JobStatus(StatusModel):
     def newest_index(self) -> int:
         """Of the committed checkpoints; -1 = none."""
         return self.checkpoint.index if self.checkpoint else -1
-
-    @property
-    def all_disruptions(self) -> Disruptions:
-        """Zeros before the first."""
-        return self.disruptions or Disruptions()
 
     @property
     def is_finished(self) -> bool:

@@ -43,6 +43,7 @@ LOSSES = {  # by the budget that pays for an attempt; the metric counts no other
     Payer.APPLICATION: "application",
     Payer.INFRASTRUCTURE: "infrastructure",
     Payer.DISRUPTION: "infrastructure",
+    Payer.STARTUP: "startup",
 }
 PASS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 REPORT_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -139,8 +140,8 @@ def _find_end(status: JobStatus) -> str:
 
 
 def find_loss(old: JobStatus, new: JobStatus) -> str:
-    """Returns what the job has lost if it restarts in this change: an attempt to the application or the
-    infrastructure, or worker pods to the latter. Returns an empty string for any other change."""
+    """Returns what the job has lost if it restarts in this change: an attempt to the application, the infrastructure or
+    before training ran, or worker pods to the infrastructure. Returns an empty string for any other change."""
     if new.attempt > old.attempt:
         failure = old.failure
         if failure is None or failure.attempt != old.attempt or old.phase == "Suspended":

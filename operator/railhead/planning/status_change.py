@@ -23,7 +23,6 @@ from railhead.api.status import (
     Budget,
     CheckpointStatus,
     CountedRestarts,
-    Disruptions,
     FailureStatus,
     HeadStatus,
     InitialCheckpoint,
@@ -83,7 +82,6 @@ class StatusChange:
     restarts: Restarts | Unset = UNSET
     budget: Budget | Unset | None = UNSET
     counted_restarts: CountedRestarts | Unset | None = UNSET
-    disruptions: Disruptions | Unset | None = UNSET
     start_time: str | Unset = UNSET
     suspended_seconds: int | Unset = UNSET
     waiting: Waiting | Unset | None = UNSET
@@ -245,7 +243,7 @@ def _build_tests(observed: Observed, change: StatusChange) -> dict[str, Any]:
 
 def _counts(change: StatusChange) -> bool:
     """Whether the change raises a counter."""
-    counters = (change.restarts, change.counted_restarts, change.worker_losses, change.disruptions)
+    counters = (change.restarts, change.counted_restarts, change.worker_losses)
     return any(isinstance(each, BaseModel) for each in counters)
 
 

@@ -121,7 +121,7 @@ def test_passes_are_counted_with_their_duration() -> None:
         (at(lost="OutOfMemory"), at(2), "application"),
         (at(lost="Hang"), at(2), "infrastructure"),
         (at(lost="Preemption"), at(2), "infrastructure"),
-        (at(lost="Startup"), at(2), ""),
+        (at(lost="Startup"), at(2), "startup"),
         (at(lost="Fenced"), at(2), ""),
         (at(lost="Application", phase="Suspended"), at(2), ""),
         (at(2, failure={"class": "Application", "attempt": 1}), at(3), ""),

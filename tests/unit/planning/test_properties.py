@@ -58,7 +58,7 @@ statuses = st.fixed_dictionaries(
         "attempt": st.integers(-1, 1001),
         "round": st.integers(-1, 40),
         "restarts": st.fixed_dictionaries(
-            {}, optional=dict.fromkeys(("application", "startup", "withoutProgress"), small)
+            {}, optional=dict.fromkeys(("application", "disruptions", "withoutProgress"), small)
         ),
         "startTime": times,
         "head": st.fixed_dictionaries({"pod": st.sampled_from(["", names.head_name("digits", UID, 1)])}),

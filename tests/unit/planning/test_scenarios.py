@@ -129,7 +129,7 @@ def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is
         assert sim.status["restarts"] == {
             "application": attempt,
             "withoutProgress": 0,
-            "startup": 0,
+            "disruptions": 0,
         }
         assert env_of(sim.bodies[sim.heads[-1]])["RAILHEAD_CHECKPOINT_INDEX"] == str(attempt)
     sim.run_until_training()

@@ -264,7 +264,7 @@ def test_the_next_attempt() -> None:
                 "secret": OWN.secret,
                 "workerLosses": None,
                 "head": {"pod": "", "node": ""},
-                "restarts": {"application": 1, "withoutProgress": 0, "startup": 0},
+                "restarts": {"application": 1, "withoutProgress": 0, "disruptions": 0},
                 "budget": {"runningSeconds": 0, "checkpoint": 7},
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": True},

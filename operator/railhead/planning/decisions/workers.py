@@ -21,7 +21,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.api.names import HEAD
-from railhead.api.status import Disruptions, Resize, WorkersStatus
+from railhead.api.status import Resize, Restarts, WorkersStatus
 from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.avoided_nodes import find_outdated
@@ -114,7 +114,7 @@ def decide_replacement(job: Job) -> Decision | None:
         _stand(job, NODE_REFUSED_POD if is_refused else "WorkerLost", message),
         round=round_,
         worker_losses=add_loss(job),
-        disruptions=_count_disruption(job),
+        restarts=_count_disruption(job),
         workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
     )
     status = await_again(job, status)
@@ -153,11 +153,9 @@ def _stand(job: Job, reason: str, message: str) -> StatusChange:
     return replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase="Restarting")
 
 
-def _count_disruption(job: Job) -> Disruptions | Unset:
-    if not is_disrupted(job):
-        return UNSET
-    known = job.status.all_disruptions
-    return known.model_copy(update={"total": known.total + 1})
+def _count_disruption(job: Job) -> Restarts | Unset:
+    known = job.status.restarts
+    return known.model_copy(update={"disruptions": known.disruptions + 1}) if is_disrupted(job) else UNSET
 
 
 def decide_resize(job: Job) -> Decision | None:

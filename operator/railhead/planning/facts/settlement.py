@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from railhead.api import conditions as types
+from railhead.api.attempts import Attempt
 from railhead.api.spec import TrainJobSpec
-from railhead.api.status import Budget, Disruptions, FailureStatus, JobStatus, WorkerLosses
+from railhead.api.status import Budget, FailureStatus, JobStatus, WorkerLosses
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, Payer
 from railhead.contract.text import parse_time
 from railhead.planning.facts.failure import (
@@ -99,14 +100,23 @@ class Settlement:
         if backoff.is_skipped_after_commit and has_progress:
             return 0  # the cluster took a pod from a job that was making progress
         if failure.reason == NODE_REFUSED_POD:
-            return grow(1, status.restarts.startup, limit=REFUSED_LIMIT_SECONDS)
-        times = {
-            Payer.APPLICATION: count_failures(job, committed=self.committed),
-            Payer.STARTUP: status.restarts.startup,
-            Payer.IGNORED: 0 if has_progress else status.all_disruptions.attempts,
-            Payer.DISRUPTION: status.all_disruptions.attempts,
-        }
-        return grow(backoff.first, times.get(self.payer, status.restarts.without_progress), limit=backoff.limit)
+            return grow(1, self._count_alike(), limit=REFUSED_LIMIT_SECONDS)
+        match self.payer:
+            case Payer.APPLICATION:
+                times = count_failures(job, committed=self.committed)
+            case Payer.STARTUP | Payer.DISRUPTION | Payer.IGNORED:
+                times = 0 if has_progress else self._count_alike()
+            case _:
+                times = status.restarts.without_progress
+        return grow(backoff.first, times, limit=backoff.limit)
+
+    def _count_alike(self) -> int:
+        """Counts the attempts since the newest checkpoint that were lost as this one was: to a disruption, or with the
+        same class."""
+        earlier = _find_fruitless(self.job)
+        if is_disruption(self.failure.class_, self.failure.reason):
+            return sum(is_disruption(FailureClass.parse(each.class_), each.reason) for each in earlier)
+        return sum(each.class_ == self.failure.class_ for each in earlier)
 
     @property
     def _is_early_hang(self) -> bool:
@@ -129,19 +139,10 @@ class Settlement:
         restarts = self.job.status.restarts
         made_progress = self.job.has_committed and not self._is_early_hang
         in_a_row = 0 if made_progress else restarts.without_progress + (self.payer is Payer.INFRASTRUCTURE)
-        startup = restarts.startup + (self.failure.class_.policy.payer is Payer.STARTUP)
-        restarts = restarts.model_copy(update={"startup": startup, "without_progress": in_a_row})
+        disruptions = restarts.disruptions + (self.payer is Payer.DISRUPTION)
+        restarts = restarts.model_copy(update={"disruptions": disruptions, "without_progress": in_a_row})
         change = replace(change, restarts=restarts)
-        if self.payer is Payer.APPLICATION:
-            change = charge_failures(self.job, change, 1)
-        known = self.job.status.all_disruptions
-        counted = self._count_disruptions(known)
-        return change if counted == known else replace(change, disruptions=counted)
-
-    def _count_disruptions(self, known: Disruptions) -> Disruptions:
-        is_spent = self.payer in (Payer.DISRUPTION, Payer.IGNORED)
-        attempts = 0 if self.job.has_committed else known.attempts + is_spent
-        return Disruptions(total=known.total + (self.payer is Payer.DISRUPTION), attempts=attempts)
+        return charge_failures(self.job, change, 1) if self.payer is Payer.APPLICATION else change
 
 
 def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
@@ -154,16 +155,17 @@ def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
     return Settlement(job, failure, committed, rule)
 
 
+def _find_fruitless(job: Job) -> list[Attempt]:
+    """Returns the attempts before the current one since the one with the newest checkpoint, the latest first."""
+    committed_by = job.status.checkpoint.attempt if job.status.checkpoint else 0
+    return [each for each in reversed(job.status.attempts or ()) if committed_by < each.number < job.attempt]
+
+
 def _count_evictions(job: Job) -> int:
     """Returns how many attempts the kubelet has evicted since the last checkpoint, without another disruption between
     them; an eviction for which the job was blamed is one of them."""
-    committed_by = job.status.checkpoint.attempt if job.status.checkpoint else 0
     number = 0
-    for attempt in reversed(job.status.attempts or ()):
-        if attempt.number <= committed_by:
-            break
-        if attempt.number >= job.attempt:
-            continue
+    for attempt in _find_fruitless(job):
         if attempt.reason == LossReason.TERMINATION_BY_KUBELET:
             number += 1
         elif is_disruption(FailureClass.parse(attempt.class_), attempt.reason):
@@ -187,7 +189,7 @@ def is_progress(job: Job, committed: int) -> bool:
 
 def is_disruption_limit_reached(job: Job) -> bool:
     limit = job.spec.disruption_limit
-    return limit is not None and job.status.all_disruptions.total >= limit
+    return limit is not None and job.status.restarts.disruptions >= limit
 
 
 def count_failures(job: Job, *, committed: int) -> int:

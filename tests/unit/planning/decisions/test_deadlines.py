@@ -124,11 +124,7 @@ def test_a_job_that_misses_its_start_deadline_releases_all_pods_and_retries_with
         sim.now = sim.last.wake_at
     assert waits == [5, 10, 20, 40, 40, 40, 40]
     sim.settle()
-    assert sim.status["restarts"] == {
-        "application": 0,
-        "withoutProgress": 0,
-        "startup": 7,
-    }
+    assert sim.losses == {"startup": 7} and not any(sim.status["restarts"].values())
 
 
 def test_a_retried_start_is_still_a_start() -> None:
@@ -309,11 +305,7 @@ def test_all_pods_are_released_after_the_hold_time_and_the_next_attempt_follows(
     sim.later(5)
     sim.settle()
     assert sim.status["attempt"] == 2 and len(sim.pods) == 3
-    assert sim.status["restarts"] == {
-        "application": 0,
-        "withoutProgress": 0,
-        "startup": 1,
-    }
+    assert sim.losses == {"startup": 1} and not any(sim.status["restarts"].values())
     sim.run_until_training()
     assert sim.status["phase"] == "Running"
 
@@ -373,7 +365,7 @@ def test_a_group_whose_replacement_is_rejected_resumes_from_its_checkpoint_later
     sim.rejects = lambda body: ""
     sim.later(60)
     sim.settle()
-    assert sim.status["attempt"] == 2 and sim.status["restarts"]["startup"] == 1
+    assert sim.status["attempt"] == 2 and sim.losses["startup"] == 1
     assert sim.losses["infrastructure"] == 1 and sim.status["restarts"]["withoutProgress"] == 0
 
 

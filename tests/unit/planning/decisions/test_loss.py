@@ -219,7 +219,7 @@ def test_the_head_and_its_node_are_suspected_and_the_job_is_not_at_fault() -> No
     assert sim.status["phase"] == "Restarting" and "avoidedNodes" not in sim.status
     sim.later(60)
     sim.settle()
-    assert sim.status["disruptions"]["total"] == 1 and "budget" not in sim.status
+    assert sim.status["restarts"]["disruptions"] == 1 and "budget" not in sim.status
 
 
 def test_heads_that_are_cut_off_one_after_the_other_are_replaced_ever_more_slowly() -> None:

@@ -74,7 +74,7 @@ def test_it_is_deleted_and_replaced_at_once() -> None:
         assert wanted.status is not None and wanted.status.fields["round"] == 1
         assert [(each.name, each.uid) for each in wanted.deletes] == [(SILENT.name, SILENT.uid)]
         assert [each.name for each in wanted.creates if each.kind == "Pod"] == [make_worker(1, round_=1).name]
-        assert wanted.status.fields["disruptions"]["total"] == 1
+        assert wanted.status.fields["restarts"]["disruptions"] == 1
         [event] = wanted.events
         assert f"{SILENT.name} (it does not answer the driver; node node-1)" in event.message
 
@@ -96,7 +96,7 @@ def test_its_failure_names_the_node() -> None:
 
 
 NO_BUDGET = {"backoffLimit": 0, "noProgressLimit": 0, "disruptionLimit": 0}
-COUNTERS = {"restarts", "disruptions", "workerLosses", "failure", "budget"}
+COUNTERS = {"restarts", "workerLosses", "failure", "budget"}
 
 
 def elastic(desired: int | None = None, **changes: Any) -> dict[str, Any]:
@@ -364,7 +364,7 @@ def test_a_worker_that_is_lost_after_a_resize_still_counts() -> None:
     sim.settle()
     sim.lose(next(name for name, pod in sim.pods.items() if pod.role == names.WORKER))
     sim.settle()
-    assert sim.losses["infrastructure"] == sim.status["disruptions"]["total"] == 1
+    assert sim.losses["infrastructure"] == sim.status["restarts"]["disruptions"] == 1
     assert sim.status["workerLosses"]["rounds"] == 1
 
 

@@ -114,7 +114,7 @@ def test_application_failures_do_not_count_as_attempts_without_progress() -> Non
     assert sim.status["restarts"] == {
         "application": 3,
         "withoutProgress": 0,
-        "startup": 0,
+        "disruptions": 0,
     }
     sim.run_until_training()
     fail(sim, "Infrastructure")
@@ -202,7 +202,7 @@ def evicted(times: int) -> dict[str, Any]:
     """The status of the attempt after those that the kubelet evicted."""
     end = {"class": "Infrastructure", "reason": "TerminationByKubelet", "completionTime": format_time(NOW)}
     listed = [make_attempt(number=number, **end) for number in range(1, times + 1)]
-    return {"attempt": times + 1, "attempts": listed, "disruptions": {"total": times, "attempts": times}}
+    return {"attempt": times + 1, "attempts": listed, "restarts": {"disruptions": times}}
 
 
 def test_the_third_termination_by_the_kubelet_in_a_row_is_an_application_failure() -> None:
@@ -235,8 +235,8 @@ def fields_of(wanted: Plan) -> dict[str, Any]:
 
 def test_a_worker_pod_lost_to_a_disruption_counts_as_a_disruption() -> None:
     fields = fields_of(lose_worker(killed(make_worker(1), PREEMPTED)))
-    assert fields["disruptions"] == {"total": 1, "attempts": 0}
-    assert "disruptions" not in fields_of(lose_worker(ended(make_worker(1), "Infrastructure")))
+    assert fields["restarts"]["disruptions"] == 1
+    assert "restarts" not in fields_of(lose_worker(ended(make_worker(1), "Infrastructure")))
 
 
 def test_the_third_termination_of_worker_pods_by_the_kubelet_ends_the_attempt() -> None:
@@ -249,9 +249,9 @@ def test_the_third_termination_of_worker_pods_by_the_kubelet_ends_the_attempt() 
 
 @pytest.mark.parametrize("lost", [killed(make_worker(1), PREEMPTED), make_worker(7)], ids=["preempted", "gone"])
 def test_the_disruption_limit_also_counts_worker_pods(lost: PodView) -> None:
-    known = {"total": 1, "attempts": 0}
-    assert fields_of(lose_worker(lost, limit=2, disruptions=known))["round"] == 1
-    fields = fields_of(lose_worker(lost, limit=1, disruptions=known))
+    known = {"disruptions": 1}
+    assert fields_of(lose_worker(lost, limit=2, restarts=known))["round"] == 1
+    fields = fields_of(lose_worker(lost, limit=1, restarts=known))
     assert fields["phase"] == "Failed"
     assert "disruptionLimit 1 is reached" in next(c["message"] for c in fields["conditions"] if c["type"] == "Failed")
 
@@ -271,11 +271,11 @@ def test_only_backoff_bounds_disruptions_without_a_checkpoint() -> None:
         sim.settle()
     assert delays == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert sim.status["attempt"] == 11
-    assert sim.status["disruptions"] == {"total": 10, "attempts": 10}
-    assert "restarts" not in sim.status and sim.losses["infrastructure"] == 10
+    assert sim.status["restarts"] == {"application": 0, "withoutProgress": 0, "disruptions": 10}
+    assert sim.losses["infrastructure"] == 10
 
 
-def test_a_checkpoint_resets_the_consecutive_count_but_not_the_total() -> None:
+def test_a_checkpoint_resets_the_backoff_of_disruptions_but_not_their_number() -> None:
     sim = Simulation(**NO_BUDGET)
     for commit in (None, 0):
         sim.run_until_training()
@@ -284,7 +284,7 @@ def test_a_checkpoint_resets_the_consecutive_count_but_not_the_total() -> None:
         sim.settle()
         sim.later(60)
         sim.settle()
-    assert sim.status["disruptions"] == {"total": 2, "attempts": 0}
+    assert sim.status["restarts"]["disruptions"] == 2
 
 
 def test_the_limit_counts_attempts_and_rounds_together() -> None:
@@ -293,7 +293,7 @@ def test_the_limit_counts_attempts_and_rounds_together() -> None:
     worker = next(name for name, pod in sim.pods.items() if pod.slot == 1)
     sim.lose(worker)
     sim.run_until_training()
-    assert (sim.status["round"], sim.status["disruptions"]["total"]) == (1, 1)
+    assert (sim.status["round"], sim.status["restarts"]["disruptions"]) == (1, 1)
     sim.lose(sim.head.name)
     sim.settle()
     assert (sim.status["phase"], sim.status["failure"]["reason"]) == ("Failed", "PodGone")
