@@ -31,10 +31,9 @@ from railhead.driver.errors import (
 )
 from railhead.driver.logs import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
-from railhead.driver.rank.notice import NOTICES, watch_notices
 from railhead.driver.rank.steps import watch_optimizers
 from railhead.driver.rank.uploads import watch_uploads
-from railhead.driver.ray.context import start_from_checkpoint
+from railhead.driver.ray.context import NOTICES, start_from_checkpoint, watch_notices
 
 _NOT_PERMITTED = (
     "Ray Train's controller does not run Railhead's callbacks, so that nothing would keep an earlier head of this job "

@@ -12,45 +12,35 @@ import operator
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 MODULE = "torch.optim.optimizer"
 
 
 @dataclass
-class Steps:
-    """Of this process, which trains once.
+class Beat:
+    """How far the training of one process is, which trains once; the answer of its rank to the controller.
 
     Attributes:
+        clock: seconds when it was read, by a clock of the process that never jumps.
         optimizer: steps of the optimizers of torch.
         calls: of `railhead.training.progress`.
         step, total, tokens: as its last call said; None if it did not.
-        reports: how many calls of ray.train.report are under way.
+        reports: how many calls of ray.train.report it has begun; `open_reports`: how many of them are under way.
     """
 
+    clock: float = 0.0
     optimizer: int = 0
     calls: int = 0
     step: Optional[int] = None
     total: Optional[int] = None
     tokens: Optional[int] = None
     reports: int = 0
+    open_reports: int = 0
 
 
-@dataclass(frozen=True)
-class Beat:
-    """One rank's answer: the fields of `Steps`, and `clock`, the seconds of a clock of its own that never jumps."""
-
-    clock: float
-    optimizer: int
-    calls: int
-    step: Optional[int]
-    total: Optional[int]
-    tokens: Optional[int]
-    is_reporting: bool
-
-
-STEPS = Steps()
+STEPS = Beat()
 _is_counting = False
 
 
@@ -65,10 +55,7 @@ def note_progress(step: Any, total: Any, tokens: Any) -> None:
 
 def read_beat() -> Beat:
     """The controller calls this on a worker."""
-    found = STEPS
-    return Beat(
-        time.monotonic(), found.optimizer, found.calls, found.step, found.total, found.tokens, found.reports > 0
-    )
+    return replace(STEPS, clock=time.monotonic())
 
 
 def watch_optimizers() -> None:
@@ -84,10 +71,11 @@ def watch_optimizers() -> None:
 def reporting() -> Iterator[None]:
     """While a report waits for the other ranks and the storage, no step is due."""
     STEPS.reports += 1
+    STEPS.open_reports += 1
     try:
         yield
     finally:
-        STEPS.reports -= 1
+        STEPS.open_reports -= 1
 
 
 def _count_step(*_: Any) -> None:

@@ -1,11 +1,14 @@
-"""The function that Ray receives: ours, which imports the user's function on the worker and calls it.
+"""The functions that Ray receives: ours, each of which calls the user's function as one of our ranks (`rank.run`).
 
-Runs once per rank, in Ray Train's training thread.
+They run once per rank, in Ray Train's training thread. That of trainer.trainFunc imports the user's function on the
+worker. That of a trainer that the user built calls the function it was built with, and the user's own exceptions reach
+Ray Train unchanged, since the user's code may inspect them; in addition they carry our description of them
+(`errors.note_exception`).
 """
 
 from __future__ import annotations
 
-from functools import partial
+import functools
 from typing import Any, Callable
 
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
@@ -21,7 +24,7 @@ _PERMANENT = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 def run_train_func(values: dict[str, Any]) -> Any:
     """`values`: {entrypoint: "module:function", config: trainLoopConfig, initial: a checkpoint's URI or empty}."""
-    call = partial(_load_and_call, values[ENTRYPOINT], values.get(CONFIG) or {})
+    call = functools.partial(_load_and_call, values[ENTRYPOINT], values.get(CONFIG) or {})
     result = run_rank(call, initial=values.get(INITIAL) or "", keeps_exception=False)
     # The controller may lack the result's class, and nobody uses it.
     return result if isinstance(result, (str, int, float, bool)) else None
@@ -43,3 +46,21 @@ def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
         raise build_training_error(EntrypointNotUsable, rank, error) from error
     except Exception as error:
         raise build_training_error(TrainFunctionRaised, rank, error) from error
+
+
+def mark_loop(function: Callable[..., Any], *, initial: str = "") -> Callable[..., Any]:
+    """Returns a function with as many parameters as the user's, for a trainer that the user built.
+
+    `initial` is the URI of a checkpoint to start from, or empty. Raises TypeError when Ray would not accept the
+    function.
+    """
+    return functools.partial(_run_with_config if has_parameter(function) else _run_without, function, initial)
+
+
+# Ray inspects the signature to decide whether to pass the config.
+def _run_with_config(function: Callable[..., Any], initial: str, config: Any) -> Any:
+    return run_rank(lambda _: call_function(function, config), initial=initial, keeps_exception=True)
+
+
+def _run_without(function: Callable[..., Any], initial: str) -> Any:
+    return run_rank(lambda _: call_function(function), initial=initial, keeps_exception=True)

@@ -7,9 +7,7 @@ slow, writes it right before its own upload. An error costs only the record.
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
 
 from railhead.driver.describe import describe_exception, log
 from railhead.driver.rank.steps import reporting
@@ -19,25 +17,11 @@ from railhead.driver.storage.checkpoints import is_recorded, keep_uploads, recor
 from railhead.driver.storage.run_folder import RunFolder
 
 PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage that hangs
-_reports = 0
 
 
 def watch_uploads() -> None:
     """Once per process. Without effect in a Ray whose methods take something else."""
-    watch_reports(Watch(_begin_report, _announce, _record_missing, _note_elsewhere))
-
-
-def count_reports() -> int:
-    """Returns how many this process has begun; the controller calls this on a worker."""
-    return _reports
-
-
-@contextlib.contextmanager
-def _begin_report() -> Iterator[None]:
-    global _reports
-    _reports += 1
-    with reporting():
-        yield
+    watch_reports(Watch(reporting, _announce, _record_missing, _note_elsewhere))
 
 
 def _announce(storage: Storage, name: str) -> None:

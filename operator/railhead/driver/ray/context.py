@@ -1,7 +1,9 @@
 """A rank's train context: its reports and uploads, the notice of the end that it gets, and its first checkpoint.
 
 All uploads of a rank, in the background or not, go through TrainContext's `report` and `_upload_checkpoint`. Ray's
-public `ray.train.get_preemption_info`, however it was imported, calls the method that is watched here.
+public `ray.train.get_preemption_info`, however it was imported, calls the method that is watched here: a function that
+returns after it has learned of the end may have stopped early, so `train_controller.polls` does not take it for a
+success while the run ends.
 """
 
 from __future__ import annotations
@@ -96,26 +98,44 @@ def _watch_upload(upload: _Method, watch: Watch) -> _Method:
     return watched_upload
 
 
-def watch_notices(on_read: Callable[[], None]) -> bool:
-    """Calls `on_read` each time that the user's code has got a notice of the end.
+@dataclass
+class Notices:
+    """The notices of the end in this process, which runs the user's function once."""
 
-    Returns whether this Ray sends any: one older than 2.58 does not.
-    """
+    are_watched: bool = False
+    was_read: bool = False
+
+
+NOTICES = Notices()
+
+
+def watch_notices() -> None:
+    """Once per process. Without effect in a Ray older than 2.58, which sends none."""
     from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils as Utils
 
     original = getattr(Utils, NOTICE, None)
-    if original is None:
-        return False
+    if original is None or NOTICES.are_watched:
+        return
 
     @functools.wraps(original)
     def note_and_return(self: object) -> object:
-        found = original(self)
-        if found is not None:
-            on_read()
+        found: object = original(self)
+        NOTICES.was_read |= found is not None
         return found
 
     setattr(Utils, NOTICE, note_and_return)
-    return True
+    NOTICES.are_watched = True
+
+
+def read_notice() -> Any:
+    """Returns Ray's PreemptionInfo as it has reached this rank, or None. Asks no other rank."""
+    if not NOTICES.are_watched:
+        return None
+    from ray.train.v2._internal.execution.context import get_train_context
+
+    found = get_train_context().preemption_context.preemption_info
+    NOTICES.was_read |= found is not None
+    return found
 
 
 def notify_ranks(workers: Sequence[Worker], *, deadline: float) -> None:
@@ -132,14 +152,6 @@ def notify_ranks(workers: Sequence[Worker], *, deadline: float) -> None:
     for worker in workers:
         worker.actor.mark_preempt.remote(info)
     log(f"notified {len(workers)} ranks that the run ends (ray.train.get_preemption_info)")
-
-
-def find_notice() -> Optional[object]:
-    """Returns Ray's PreemptionInfo as it has reached this rank, or None. Asks no other rank."""
-    from ray.train.v2._internal.execution.context import get_train_context
-
-    notice: Optional[object] = get_train_context().preemption_context.preemption_info
-    return notice
 
 
 def start_from_checkpoint(uri: str) -> None:

@@ -37,7 +37,6 @@ from railhead.driver.describe import describe_exception, log, never_raises
 from railhead.driver.errors import NotReturned, Stepless, Stuck
 from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.rank.steps import Beat, read_beat
-from railhead.driver.rank.uploads import count_reports
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.context import notify_ranks
 from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, WorkerGroup
@@ -138,8 +137,8 @@ class EndNoticeStep(Step):
         deadline = None if self._has_notified else self._mailbox.driver.read().end
         if deadline is None:
             return
-        begun = call_ranks(group, [0], count_reports, timeout=NOTICE_TIMEOUT_SECONDS)[0].value
-        self._group.reports_before_end = begun or 0
+        beat = call_ranks(group, [0], read_beat, timeout=NOTICE_TIMEOUT_SECONDS)[0].value
+        self._group.reports_before_end = beat.reports if beat else 0
         notify_ranks(group.get_workers(), deadline=deadline)
         self._has_notified = True
 
@@ -260,7 +259,7 @@ class Pulse:
             number=self._number,
             alive=sum(beat.optimizer + beat.calls for beat in beats),
             most=max(max(beat.optimizer, beat.calls) for beat in beats),
-            is_reporting=bool(fresh) and all(beat.is_reporting for beat in fresh.values()),
+            is_reporting=bool(fresh) and all(beat.open_reports for beat in fresh.values()),
             steps=self._measure(),
         )
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from railhead.driver.rank import steps
-from railhead.driver.rank.steps import Steps, read_beat, reporting, watch_optimizers
+from railhead.driver.rank.steps import Beat, read_beat, reporting, watch_optimizers
 from railhead.training import progress
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    found = Steps()
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Beat:
+    found = Beat()
     monkeypatch.setattr(steps, "STEPS", found)
     return found
 
@@ -32,7 +32,7 @@ def test_progress_is_read_as_training_code_says_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "name"), [(("3",), "step"), ((3, 1.5), "total"), ((3, None, "many"), "tokens"), ((None,), "step")]
 )
-def test_anything_but_an_integer_is_named(arguments: Any, name: str, fresh: Steps) -> None:
+def test_anything_but_an_integer_is_named(arguments: Any, name: str, fresh: Beat) -> None:
     with pytest.raises(TypeError, match=rf"railhead.training.progress: {name} must be an integer"):
         progress(*arguments)
     assert fresh.calls == 0
@@ -58,6 +58,6 @@ def test_a_rank_without_torch_counts_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_rank_says_while_it_is_in_a_report_also_one_that_fails() -> None:
     with pytest.raises(ValueError, match="no space"), reporting():
-        assert read_beat().is_reporting
+        assert read_beat().open_reports == 1
         raise ValueError("no space")
-    assert not read_beat().is_reporting
+    assert read_beat().open_reports == 0

@@ -15,7 +15,7 @@ from ray.train.v2._internal.execution import context as ray_context
 from ray.train.v2._internal.execution.context import TrainContext
 from ray.train.v2._internal.execution.storage import StorageContext
 
-from railhead.driver.rank import uploads
+from railhead.driver.rank import steps, uploads
 from railhead.driver.ray import context
 from railhead.driver.storage.checkpoints import ELSEWHERE, RECORDS, record_upload
 from railhead.driver.storage.run_folder import RunFolder
@@ -32,7 +32,7 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainContext, context.REPORT, getattr(report, "__wrapped__", report))
     monkeypatch.setattr(TrainContext, context._WATCHED, True, raising=False)
     monkeypatch.delattr(TrainContext, context._WATCHED)
-    monkeypatch.setattr(uploads, "_reports", 0)
+    monkeypatch.setattr(steps, "STEPS", steps.Beat())
     uploads.watch_uploads()
     uploads.watch_uploads()
 
@@ -141,14 +141,14 @@ def test_a_report_counts_once_it_has_begun(
     rank, counts = Rank(tmp_path, monkeypatch), list[int]()
 
     def meet(name: str) -> str:
-        counts.append(uploads.count_reports())
+        counts.append(steps.read_beat().reports)
         return name
 
     rank.at_barrier = meet
     rank.context.report({}, None, None, SYNC)
     rank.reports.get_nowait()
     rank.report(checkpoint=rank.make(), mode=mode)
-    assert counts == [1, 2] and uploads.count_reports() == 2
+    assert counts == [1, 2] and steps.read_beat().reports == 2
 
 
 def test_a_record_that_cannot_be_written_fails_no_upload(

@@ -1,4 +1,5 @@
-"""The checkpoint of spec.resumeFrom: on a worker, through its loop, and in the check before training."""
+"""The checkpoint of spec.resumeFrom, on a worker, through its loop, and in the check before training; and whether the
+function has read the notice of the end, however it calls Ray's public function."""
 
 from __future__ import annotations
 
@@ -7,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.train import Checkpoint
+from ray.train import Checkpoint, get_preemption_info
 from ray.train.v2._internal.execution import context as ray_context
+from ray.train.v2._internal.execution import train_fn_utils
+from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils, TrainFnUtils
 
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.loop import mark_loop
-from railhead.driver.ray.context import start_from_checkpoint
+from railhead.driver.rank.train_func import mark_loop
+from railhead.driver.ray import context
+from railhead.driver.ray.context import NOTICE, start_from_checkpoint
 from railhead.driver.storage.acquire_run import check_resume_from
 
 
@@ -25,10 +29,10 @@ class Context:
 
 @pytest.mark.parametrize("own", [None, "/runs/mine/c1"])
 def test_offers_the_checkpoint_until_the_run_has_its_own(monkeypatch: pytest.MonkeyPatch, own: str | None) -> None:
-    context = Context(Checkpoint(own) if own else None)
-    monkeypatch.setattr(ray_context, "get_train_context", lambda: context)
+    ours = Context(Checkpoint(own) if own else None)
+    monkeypatch.setattr(ray_context, "get_train_context", lambda: ours)
     start_from_checkpoint("/runs/other/c7")
-    assert context.checkpoint is not None and context.checkpoint.path == (own or "/runs/other/c7")
+    assert ours.checkpoint is not None and ours.checkpoint.path == (own or "/runs/other/c7")
 
 
 def test_does_not_call_ray_without_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,3 +65,30 @@ def test_rejects_an_unreadable_uri_with_its_field(tmp_path: Path) -> None:
         JobRefused, match=r"^spec\.resumeFrom nonsense://b/c cannot be read: |^spec\.resumeFrom nonsense"
     ):
         check_resume_from("nonsense://b/c", warn=print)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "NOTICES", context.Notices())
+    monkeypatch.setattr(train_fn_utils, "_train_fn_utils", DistributedTrainFnUtils())
+
+
+def test_contract_rays_function_calls_the_watched_method_and_the_first_notice_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, watched: None
+) -> None:
+    notices: list[object] = [None, "leaving", None]
+    monkeypatch.setattr(DistributedTrainFnUtils, NOTICE, lambda self: notices.pop(0))
+    context.watch_notices()
+    context.watch_notices()
+    read = []
+    for expected in (None, "leaving", None):
+        assert get_preemption_info() == expected
+        read.append(context.NOTICES.was_read)
+    assert read == [False, True, True]
+
+
+def test_an_older_ray_has_nothing_to_watch(monkeypatch: pytest.MonkeyPatch, watched: None) -> None:
+    for each in (DistributedTrainFnUtils, TrainFnUtils):
+        monkeypatch.delattr(each, NOTICE)
+    context.watch_notices()
+    assert not hasattr(DistributedTrainFnUtils, NOTICE)

@@ -21,8 +21,7 @@ from tests.waiting import wait_until
 
 
 def beat(clock: float, *, optimizer: int = 0, calls: int = 0, **others: Any) -> Answer[Any]:
-    told = {"step": None, "total": None, "tokens": None, "is_reporting": False, **others}
-    return Answer(Beat(clock, optimizer, calls, **told))
+    return Answer(Beat(clock, optimizer, calls, **others))
 
 
 def test_optimizer_steps_give_a_rate_but_no_step() -> None:
@@ -76,8 +75,8 @@ def test_a_run_that_begins_again_has_no_rate() -> None:
 def test_a_rank_that_does_not_answer_is_where_it_was() -> None:
     pulse = Pulse()
     assert pulse.add({0: Answer(), 1: Answer()}) is None
-    pulse.add({0: beat(1.0, optimizer=30, is_reporting=True), 1: beat(1.0, optimizer=30)})
-    found = pulse.add({0: beat(11.0, optimizer=30, is_reporting=True), 1: Answer(error=RuntimeError("gone"))})
+    pulse.add({0: beat(1.0, optimizer=30, open_reports=1), 1: beat(1.0, optimizer=30)})
+    found = pulse.add({0: beat(11.0, optimizer=30, open_reports=1), 1: Answer(error=RuntimeError("gone"))})
     assert found is not None and found.alive == 60
     assert found.is_reporting, "of those that answered"
     found = pulse.add({0: Answer(), 1: Answer()})

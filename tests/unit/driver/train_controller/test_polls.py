@@ -20,7 +20,7 @@ from ray.train.v2.api import preemption
 from railhead.contract import environment as e
 from railhead.driver.errors import NotReturned, TrainFunctionRaised
 from railhead.driver.rank.run import BEGUN, NOT_BEGUN, RAISED, RETURNED, RankEnd
-from railhead.driver.rank.uploads import count_reports
+from railhead.driver.rank.steps import Beat, read_beat
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
@@ -38,7 +38,7 @@ class Notified:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.notices: list[tuple[int, Any]] = []
-        self.begun: Answer[Any] = Answer(0)
+        self.begun: Answer[Any] = Answer(Beat())
         self.known = Group()
         monkeypatch.setattr(polls, "call_ranks", self._ask)
         self._workers = [self._make(rank, node) for rank, node in enumerate(("a", "b", "a"))]
@@ -49,7 +49,7 @@ class Notified:
         return SimpleNamespace(metadata=metadata, actor=SimpleNamespace(mark_preempt=mark))
 
     def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer[Any]]:
-        assert (group, ranks, function, self.notices) == (self, [0], count_reports, []), "the notice comes after it"
+        assert (group, ranks, function, self.notices) == (self, [0], read_beat, []), "the notice comes after it"
         return {0: self.begun}
 
     def get_workers(self) -> list[Any]:
@@ -155,7 +155,7 @@ def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
     reports.start_group()  # the processes of its ranks count from 0
     assert not reports.arrive(has_checkpoint=False)
     assert not reports.arrive(has_checkpoint=True)
-    group.begun = Answer(2 + in_progress)
+    group.begun = Answer(Beat(reports=2 + in_progress))
     tell(mailbox.driver, end=1.0)
     notice.after_poll(None, group)
     assert not any(reports.arrive(has_checkpoint=True) for _ in range(in_progress))

@@ -16,8 +16,8 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused, TrainFunctionRaised, read_note
 from railhead.driver.logs import find_mark
-from railhead.driver.rank import loop
 from railhead.driver.rank import run as rank
+from railhead.driver.rank.train_func import mark_loop
 from railhead.driver.run_context import RunContext, RunSettings
 from railhead.driver.train_controller.failure import Kind
 from railhead.driver.train_controller.failure_policy import translate_rank_error
@@ -117,7 +117,7 @@ def raise_odd(config: Any) -> None:
 def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
     with pytest.raises(ValueError, match="plain") as caught:
-        construct_train_func(loop.mark_loop(raise_value_error), None, ray.train.BackendConfig().train_func_context)()
+        construct_train_func(mark_loop(raise_value_error), None, ray.train.BackendConfig().train_func_context)()
     unpickled = pickle.loads(pickle.dumps(caught.value))
     assert read_note(unpickled) is not None
     found = translate_rank_error(3, unpickled, Group())
@@ -130,14 +130,12 @@ def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatc
 def test_replaces_an_exception_that_cannot_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
     with pytest.raises(TrainFunctionRaised, match="Odd: ab"):
-        construct_train_func(loop.mark_loop(raise_odd), {}, ray.train.BackendConfig().train_func_context)()
+        construct_train_func(mark_loop(raise_odd), {}, ray.train.BackendConfig().train_func_context)()
 
 
 def test_a_marked_loop_keeps_its_result(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: (1, "ab-1"))
-    result = construct_train_func(
-        loop.mark_loop(lambda c: [c]), {"a": 1}, ray.train.BackendConfig().train_func_context
-    )()
+    result = construct_train_func(mark_loop(lambda c: [c]), {"a": 1}, ray.train.BackendConfig().train_func_context)()
     assert result == [{"a": 1}]
     found = [find_mark(line) for line in capsys.readouterr().out.splitlines()]
     assert [mark and (mark.kind, mark.rank) for mark in found] == [("begin", 1), ("end", 1)]

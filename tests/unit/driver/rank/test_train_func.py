@@ -1,4 +1,4 @@
-"""The stub: imports the user's function by name, and turns problems into our own errors."""
+"""The functions that Ray receives: they import or wrap the user's function, and turn problems into our own errors."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import queue
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from railhead.contract import environment as e
+from railhead.contract import environment
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
 from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
 from railhead.driver.rank import train_func
+from railhead.driver.rank.train_func import mark_loop
 from railhead.driver.user_code import WORKING_FOLDER
 
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv(e.SOURCE, str(tmp_path))
+    monkeypatch.setenv(environment.SOURCE, str(tmp_path))
     monkeypatch.delenv(WORKING_FOLDER, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
@@ -97,3 +99,26 @@ def test_marks_the_output(source: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("begin", 3, ""),
         ("end", 3, "half a line"),
     ]
+
+
+@pytest.mark.parametrize("code", [0, None])
+def test_a_function_that_exits_without_an_error_has_succeeded(source: Path, code: int | None) -> None:
+    """As with trainFunc, and as any program in Python."""
+
+    def run(config: Any) -> None:
+        sys.exit(code)
+
+    assert mark_loop(run)({}) is None and mark_loop(lambda: sys.exit(code))() is None
+    assert rank.read_end().stage == rank.RETURNED
+
+
+def test_an_exit_of_the_actor_or_with_a_code_is_none(source: Path) -> None:
+    def exit_actor() -> None:
+        error = SystemExit(0)
+        error.is_ray_terminate = True  # type: ignore[attr-defined]
+        raise error
+
+    for function in (exit_actor, lambda: sys.exit(3)):
+        with pytest.raises(SystemExit):
+            mark_loop(function)()
+        assert rank.read_end().stage == rank.RAISED
