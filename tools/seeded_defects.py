@@ -33,7 +33,7 @@ FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/ray/test_nodes.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
 POLICY = "tests/unit/driver/train_controller/test_failure_policy.py"
-RUN_CONFIG = "tests/unit/driver/script/test_run_config.py"
+RUN_CONFIG = "tests/unit/driver/script/test_fit.py"
 BEST_CHECKPOINT = "tests/unit/driver/train_controller/test_progress.py"
 EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
@@ -713,7 +713,7 @@ DEFECTS = (
     ),
     Defect(
         "a run misses the checkpoints of another run of the script",
-        "driver/reporting/commits.py",
+        "driver/reporting/progress.py",
         '            if known["run"] == run\n',
         "",
         (RUN_CONFIG,),
@@ -1421,10 +1421,10 @@ DEFECTS = (
     ),
     Defect(
         "any commit after SIGTERM ends the run",
-        "driver/reporting/last_commit.py",
+        "driver/head.py",
         "progress.has_last_commit and",
         "progress.commits > 3 and",
-        ("tests/unit/driver/reporting/test_last_commit.py",),
+        ("tests/unit/driver/test_head.py",),
     ),
     Defect(
         "a postponed deletion hits a later upload under the same name",

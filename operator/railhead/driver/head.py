@@ -1,9 +1,10 @@
 """The head pod: Ray's head as a child process, training in a thread, and a single way out.
 
 The main thread waits for the first of three events: training ends, Ray's head exits, or SIGTERM
-arrives, after which the driver notifies all ranks and waits for one more commit. It then writes the
-termination message, waits briefly for the last log lines and the last report, kills Ray, and exits with the outcome's
-exit code.
+arrives, after which the driver notifies all ranks and waits for one more commit, so that no training is lost. Only
+that of a report that began after the ranks were notified has the latest state: an upload in the background, or a
+commit, may end late. The main thread then writes the termination message, waits briefly for the last log lines and
+the last report, kills Ray, and exits with the outcome's exit code.
 """
 
 from __future__ import annotations
@@ -54,17 +55,20 @@ from railhead.driver.node.ray_node import (
     plan_hang_detector,
 )
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
-from railhead.driver.reporting.last_commit import wait_for_commit
 from railhead.driver.reporting.mailbox import Mailbox
+from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
 from railhead.driver.script.run import ScriptHost
 from railhead.driver.storage.fence import leave_outcome
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.training import Attempt, run_training
 
+LOOK_SECONDS = 0.1
 LAST_REPORT_SECONDS = 2.0
 LAST_REPORT_OF_SUCCESS_SECONDS = 60.0  # the operator may be away, and trains again if it does not hear of a success
 RAY_LOG = "ray-start.log"
+# States that are worth waiting: training, or finishing, which has its own outcome. In others there is nothing to save.
+_WORTH_WAITING = ("RUNNING", "FINISHED")
 RAY_LOG_LINES = 1000  # Ray names the process that ended above up to 200 lines of the log of each
 
 
@@ -193,6 +197,23 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
     has_commit = wait_for_commit(lambda: head.mailbox.read_newest_fit().progress, seconds=seconds)
     log("a checkpoint was committed" if has_commit else "no checkpoint was committed")
     endings.put(TERMINATED)
+
+
+def wait_for_commit(
+    read: Callable[[], Progress],
+    *,
+    seconds: float,
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
+    progress, deadline = read(), monotonic() + seconds
+    while progress.state in _WORTH_WAITING and monotonic() < deadline:
+        sleep(LOOK_SECONDS)
+        progress = read()
+        if progress.has_last_commit and progress.state == "RUNNING":
+            return True
+    return False
 
 
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:

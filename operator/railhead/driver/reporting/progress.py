@@ -1,9 +1,11 @@
-"""What the driver knows of the run's progress, and how each event changes it. Pure."""
+"""What the driver knows of the run's progress, and how each event changes it; the commits of earlier attempts. Pure."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from railhead.contract.report import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, Checkpoint, RunWarning, State
@@ -97,3 +99,28 @@ def build_checkpoint_uri(run_uri: str, name: str) -> str:
     """The checkpoint's folder inside the run; the URI's query stays at its end."""
     path, mark, query = run_uri.partition("?")
     return f"{path.rstrip('/')}/{name}{mark}{query}"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What is known only at the time of the commit; `index` counts across all attempts."""
+
+    index: int
+    time: str
+    attempt: int
+
+
+def parse_known(text: str, *, run_uri: str) -> dict[str, Commit]:
+    """The status's commits of earlier attempts in this run, by their folder's name; empty if malformed.
+
+    `text`: `contract.environment.KNOWN_CHECKPOINTS`, where a script with several runs has the commits of all.
+    """
+    run = PurePosixPath(run_uri.partition("?")[0]).name
+    try:
+        return {
+            str(known["name"]): Commit(int(known["index"]), str(known["time"]), int(known["attempt"]))
+            for known in json.loads(text or "[]")
+            if known["run"] == run
+        }
+    except (ValueError, KeyError, TypeError):
+        return {}

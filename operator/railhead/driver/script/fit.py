@@ -1,4 +1,7 @@
-"""fit() in the user's script: checks the trainer first, and tells our driver the outcome by the mailbox."""
+"""fit() in the user's script: checks the trainer first, and tells our driver the outcome by the mailbox.
+
+What the trainer's RunConfig leaves unset becomes the job's, so that the next attempt finds the run again.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from railhead.contract.report import RunWarning
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
-from railhead.driver.run_context import RunSettings
-from railhead.driver.script.run_config import name_run
+from railhead.driver.run_context import STORAGE_PATH, RunSettings
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
 
 READ_SECONDS = 8.0  # our driver waits less than that
+_IS_UNNAMED = "_railhead_is_unnamed"
 
 
 def watch_trainers(module: Any) -> None:
@@ -91,3 +94,24 @@ def _wait_until_read(mailbox: Mailbox, number: int) -> None:
     deadline = time.monotonic() + READ_SECONDS
     while mailbox.driver.read().read_fits < number and time.monotonic() < deadline:
         time.sleep(0.05)
+
+
+def complete_run_configs(module: Any) -> None:
+    """`module`: ray.train.v2.api.config. An own `storage_filesystem` keeps Ray's default path, which is its own too."""
+    original = module.RunConfig.__post_init__
+
+    @functools.wraps(original)
+    def __post_init__(self: Any) -> None:
+        setattr(self, _IS_UNNAMED, not self.name)
+        if self.storage_path is None and self.storage_filesystem is None:
+            self.storage_path = os.environ[STORAGE_PATH]
+        original(self)
+
+    module.RunConfig.__post_init__ = __post_init__
+
+
+def name_run(run_config: Any, offer: RunSettings, *, number: int) -> None:
+    """Names the run of the script's fit() of this number; a RunConfig that is used again keeps its run, as in Ray."""
+    if getattr(run_config, _IS_UNNAMED, False):
+        run_config.name = offer.name_run(number)
+        setattr(run_config, _IS_UNNAMED, False)

@@ -1,7 +1,7 @@
 """Hooks that sitecustomize installs in Ray in the user's script: as soon as the script imports Ray, not before.
 
-`ray.init()` finds the pod's own Ray node, a RunConfig gets what it leaves unset from the job (`script.run_config`),
-and fit() of Ray Train's trainers is watched (`script.fit`). The script needs no change for this.
+`ray.init()` finds the pod's own Ray node, a RunConfig gets what it leaves unset from the job, and fit() of Ray Train's
+trainers is watched (`script.fit`). The script needs no change for this.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ def _follow(loader: Any, action: Action) -> None:
 
 
 def install_hooks() -> None:
-    from railhead.driver.script.fit import watch_trainers
-    from railhead.driver.script.run_config import complete_run_configs
+    from railhead.driver.script.fit import complete_run_configs, watch_trainers
 
     actions = {
         "ray": use_own_node,

@@ -1,12 +1,13 @@
 """Runs the user's script as a child process in the head pod, from its start to the attempt's ending.
 
 Copies its output to ours, line by line. `script.hooks` reports through the mailbox what happens
-inside it; the exit code alone tells little.
+inside it; the exit code alone tells little. That, the outcome of its last fit() and its last lines make the ending.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,16 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Callable, Iterable, Mapping, Optional
 
+from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
-from railhead.driver.describe import clean, log
-from railhead.driver.ending import Ending
+from railhead.driver.describe import clean, describe_exit, log
+from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import JobRefused
 from railhead.driver.logs import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS
 from railhead.driver.node.machine import kill_group, start_piped_child
 from railhead.driver.pod import Pod
-from railhead.driver.reporting.mailbox import FINISHED, RUNNING, Mailbox
+from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
 from railhead.driver.run_context import RunSettings
-from railhead.driver.script.ending import decide_ending
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.user_code import find_working_folder
 
@@ -36,6 +37,16 @@ LOOK_SECONDS = 0.1
 OUTPUT_SECONDS = 5.0  # for processes that the script left running and that keep its output open
 QUOTED_LINES = 12  # of standard error, that a message may quote
 LINE_LIMIT = 65536
+# A script that cannot be imported fails the same way each time.
+_PERMANENT = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
+_NO_FIT = (
+    "trainer.entrypoint: the script exited with code 0 without calling fit() on one of Ray Train's trainers; "
+    "call it in the script, or check the head's log for why the script did not get that far. A sweep of ray.tune.Tuner "
+    "is not supported: create one TrainJob for each trial"
+)
+# Such a failure ends fit(), and the script with it.
+_NOT_THE_SCRIPTS = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG)
+_FAILED = "trainer.entrypoint: the script's last fit() failed without a recorded reason; check the head's log"
 
 
 @dataclass(frozen=True)
@@ -136,3 +147,42 @@ def _pump(stream: Any, name: str, last_lines: Optional[deque[str]]) -> None:
             getattr(sys, name).write(line if line.endswith("\n") else line + "\n")
             if last_lines is not None and line.strip():
                 last_lines.append(line.rstrip())
+
+
+def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
+    """`fit`: the last one, None if there was none; `failure`: the failure policy's, if it ended that fit()."""
+    ending = _decide(code, fit=fit, failure=failure, last_lines=last_lines)
+    if code == 0 or isinstance(ending, Success) or ending.process_exit_code is not None:
+        return ending
+    if ending.class_ in _NOT_THE_SCRIPTS:
+        return ending
+    return replace(ending, process_exit_code=code if code > 0 else 128 - code)
+
+
+def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
+    if fit is not None and fit.state == FAILED:
+        return fit.failure or failure or Failure(FailureClass.APPLICATION, "ScriptFailed", _FAILED)
+    if code == 0:
+        if fit is None:
+            return Failure(FailureClass.CONFIGURATION, "NoFit", _NO_FIT)
+        if fit.state == RUNNING:
+            return Failure(
+                FailureClass.APPLICATION,
+                "ScriptEnded",
+                "trainer.entrypoint: the script exited while its fit() was still running",
+            )
+        return Success()
+    if failure is not None:
+        return failure
+    message = f"trainer.entrypoint: the script {describe_exit(code)}{_place(fit)}"
+    if last_lines:
+        message += ":\n" + "\n".join(last_lines)
+    if fit is None and last_lines and _PERMANENT.match(last_lines[-1]):
+        return Failure(FailureClass.CONFIGURATION, "EntrypointNotUsable", message)
+    return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
+
+
+def _place(fit: Optional[Fit]) -> str:
+    if fit is None:
+        return " before any fit()"
+    return " in fit()" if fit.state == RUNNING else " after fit()"

@@ -20,8 +20,7 @@ from railhead.driver.node.ray_node import find_version, warn_of_newer_ray, warn_
 from railhead.driver.pod import Pod
 from railhead.driver.ray.checkpoints import find_fields, write_marker
 from railhead.driver.ray.types import RunConfig
-from railhead.driver.reporting.commits import parse_known
-from railhead.driver.reporting.progress import build_checkpoint_uri
+from railhead.driver.reporting.progress import build_checkpoint_uri, parse_known
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import Warn, call_storage
 from railhead.driver.storage.checkpoints import (

@@ -124,7 +124,7 @@ class StacksStep(Step):
 class EndNoticeStep(Step):
     """Notifies all ranks that the run is about to end: after SIGTERM to the head pod, which the driver announces.
 
-    First asks rank 0 how many reports it has begun: only a later one is the last (`reporting.last_commit`).
+    First asks rank 0 how many reports it has begun: only a later one is the last (`head.wait_for_commit`).
     """
 
     def __init__(self, group: Group, mailbox: Mailbox) -> None:

@@ -22,9 +22,8 @@ from railhead.driver.ray import checkpoints
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.checkpoints import Ranking
 from railhead.driver.ray.types import CheckpointManager, Metrics, TrainingReport, WorkerGroup
-from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.mailbox import Mailbox
-from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
+from railhead.driver.reporting.progress import Commit, Progress, build_checkpoint_uri, format_metrics, parse_known
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.group import Group
 from railhead.driver.train_controller.polls import watch_steps

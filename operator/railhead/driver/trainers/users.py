@@ -22,8 +22,7 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.rank.train_func import mark_loop
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RUN_NAME, STORAGE_PATH, RunContext, RunSettings
-from railhead.driver.trainers.configs import build_configs
-from railhead.driver.trainers.trainer import Trainer
+from railhead.driver.trainers.trainer import Trainer, build_configs
 from railhead.driver.user_code import load_function
 
 NOT_USABLE = "EntrypointNotUsable"

@@ -26,8 +26,7 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
 from railhead.driver.run_context import RunContext, RunSettings
 from railhead.driver.script import fit as script_fit
-from railhead.driver.script.ending import decide_ending
-from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, find_missing_file, run_script
+from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, decide_ending, find_missing_file, run_script
 from railhead.driver.train_controller import CALLBACK
 from tests.ray.pods import make_job
 from tests.unit.driver.mailboxes import tell

@@ -28,8 +28,8 @@ from railhead.contract.report import NO_CHECKPOINT, RunWarning
 from railhead.contract.report import Checkpoint as CommittedCheckpoint
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.ray.checkpoints import Ranking, find_manager, read_ranking, repair_scores
-from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.mailbox import Mailbox
+from railhead.driver.reporting.progress import Commit, parse_known
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.group import Group
 from railhead.driver.train_controller.progress import ProgressStep, find_best, find_score

@@ -12,11 +12,11 @@ from railhead.api.trainer import Backend, Framework
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.train_func import run_train_func
 from railhead.driver.trainers import trainer
-from railhead.driver.trainers.configs import plan_configs
 from railhead.driver.trainers.trainer import (
     FRAMEWORKS,
     build_framework_trainer,
     build_trainer,
+    plan_configs,
     plan_options,
     require_package,
 )

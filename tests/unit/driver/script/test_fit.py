@@ -18,8 +18,7 @@ from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
-from railhead.driver.script.fit import watch_fit
-from railhead.driver.script.run_config import complete_run_configs
+from railhead.driver.script.fit import complete_run_configs, watch_fit
 from tests.unit.driver.mailboxes import tell
 
 pytestmark = pytest.mark.filterwarnings("ignore")
