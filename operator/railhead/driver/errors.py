@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from typing import Any, Optional
+from enum import Enum
+from typing import Optional, Tuple
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, name_class
@@ -17,51 +18,48 @@ _NOTE = "_railhead_note"
 COPYING, LOOKING = "persist_current_checkpoint", "_check_validation_file"  # methods of Ray Train's StorageContext
 
 
+class Kind(Enum):
+    """What an error of a rank is, also of one that a rank cannot report itself."""
+
+    RAISED = "raised"  # train_func raised
+    UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
+    UNFENCED = "unfenced"  # our callbacks do not run in Ray Train's controller
+    MISSING = "missing"  # a library of the framework cannot be imported on the workers
+    DIED = "died"  # the training process died
+    KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
+    PREEMPTED = "preempted"  # its node announced that it is leaving
+    ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
+    STORAGE = "storage"  # a checkpoint could not be written
+    GPU = "gpu"  # a GPU or its link is broken
+    GPU_LOST = "gpu-lost"  # a GPU with which the node has trained is gone
+    SHARED_MEMORY = "shared-memory"  # /dev/shm is full
+    BUS = "bus"  # killed by SIGBUS
+    NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
+    UNANSWERED = "unanswered"  # a collective did not end
+    SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
+    STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
+    STEPLESS = "stepless"  # no rank made a step, and spec.hangPolicy is Restart
+    SILENT = "silent"  # its thread ended without any sign that the function returned
+
+
 class TrainingError(Exception):
-    """Something failed on one rank.
+    """Something failed on one rank, or made it fail.
 
     Attributes:
-        rank: the worker's; -1 when unknown.
+        rank: the worker's; -1 when unknown. Of a hang, the rank for which the others wait.
         text: `Type: message (file, line n, in function)`.
         exit_code: of a rank that called sys.exit(), else None.
     """
 
-    def __init__(self, rank: int, text: str, exit_code: Optional[int] = None) -> None:
+    def __init__(self, kind: Kind, rank: int, text: str, exit_code: Optional[int] = None) -> None:
         super().__init__(f"rank {rank}: {text}" if rank >= 0 else text)
+        self.kind = kind
         self.rank = rank
         self.text = text
         self.exit_code = exit_code
 
-    def __reduce__(self) -> Any:
-        return (type(self), (self.rank, self.text, self.exit_code))
-
-
-class TrainFunctionRaised(TrainingError):
-    """train_func raised."""
-
-
-class CheckpointNotWritten(TrainingError):
-    """A checkpoint could not be written to the run's storage; train_func is not at fault."""
-
-
-class EntrypointNotUsable(TrainingError):
-    """trainer.trainFunc cannot be imported or called; a retry would fail the same way."""
-
-
-class NotReturned(TrainingError):
-    """The rank's thread ended without any sign that the function returned."""
-
-
-class Unfenced(TrainingError):
-    """Ray Train's controller has not shown that it runs our callbacks, and with them the fence."""
-
-
-class Stuck(TrainingError):
-    """Training reported nothing for spec.progressDeadlineSeconds; `rank`: the one for which the others wait, or -1."""
-
-
-class Stepless(TrainingError):
-    """No rank made a step for long, and spec.hangPolicy is Restart; `rank` as in `Stuck`."""
+    def __reduce__(self) -> Tuple[object, ...]:
+        return (type(self), (self.kind, self.rank, self.text, self.exit_code))
 
 
 class CallbackRaised(Exception):
@@ -75,15 +73,9 @@ class AttemptFailed(Exception):
         super().__init__(failure.message)
         self.failure = failure
 
-    def __reduce__(self) -> Any:
-        return (_restore, (type(self), self.failure))
-
-
-def _restore(kind: type[AttemptFailed], failure: Failure) -> AttemptFailed:
-    """Unpickles, bypassing the constructors of the derived classes."""
-    error = kind.__new__(kind, failure.message)
-    AttemptFailed.__init__(error, failure)
-    return error
+    def __reduce__(self) -> Tuple[object, ...]:
+        """Another process needs only the failure: the derived classes, whose constructors differ, are of this one."""
+        return (AttemptFailed, (self.failure,))
 
 
 class JobRefused(AttemptFailed):
@@ -122,11 +114,6 @@ def read_note(error: BaseException) -> Optional[TrainingError]:
     return found if isinstance(found, TrainingError) else None
 
 
-def choose_kind(error: BaseException) -> type:
-    """The class for train_func's exception, by its origin."""
-    return CheckpointNotWritten if is_storage_failure(error) else TrainFunctionRaised
-
-
 def is_storage_failure(error: BaseException) -> bool:
     """Whether Ray Train raised it while copying a checkpoint to storage, or because it does not see the storage."""
     functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
@@ -138,9 +125,8 @@ def may_be_of_storage(error: BaseException) -> bool:
     return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
 
 
-def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:
-    built: TrainingError = kind(rank, describe_exception(error), read_exit_code(error))
-    return built
+def build_training_error(kind: Kind, rank: int, error: BaseException) -> TrainingError:
+    return TrainingError(kind, rank, describe_exception(error), read_exit_code(error))
 
 
 def read_exit_code(error: BaseException) -> Optional[int]:
@@ -156,6 +142,6 @@ def explain_exception(error: BaseException, rank: int) -> TrainingError:
     try:
         if isinstance(error, TrainingError):
             return error
-        return build_training_error(choose_kind(error), rank, error)
+        return build_training_error(Kind.STORAGE if is_storage_failure(error) else Kind.RAISED, rank, error)
     except BaseException:
-        return TrainFunctionRaised(rank, name_class(error))
+        return TrainingError(Kind.RAISED, rank, name_class(error))

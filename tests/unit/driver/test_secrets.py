@@ -16,7 +16,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning
 from railhead.driver.describe import describe_exception, format_traceback, read_text
-from railhead.driver.errors import AttemptFailed, CallbackRaised, TrainFunctionRaised, build_training_error
+from railhead.driver.errors import AttemptFailed, CallbackRaised, Kind, TrainingError, build_training_error
 from railhead.driver.fetch import explain_output
 from railhead.driver.head import Head, end
 from railhead.driver.logs import Ranks
@@ -82,7 +82,7 @@ def test_no_description_of_an_exception_has_one() -> None:
         raise OSError(TEXT)
     except OSError as error:
         texts = (describe_exception(error), read_text(error), format_traceback(error))
-        on_a_rank = build_training_error(TrainFunctionRaised, 0, error).text
+        on_a_rank = build_training_error(Kind.RAISED, 0, error).text
     assert all("cannot open s3://" in text and MARK not in text for text in (*texts, on_a_rank))
 
 
@@ -107,7 +107,7 @@ def test_no_message_about_a_repository_has_one() -> None:
         ControllerError(CallbackRaised(TEXT)),
         ControllerError(OSError(TEXT)),
         WorkerGroupError("failed", {0: OSError(TEXT)}),
-        WorkerGroupError("failed", {0: TrainFunctionRaised(0, TEXT)}),
+        WorkerGroupError("failed", {0: TrainingError(Kind.RAISED, 0, TEXT)}),
     ],
 )
 @pytest.mark.parametrize("retries", [0, 9])

@@ -21,14 +21,7 @@ from typing import Any, Callable, Optional
 
 from railhead.contract import environment
 from railhead.driver.describe import format_traceback
-from railhead.driver.errors import (
-    EntrypointNotUsable,
-    TrainingError,
-    Unfenced,
-    build_training_error,
-    explain_exception,
-    note_exception,
-)
+from railhead.driver.errors import Kind, TrainingError, build_training_error, explain_exception, note_exception
 from railhead.driver.logs import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.steps import watch_optimizers
@@ -94,7 +87,7 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
         rank, process = find_self()
         write_marks(BEGIN, rank=rank, process=process)
         if not _is_permitted:
-            raise Unfenced(rank, _NOT_PERMITTED)
+            raise TrainingError(Kind.UNFENCED, rank, _NOT_PERMITTED)
         watch_notices()
         watch_uploads()
         watch_optimizers()
@@ -147,7 +140,7 @@ def _refuse_what_has_not_run(result: Any, rank: int) -> None:
     elif not (inspect.isasyncgen(result) or inspect.isgenerator(result)):
         return
     error = TypeError(f"the function returned a {type(result).__name__}, and its body never ran")
-    raise build_training_error(EntrypointNotUsable, rank, error)
+    raise build_training_error(Kind.UNUSABLE, rank, error)
 
 
 def keep_logging_from_raising() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
+from railhead.driver.errors import Kind, build_training_error
 from railhead.driver.rank.run import call_function, run_rank
 from railhead.driver.user_code import has_parameter, load_function
 
@@ -35,7 +35,7 @@ def _load_and_call(entrypoint: str, config: dict[str, Any], rank: int) -> Any:
     try:
         takes_config = has_parameter(function)
     except (TypeError, ValueError) as error:
-        raise build_training_error(EntrypointNotUsable, rank, error) from error
+        raise build_training_error(Kind.UNUSABLE, rank, error) from error
     return call_function(function, config) if takes_config else call_function(function)
 
 
@@ -43,9 +43,9 @@ def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
     try:
         return load_function(entrypoint)
     except _PERMANENT as error:
-        raise build_training_error(EntrypointNotUsable, rank, error) from error
+        raise build_training_error(Kind.UNUSABLE, rank, error) from error
     except Exception as error:
-        raise build_training_error(TrainFunctionRaised, rank, error) from error
+        raise build_training_error(Kind.RAISED, rank, error) from error
 
 
 def mark_loop(function: Callable[..., Any], *, initial: str = "") -> Callable[..., Any]:

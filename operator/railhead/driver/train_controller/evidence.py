@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
 from railhead.contract.outcome import shorten_middle
-from railhead.driver.train_controller.failure import Kind, RankError
+from railhead.driver.errors import Kind
+from railhead.driver.train_controller.failure import RankError
 
 # The first phrase that a text contains decides. Source of the CUDA texts: cudaGetErrorString of libcudart 12, with the
 # number in cudaError; NCCL has the same ones after "Cuda failure".

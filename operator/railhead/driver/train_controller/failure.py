@@ -14,30 +14,7 @@ from typing import Optional
 from railhead.contract.failure import Failure, FailureClass, Payer
 from railhead.contract.report import NO_STEPS
 from railhead.driver.describe import write_ranks
-
-
-class Kind(Enum):
-    """What an error of a rank is."""
-
-    RAISED = "raised"  # train_func raised
-    UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
-    UNFENCED = "unfenced"  # our callbacks do not run in Ray Train's controller
-    MISSING = "missing"  # a library of the framework cannot be imported on the workers
-    DIED = "died"  # the training process died
-    KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
-    PREEMPTED = "preempted"  # its node announced that it is leaving
-    ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
-    STORAGE = "storage"  # a checkpoint could not be written
-    GPU = "gpu"  # a GPU or its link is broken
-    GPU_LOST = "gpu-lost"  # a GPU with which the node has trained is gone
-    SHARED_MEMORY = "shared-memory"  # /dev/shm is full
-    BUS = "bus"  # killed by SIGBUS
-    NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
-    UNANSWERED = "unanswered"  # a collective did not end
-    SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
-    STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
-    STEPLESS = "stepless"  # no rank made a step, and spec.hangPolicy is Restart
-    SILENT = "silent"  # its thread ended without any sign that the function returned
+from railhead.driver.errors import Kind
 
 
 class Source(Enum):

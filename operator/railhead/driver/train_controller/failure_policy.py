@@ -21,14 +21,9 @@ from railhead.driver.describe import clean, describe_exception, log, read_text
 from railhead.driver.errors import (
     AttemptFailed,
     CallbackRaised,
-    CheckpointNotWritten,
-    EntrypointNotUsable,
     JobRefused,
-    NotReturned,
-    Stepless,
-    Stuck,
+    Kind,
     TrainingError,
-    Unfenced,
     may_be_of_storage,
     read_note,
 )
@@ -45,7 +40,7 @@ from railhead.driver.reporting.mailbox import Box, FromController, Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.evidence import find_kind
-from railhead.driver.train_controller.failure import FailureFacts, History, Kind, RankError, Source
+from railhead.driver.train_controller.failure import FailureFacts, History, RankError, Source
 from railhead.driver.train_controller.fence import warn
 from railhead.driver.train_controller.group import Group, call_ranks, find_group
 from railhead.driver.train_controller.post_mortem import find_causes
@@ -56,14 +51,6 @@ from railhead.driver.train_controller.post_mortem import find_causes
 _RAYS_ACTORS = ("SynchronizationActor", "SplitCoordinator", "DatasetManager", "_AutoscalingCoordinatorActor")
 _ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailableError")
 _CLASS_OF_ACTOR = re.compile(rf"class_name: (?:{'|'.join(_RAYS_ACTORS)})\b")
-_KIND_OF_CLASS = {
-    EntrypointNotUsable: Kind.UNUSABLE,
-    CheckpointNotWritten: Kind.STORAGE,
-    NotReturned: Kind.SILENT,
-    Stuck: Kind.STUCK,
-    Stepless: Kind.STEPLESS,
-    Unfenced: Kind.UNFENCED,
-}
 AGE_TIMEOUT_SECONDS = 3.0
 _IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
@@ -276,7 +263,7 @@ def _find_refusal(error: BaseException) -> Optional[Failure]:
 def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankError:
     error = read_note(error) or error
     if isinstance(error, TrainingError):
-        kind = _KIND_OF_CLASS.get(type(error), Kind.RAISED)
+        kind = error.kind
         if error.text.startswith("ray.exceptions.") and any(phrase in error.text for phrase in _MEMORY_PHRASES):
             kind = Kind.KILLED_FOR_MEMORY  # a task or an actor of Ray Data that the function waited for
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):

@@ -34,7 +34,7 @@ from typing import Optional
 from railhead.contract import environment
 from railhead.contract.report import Steps
 from railhead.driver.describe import describe_exception, log, never_raises
-from railhead.driver.errors import NotReturned, Stepless, Stuck
+from railhead.driver.errors import Kind, TrainingError
 from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.rank.steps import Beat, read_beat
 from railhead.driver.ray.callback import Step
@@ -109,8 +109,8 @@ class StacksStep(Step):
         self._mailbox.answer_requests(lambda: collect_stacks(group))
         hang = self._take_hang()
         if hang and not status.finished:
-            error = Stepless if hang.is_of_steps else Stuck
-            status.worker_statuses[0].error = error(hang.rank, hang.message)
+            kind = Kind.STEPLESS if hang.is_of_steps else Kind.STUCK
+            status.worker_statuses[0].error = TrainingError(kind, hang.rank, hang.message)
 
     def _take_hang(self) -> Optional[Hang]:
         """Returns it once."""
@@ -149,14 +149,14 @@ def find_error(rank: int, answer: Answer[RankEnd]) -> Optional[Exception]:
         return answer.error
     end = answer.value
     if end is None:
-        return NotReturned(rank, f"its thread ended, and its process does not report how; {_REMEDY}")
+        return TrainingError(Kind.SILENT, rank, f"its thread ended, and its process does not report how; {_REMEDY}")
     if end.stage == RETURNED:
         return None
     if end.stage == RAISED and end.error is not None:
         return end.error
     pod = f" (pod {end.pod})" if end.pod else ""
     text = f"its thread ended{pod}, but the training function ({end.stage}) neither returned nor raised; {_REMEDY}"
-    return NotReturned(rank, text)
+    return TrainingError(Kind.SILENT, rank, text)
 
 
 def collect_stacks(worker_group: ExecutionGroup) -> list[Stack]:

@@ -16,10 +16,10 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract.failure import Failure, Payer
 from railhead.contract.outcome import MESSAGE_CHARS
-from railhead.driver.errors import TrainFunctionRaised
+from railhead.driver.errors import Kind, TrainingError
 from railhead.driver.train_controller import evidence, failure_policy
 from railhead.driver.train_controller.evidence import PodReport
-from railhead.driver.train_controller.failure import FailureFacts, Kind, RankError, Source, classify_failure
+from railhead.driver.train_controller.failure import FailureFacts, RankError, Source, classify_failure
 from railhead.driver.train_controller.group import Group
 from tests.unit.driver.evidence import texts_of_errors as raised
 from tests.unit.driver.evidence import texts_of_processes as died
@@ -180,7 +180,7 @@ def test_an_error_means(row: Row, size: int) -> None:
     group = form_group(size, has_trained=row.has_trained)
     first, ranks, _ = shuffle(row, size)
     texts = {rank: row.text if rank == first else str(row.others) for rank in ranks}
-    error = WorkerGroupError("text", {rank: TrainFunctionRaised(rank, text) for rank, text in texts.items()})
+    error = WorkerGroupError("text", {rank: TrainingError(Kind.RAISED, rank, text) for rank, text in texts.items()})
     facts = failure_policy.translate_error(error, group)
     errors = failure_policy.find_pods(facts.errors, group.read_processes())
     check(classify_failure(FailureFacts(facts.source, errors)), row, first, size)

@@ -14,7 +14,7 @@ import pytest
 from ray.train.v2._internal.execution.worker_group import thread_runner
 
 from railhead.driver.describe import TEXT_LIMIT, describe_exception, make_printable
-from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, TrainingError, Unfenced
+from railhead.driver.errors import Kind, TrainingError
 from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
 
@@ -106,7 +106,7 @@ def test_records_every_error_in_a_form_that_can_be_pickled(
     with own_streams(), pytest.raises(BaseException) as caught:
         rank.run_rank(lambda _: act(), initial="", keeps_exception=keeps)
     end = pickle.loads(pickle.dumps(rank.read_end()))
-    assert (end.stage, type(end.error), end.error.rank) == (rank.RAISED, TrainFunctionRaised, 1)
+    assert (end.stage, end.error.kind, end.error.rank) == (rank.RAISED, Kind.RAISED, 1)
     assert expected in end.error.text
     end.error.text.encode()
     assert isinstance(caught.value, TrainingError) or keeps
@@ -155,7 +155,7 @@ def test_contract_rays_thread_keeps_the_error_of_a_rank(error: str) -> None:
     act = lambda _: close_streams(ValueError(error))  # noqa: E731
     runner = run_as_ray_does(lambda: rank.run_rank(act, initial="", keeps_exception=False))
     kept = runner.get_error()
-    assert kept is not None and isinstance(kept._base_exc, TrainFunctionRaised)
+    assert kept is not None and kept._base_exc.kind is Kind.RAISED
 
 
 def test_records_a_return(capfd: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +168,7 @@ def test_records_a_return(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_records_an_error_before_the_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: fail(RuntimeError("no context")))
-    with pytest.raises(TrainFunctionRaised, match=r"^RuntimeError: no context"):
+    with pytest.raises(TrainingError, match=r"^RuntimeError: no context"):
         rank.run_rank(lambda _: None, initial="", keeps_exception=False)
     assert rank.read_end().stage == rank.RAISED
 
@@ -176,8 +176,9 @@ def test_records_an_error_before_the_function_is_called(monkeypatch: pytest.Monk
 def test_rejects_a_function_whose_body_never_ran() -> None:
     async def train() -> None: ...
 
-    with pytest.raises(EntrypointNotUsable, match="returned a coroutine, and its body never ran"):
+    with pytest.raises(TrainingError, match="returned a coroutine, and its body never ran") as caught:
         rank.run_rank(lambda _: train(), initial="", keeps_exception=True)
+    assert caught.value.kind is Kind.UNUSABLE
     assert rank.read_end().stage == rank.RAISED
 
 
@@ -213,7 +214,7 @@ def test_truncates_long_texts_and_keeps_other_scripts() -> None:
 def test_without_the_controllers_permission_the_function_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "_is_permitted", False)
     ran: list[int] = []
-    with pytest.raises(Unfenced, match="does not run Railhead's callbacks"):
+    with pytest.raises(TrainingError, match="does not run Railhead's callbacks"):
         rank.run_rank(ran.append, initial="", keeps_exception=False)
     assert ran == []
     monkeypatch.setattr("ray.get_gpu_ids", list)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.contract import environment
-from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
+from railhead.driver.errors import Kind, TrainingError
 from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
 from railhead.driver.rank import train_func
@@ -67,17 +67,18 @@ def test_passes_the_config_to_a_function_that_takes_one(source: Path, code: str,
     ],
 )
 def test_rejects_an_unusable_entrypoint(source: Path, code: str, function: str, expected: str) -> None:
-    with pytest.raises(EntrypointNotUsable) as caught:
+    with pytest.raises(TrainingError) as caught:
         run(source, code, function=function)
     assert expected in caught.value.text
-    assert caught.value.rank == 3
+    assert (caught.value.kind, caught.value.rank) == (Kind.UNUSABLE, 3)
 
 
 def test_reports_an_exception_with_its_place(source: Path) -> None:
     code = "class Mine(Exception): pass\ndef f():\n    raise Mine('too\\nbad')\n"
-    with pytest.raises(TrainFunctionRaised) as caught:
+    with pytest.raises(TrainingError) as caught:
         run(source, code)
     assert caught.value.text == "mine_1.Mine: too\nbad (mine_1.py, line 3, in f)"
+    assert caught.value.kind is Kind.RAISED
 
 
 def test_the_users_folder_comes_last(source: Path) -> None:
@@ -87,7 +88,7 @@ def test_the_users_folder_comes_last(source: Path) -> None:
 
 
 def test_reports_a_module_hidden_by_the_standard_library(source: Path) -> None:
-    with pytest.raises(EntrypointNotUsable, match="another name"):
+    with pytest.raises(TrainingError, match="another name"):
         run(source, "def f(): pass", name="colorsys")
 
 

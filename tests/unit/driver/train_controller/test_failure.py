@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railhead.driver.errors import Kind
 from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.failure import (
     FailureFacts,
     History,
-    Kind,
     RankError,
     Source,
     classify_failure,

@@ -38,20 +38,7 @@ from railhead.contract import environment as e
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, FailureRule
 from railhead.contract.report import RestartInPlace
 from railhead.contract.text import parse_time
-from railhead.driver.errors import (
-    AttemptFailed,
-    CheckpointNotWritten,
-    EntrypointNotUsable,
-    JobRefused,
-    Stepless,
-    Stuck,
-    TrainFunctionRaised,
-    TrainingError,
-    Unfenced,
-    Unreachable,
-    build_training_error,
-    choose_kind,
-)
+from railhead.driver.errors import AttemptFailed, JobRefused, Kind, TrainingError, Unreachable, explain_exception
 from railhead.driver.rank.run import RankEnd
 from railhead.driver.ray import controller
 from railhead.driver.ray.callback import StepsCallback
@@ -62,13 +49,13 @@ from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import failure, failure_policy, post_mortem
 from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.collectives import Finding
-from railhead.driver.train_controller.failure import Kind, Source
+from railhead.driver.train_controller.failure import Source
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.progress import ProgressStep
 from tests.unit.driver.mailboxes import tell
 
-RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)")
+RAISED = TrainingError(Kind.RAISED, 1, "ValueError: no (user.py, line 3, in train_func)")
 
 
 def join(workers: Any = None) -> Group:
@@ -88,7 +75,7 @@ def dead_actor(text: str) -> WorkerHealthCheckFailedError:
 
 
 def test_rank_errors() -> None:
-    unusable = EntrypointNotUsable(0, "ImportError: no")
+    unusable = TrainingError(Kind.UNUSABLE, 0, "ImportError: no")
     error = WorkerGroupError("text", {1: RAISED, 0: unusable, 2: dead_actor("gone"), 3: ValueError("plain")})
     assert kinds(error) == (
         Source.WORKERS,
@@ -101,7 +88,7 @@ def test_distinguishes_memory_and_preemption_from_a_crash() -> None:
     assert kinds(WorkerGroupError("", {0: dead_actor(advice)}))[1] == [Kind.DIED]
     killed = "Task was killed due to the node running low on memory."
     assert kinds(WorkerGroupError("", {0: dead_actor(killed)}))[1] == [Kind.KILLED_FOR_MEMORY]
-    waited = TrainFunctionRaised(1, f"ray.exceptions.ActorDiedError: {killed}")
+    waited = TrainingError(Kind.RAISED, 1, f"ray.exceptions.ActorDiedError: {killed}")
     assert kinds(WorkerGroupError("", {1: waited}))[1] == [Kind.KILLED_FOR_MEMORY]
     left = ActorDiedError()
     left._preempted = True
@@ -113,8 +100,8 @@ def test_a_lost_actor_of_ray_is_no_error_of_the_function(actor: str) -> None:
     """As raised by `report` in a group that formed after its node was lost, or by a dataset's shard
     when the process that feeds it has crashed."""
     died = "ray.exceptions.ActorDiedError: The actor died unexpectedly.\n\tclass_name: {}\n\tactor_id: 7eeb"
-    own = TrainFunctionRaised(1, died.format(actor))
-    users = TrainFunctionRaised(1, died.format("Tokenizer"))
+    own = TrainingError(Kind.RAISED, 1, died.format(actor))
+    users = TrainingError(Kind.RAISED, 1, died.format("Tokenizer"))
     assert kinds(WorkerGroupError("", {1: own}))[1] == [Kind.ABANDONED]
     assert kinds(WorkerGroupError("", {1: users}))[1] == [Kind.RAISED]
 
@@ -127,12 +114,12 @@ def test_distinguishes_a_failed_checkpoint_from_errors_of_other_files() -> None:
         try:
             persist_current_checkpoint(error)
         except OSError as raised:
-            return build_training_error(choose_kind(raised), 0, raised)
+            return explain_exception(raised, 0)
         raise AssertionError("not reached")
 
     assert kinds(WorkerGroupError("", {0: train(OSError("AWS Error SLOW_DOWN"))}))[1] == [Kind.STORAGE]
     assert kinds(WorkerGroupError("", {0: train(FileNotFoundError("local"))}))[1] == [Kind.RAISED]
-    assert choose_kind(OSError("a file of train_func's own")) is TrainFunctionRaised
+    assert explain_exception(OSError("a file of train_func's own"), 0).kind is Kind.RAISED
     of_a_thread = {0: OSError("AWS Error SLOW_DOWN"), 1: FileNotFoundError("local"), 2: GetTimeoutError("late")}
     assert kinds(WorkerGroupError("", of_a_thread))[1] == [
         Kind.STORAGE,
@@ -196,7 +183,7 @@ def test_a_full_disk_sets_a_warning_with_rank_and_path(tmp_path: Path, monkeypat
     group.folder = run
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "0123456789")
     text = "OSError: [Errno 28] No space left on device 0123456789 (storage.py, line 9, in persist_current_checkpoint)"
-    full = CheckpointNotWritten(3, text)
+    full = TrainingError(Kind.STORAGE, 3, text)
     decider = RetryDecider(group, Mailbox(tmp_path), max_failures=0)
     assert decider.decide(WorkerGroupError("", {3: full, 0: dead_actor("gone")}))
     warning = Mailbox(tmp_path).controller.read().warning
@@ -205,7 +192,7 @@ def test_a_full_disk_sets_a_warning_with_rank_and_path(tmp_path: Path, monkeypat
         f"run.storagePath: a checkpoint could not be written: rank 3: {run.path}: OSError: [Errno 28] No space left on "
         "device (hidden) ("
     )
-    decider.decide(WorkerGroupError("", {3: full, 0: EntrypointNotUsable(0, "ImportError: no")}))
+    decider.decide(WorkerGroupError("", {3: full, 0: TrainingError(Kind.UNUSABLE, 0, "ImportError: no")}))
     warning = Mailbox(tmp_path).controller.read().warning
     assert warning is not None and f"rank 3: {run.path}: OSError" in warning.message, "also beside another error"
     assert warning.message.endswith("; training restarts from the last checkpoint")
@@ -258,7 +245,7 @@ def test_our_own_rejection_ends_the_run_with_its_message(tmp_path: Path) -> None
 
 def test_the_policy_counts_to_max_failures_and_writes_the_failure(tmp_path: Path) -> None:
     decider = RetryDecider(Group(), Mailbox(tmp_path), max_failures=1)
-    error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
+    error = WorkerGroupError("text", {1: TrainingError(Kind.RAISED, 1, RAISED.text, exit_code=3)})
     assert decider.decide(error)
     assert Mailbox(tmp_path).controller.read().failure is None
     assert not decider.decide(error)
@@ -269,7 +256,7 @@ def test_the_policy_counts_to_max_failures_and_writes_the_failure(tmp_path: Path
 
 
 def raises(text: str) -> WorkerGroupError:
-    return WorkerGroupError("text", {1: TrainFunctionRaised(1, text)})
+    return WorkerGroupError("text", {1: TrainingError(Kind.RAISED, 1, text)})
 
 
 def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budget_lasts(tmp_path: Path) -> None:
@@ -307,7 +294,7 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monke
     monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: None)
     mailbox, decider = Mailbox(tmp_path), RetryDecider(group, Mailbox(tmp_path), max_failures=None)
     tell(mailbox.driver, restarts=1)
-    stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s")})
+    stuck = WorkerGroupError("", {0: TrainingError(Kind.STUCK, -1, "training reported nothing for 600 s")})
     assert decider.decide(stuck)
     assert replace(mailbox.controller.read().restart or RestartInPlace(0, 0), time="") == RestartInPlace(
         1, 0, "Hang", "ProgressDeadlineExceeded", "training reported nothing for 600 s"
@@ -322,7 +309,7 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monke
 def test_a_group_without_steps_is_a_hang(tmp_path: Path) -> None:
     mailbox, decider = Mailbox(tmp_path), RetryDecider(Group(), Mailbox(tmp_path), max_failures=None)
     tell(mailbox.driver, restarts=1)
-    assert decider.decide(WorkerGroupError("", {0: Stepless(-1, "no rank made a step for 1200 s")}))
+    assert decider.decide(WorkerGroupError("", {0: TrainingError(Kind.STEPLESS, -1, "no rank made a step for 1200 s")}))
     restart = mailbox.controller.read().restart
     assert restart is not None and (restart.charged, restart.cause, restart.reason) == (0, "Hang", "NoSteps")
     assert restart.message == "no rank made a step for 1200 s"
@@ -344,7 +331,7 @@ def test_a_rule_that_fails_or_ignores_the_failure_ends_the_attempt(
     """The operator then does what the rule says."""
     decider, mailbox = RetryDecider(Group(), Mailbox(tmp_path), max_failures=None), Mailbox(tmp_path)
     tell(mailbox.driver, restarts=5, rules=tuple(rules))
-    error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
+    error = WorkerGroupError("text", {1: TrainingError(Kind.RAISED, 1, RAISED.text, exit_code=3)})
     assert decider.decide(error) == restarts
     assert (mailbox.controller.read().failure is None) == restarts
 
@@ -359,7 +346,7 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr(failure_policy, "call_ranks", collect)
-    broken = TrainFunctionRaised(0, "RuntimeError: Connection closed by peer")
+    broken = TrainingError(Kind.RAISED, 0, "RuntimeError: Connection closed by peer")
     error = WorkerGroupError("", {0: broken, 1: RAISED, 2: broken, 3: dead_actor("killed by the memory monitor")})
     facts = failure_policy.collect_facts(error, join(WorkerGroup([])))
     assert [each.age for each in facts.errors] == [0.2, 2.5, None, None]
@@ -386,7 +373,9 @@ def test_a_hang_has_the_pod_of_the_ranks_that_are_to_blame(
     monkeypatch.setattr(failure_policy, "find_ages", lambda errors, group: errors)
     monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: finding)
     group = join(WorkerGroup(nodes))
-    RetryDecider(group, Mailbox(tmp_path), max_failures=0).decide(WorkerGroupError("", {0: Stuck(-1, "no reports")}))
+    RetryDecider(group, Mailbox(tmp_path), max_failures=0).decide(
+        WorkerGroupError("", {0: TrainingError(Kind.STUCK, -1, "no reports")})
+    )
     found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and found.suspect_pod == suspect
     assert found.message == (f"{finding.message}: no reports" if finding else "no reports")
@@ -408,7 +397,9 @@ def test_no_group_is_restarted_while_the_run_ends(tmp_path: Path) -> None:
 
 
 def test_a_controller_without_our_callbacks_ends_the_job(tmp_path: Path) -> None:
-    error = WorkerGroupError("", {rank: Unfenced(rank, "Ray Train's controller does not ...") for rank in (0, 1)})
+    error = WorkerGroupError(
+        "", {rank: TrainingError(Kind.UNFENCED, rank, "Ray Train's controller does not ...") for rank in (0, 1)}
+    )
     assert not RetryDecider(Group(), Mailbox(tmp_path), max_failures=-1).decide(error)
     found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and (found.class_, found.reason) == (FailureClass.CONFIGURATION, "RayTrainNotUsable")
@@ -472,12 +463,14 @@ def test_the_pod_of_a_broken_gpu_is_given_up_and_the_group_forms_anew(
     mailbox = Mailbox(tmp_path)
     tell(mailbox.driver, restarts=1)
     decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
-    assert decider.decide(WorkerGroupError("", {1: TrainFunctionRaised(1, ECC)}))
+    assert decider.decide(WorkerGroupError("", {1: TrainingError(Kind.RAISED, 1, ECC)}))
     assert mailbox.controller.read().lost_pods == ("w-ab",)
     assert given_up == [LostNode("ab", "10.0.0.2", is_known=False, host="w-ab")]
     restart = mailbox.controller.read().restart
     assert restart is not None and (restart.charged, restart.reason, restart.suspect_pod) == (0, "GPUFailed", "w-ab")
-    assert not decider.decide(WorkerGroupError("", {1: TrainFunctionRaised(1, ECC)})), "a second one: all pods are new"
+    assert not decider.decide(WorkerGroupError("", {1: TrainingError(Kind.RAISED, 1, ECC)})), (
+        "a second one: all pods are new"
+    )
 
 
 def test_the_pod_of_a_process_that_does_not_end_is_given_up_and_the_group_forms_anew(
@@ -522,7 +515,7 @@ LATE = "torch.distributed.DistBackendError: [Rank 3] Watchdog caught collective 
 def test_distinguishes_broken_hardware_from_application_errors(
     texts: tuple[str, ...], expected: tuple[str, str, str]
 ) -> None:
-    ranks = {rank: TrainFunctionRaised(rank, text) for rank, text in enumerate(texts)}
+    ranks = {rank: TrainingError(Kind.RAISED, rank, text) for rank, text in enumerate(texts)}
     found = failure.classify_failure(translate_error(WorkerGroupError("text", ranks), Group()))
     assert found.class_.value == expected[0] and found.reason.startswith(expected[1])
     assert found.message.startswith(expected[2])
@@ -542,7 +535,7 @@ def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monke
     group = join(WorkerGroup(["cd", "ab"]))
     decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
     tell(Mailbox(tmp_path).driver, restarts=3)
-    error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC)})
+    error = WorkerGroupError("text", {0: RAISED, 1: TrainingError(Kind.RAISED, 1, ECC)})
     assert [decider.decide(error) for _ in range(2)] == [True, False]
     found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and found.suspect_pod == "w-ab"
@@ -553,7 +546,9 @@ def test_a_hang_names_the_pod_for_which_the_others_wait(tmp_path: Path, monkeypa
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     group = join(WorkerGroup(["cd", "ab"]))
     assert not RetryDecider(group, Mailbox(tmp_path), max_failures=0).decide(
-        WorkerGroupError("", {0: Stuck(1, "training reported nothing for 600 s: rank 1 (pod w-ab) is elsewhere")})
+        WorkerGroupError(
+            "", {0: TrainingError(Kind.STUCK, 1, "training reported nothing for 600 s: rank 1 (pod w-ab) is elsewhere")}
+        )
     )
     found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and (found.reason, found.suspect_pod) == ("ProgressDeadlineExceeded", "w-ab")
@@ -637,4 +632,4 @@ def test_contract_the_checkpoint_manager_comes_before_our_callback() -> None:
 
 def test_errors_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(RAISED))
-    assert (type(copy), copy.rank, copy.text) == (TrainFunctionRaised, RAISED.rank, RAISED.text)
+    assert (copy.kind, copy.rank, copy.text) == (Kind.RAISED, RAISED.rank, RAISED.text)

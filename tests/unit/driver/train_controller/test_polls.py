@@ -18,7 +18,7 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from ray.train.v2.api import preemption
 
 from railhead.contract import environment as e
-from railhead.driver.errors import NotReturned, TrainFunctionRaised
+from railhead.driver.errors import Kind, TrainingError
 from railhead.driver.rank.run import BEGUN, NOT_BEGUN, RAISED, RETURNED, RankEnd
 from railhead.driver.rank.steps import Beat, read_beat
 from railhead.driver.ray.callback import StepsCallback
@@ -177,7 +177,7 @@ def test_the_next_commit_is_the_last_if_rank_0_does_not_answer(
     assert reports.arrive(has_checkpoint=True)
 
 
-RAISES = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in f)")
+RAISES = TrainingError(Kind.RAISED, 1, "ValueError: no (user.py, line 3, in f)")
 
 
 class Ranks:
@@ -290,7 +290,7 @@ def test_a_success_that_cannot_be_recorded_is_an_error(
 
 def test_a_rank_that_did_not_return_is_an_application_error() -> None:
     error: Any = type("WorkerGroupError", (Exception,), {})("")
-    error.worker_failures = {1: NotReturned(1, "its thread ended")}
+    error.worker_failures = {1: TrainingError(Kind.SILENT, 1, "its thread ended")}
     failure = build_failure(error)
     assert (failure.class_, failure.reason) == ("Application", "TrainFunctionNotReturned")
     assert failure.message == "rank 1: its thread ended"

@@ -14,12 +14,11 @@ from ray.train.v2._internal.util import construct_train_func
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
-from railhead.driver.errors import JobRefused, TrainFunctionRaised, read_note
+from railhead.driver.errors import JobRefused, Kind, TrainingError, read_note
 from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
 from railhead.driver.rank.train_func import mark_loop
 from railhead.driver.run_context import RunContext, RunSettings
-from railhead.driver.train_controller.failure import Kind
 from railhead.driver.train_controller.failure_policy import translate_rank_error
 from railhead.driver.train_controller.group import Group
 from railhead.driver.trainers.users import build_users_trainer, find_warning
@@ -129,7 +128,7 @@ def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatc
 
 def test_replaces_an_exception_that_cannot_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
-    with pytest.raises(TrainFunctionRaised, match="Odd: ab"):
+    with pytest.raises(TrainingError, match="Odd: ab"):
         construct_train_func(mark_loop(raise_odd), {}, ray.train.BackendConfig().train_func_context)()
 
 
