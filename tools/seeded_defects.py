@@ -1609,8 +1609,8 @@ DEFECTS = (
     Defect(
         "a commit that the repository lacks is fetched again and again",
         "driver/fetch.py",
-        '"cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:',
-        '"cat-file", "-e", f"{commit.revision}^{{commit}}") is False:',
+        '"cat-file", "-e", f"{git.revision}^{{commit}}") is not None:',
+        '"cat-file", "-e", f"{git.revision}^{{commit}}") is False:',
         ("tests/unit/driver/test_fetch.py",),
     ),
     Defect(

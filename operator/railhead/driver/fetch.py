@@ -17,10 +17,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Mapping, NoReturn, Optional
 from urllib.parse import urlsplit
 
 from railhead.contract import environment
@@ -28,6 +28,7 @@ from railhead.contract.job_input import CHECKOUT, FILE, JobInput
 from railhead.driver.describe import clean, log, read_text
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.node.machine import exit_at_sigterm
+from railhead.driver.storage.call import Patience
 
 FIELD = "spec.source.git"
 USERNAME, PASSWORD = "username", "password"  # of Secrets of type kubernetes.io/basic-auth
@@ -53,7 +54,6 @@ PASSED_ON = frozenset(
     | {case for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for case in (name, name.upper())}
 )
 NOT_FETCHED = "SourceNotFetched"
-WAIT_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # between tries
 
 
 def run_fetch(variables: Mapping[str, str]) -> NoReturn:
@@ -69,15 +69,20 @@ def run_fetch(variables: Mapping[str, str]) -> NoReturn:
 
 def fetch(variables: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
     """`wanted`: spec.source.git. Raises JobRefused or Unreachable."""
-    commit = FetchedCommit(wanted["repository"], wanted["revision"], wanted.get("path") or "")
     folder = variables.get(environment.GIT_CREDENTIALS)
-    credentials = Path(folder) if folder else None
-    if credentials is not None:
-        check_credentials(credentials, repository=commit.repository, secret=wanted["secretName"])
-    home = Path(variables[environment.TEMP])
-    git = Git(variables, home=home, credentials=credentials, bundle=variables[environment.BUNDLE])
-    log(f"fetching commit {commit.revision} of {commit.repository}")
-    fetch_commit(git, commit, Path(variables[environment.SOURCE], CHECKOUT))
+    git = Git(
+        wanted["repository"],
+        wanted["revision"],
+        wanted.get("path") or "",
+        variables,
+        home=Path(variables[environment.TEMP]),
+        credentials=Path(folder) if folder else None,
+        bundle=variables[environment.BUNDLE],
+    )
+    if git.credentials is not None:
+        check_credentials(git.credentials, repository=git.repository, secret=wanted["secretName"])
+    log(f"fetching commit {git.revision} of {git.repository}")
+    fetch_commit(git, Path(variables[environment.SOURCE], CHECKOUT))
     log("the commit is checked out")
 
 
@@ -88,84 +93,73 @@ def run_credential(arguments: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class FetchedCommit:
-    """The commit to fetch, with the fields of spec.source.git."""
-
-    repository: str
-    revision: str
-    path: str = ""
-
-
-@dataclass(frozen=True)
 class Git:
-    """How to run git.
+    """The commit to fetch, with the fields of spec.source.git, and how to run git for it.
 
     Attributes:
+        environment: of this container.
         home: our own folder, which the training container does not see.
         credentials: the folder of the mounted Secret, or None.
         bundle: our own zipapp, which git asks for the password.
+        patience_seconds: for how long a server that cannot serve is tried again.
     """
 
+    repository: str
+    revision: str
+    path: str
     environment: Mapping[str, str]
     home: Path
     credentials: Optional[Path]
     bundle: str
-    waits: Sequence[float] = WAIT_SECONDS
+    patience_seconds: float = 60.0
 
 
-def fetch_commit(git: Git, commit: FetchedCommit, folder: Path) -> None:
+def fetch_commit(git: Git, folder: Path) -> None:
     """Checks the commit out into `folder`, which it creates from scratch. Raises JobRefused or Unreachable."""
     if shutil.which("git", path=git.environment.get("PATH")) is None:
         raise JobRefused("GitMissing", f"{FIELD}.image: the image has no git; name one with git and python3")
-    for wait in (*git.waits, None):
-        try:
-            _try(git, commit, folder)
-            return
-        except Unreachable as problem:
-            if wait is None:
-                raise
-            log(f"{problem}; retrying in {wait:.0f} s")
-            time.sleep(wait)
+    patience = Patience(lambda problem: log(f"{problem}; retrying"), seconds=git.patience_seconds)
+    patience.call(partial(_try, git, folder))
 
 
-def _try(git: Git, commit: FetchedCommit, folder: Path) -> None:
+def _try(git: Git, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)  # created by us: git does not trust another user's folder
-    sha256 = ["--object-format=sha256"] if len(commit.revision) == 64 else []
-    _run(git, commit, folder, "init", "--quiet", "--template=", *sha256)
-    _fetch(git, commit, folder)
-    _run(git, commit, folder, "checkout", "--quiet", "--detach", f"{commit.revision}^{{commit}}", "--")
-    if not (folder / commit.path).is_dir():
-        message = f"{FIELD}.path: commit {commit.revision} of {commit.repository} has no folder {commit.path}"
+    sha256 = ["--object-format=sha256"] if len(git.revision) == 64 else []
+    _run(git, folder, "init", "--quiet", "--template=", *sha256)
+    _fetch(git, folder)
+    _run(git, folder, "checkout", "--quiet", "--detach", f"{git.revision}^{{commit}}", "--")
+    if not (folder / git.path).is_dir():
+        message = f"{FIELD}.path: commit {git.revision} of {git.repository} has no folder {git.path}"
         raise JobRefused("PathNotFound", message)
 
 
-def _fetch(git: Git, commit: FetchedCommit, folder: Path) -> None:
+def _fetch(git: Git, folder: Path) -> None:
     """Fetches the one commit; or all branches and tags, from a server that does not serve it by its hash."""
     options = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules")
-    output = _try_run(git, commit, folder, *options, "--depth=1", "--", commit.repository, commit.revision)
+    output = _try_run(git, folder, *options, "--depth=1", "--", git.repository, git.revision)
     if output is None:
         return
     everything = ("+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*")
-    _run(git, commit, folder, *options, "--", commit.repository, *everything)
-    if _try_run(git, commit, folder, "cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:
-        message = f"{commit.repository} has no commit {commit.revision}, or does not serve it to these credentials"
+    _run(git, folder, *options, "--", git.repository, *everything)
+    if _try_run(git, folder, "cat-file", "-e", f"{git.revision}^{{commit}}") is not None:
+        message = f"{git.repository} has no commit {git.revision}, or does not serve it to these credentials"
         raise JobRefused("CommitNotFound", f"{FIELD}.revision: {message}: {_quote(output)}")
     log("the server does not serve the commit by its hash; all branches and tags are fetched")
 
 
-def _run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> None:
-    output = _try_run(git, commit, folder, *arguments)
+def _run(git: Git, folder: Path, *arguments: str) -> None:
+    output = _try_run(git, folder, *arguments)
     if output is not None:
-        raise explain_output(output, repository=commit.repository)
+        raise explain_output(output, repository=git.repository)
 
 
-def _try_run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> Optional[str]:
+def _try_run(git: Git, folder: Path, *arguments: str) -> Optional[str]:
     """Returns None when git succeeds, else its standard error."""
     done = subprocess.run(
-        [*build_command(git, commit), *arguments],
+        [*build_command(git), *arguments],
         cwd=folder,
-        env=build_environment(git, commit),
+        env=build_environment(git),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -186,15 +180,15 @@ def _quote(output: str) -> str:
     return clean("; ".join(lines[-5:]))[:600] or "git printed nothing"
 
 
-def build_command(git: Git, commit: FetchedCommit) -> list[str]:
+def build_command(git: Git) -> list[str]:
     settings = [word for setting in SETTINGS for word in ("-c", setting)]
     if git.credentials is None:
         return ["git", *settings]
-    helper = build_helper(git.credentials, repository=commit.repository, bundle=git.bundle)
+    helper = build_helper(git.credentials, repository=git.repository, bundle=git.bundle)
     return ["git", *settings, *helper]
 
 
-def build_environment(git: Git, commit: FetchedCommit) -> dict[str, str]:
+def build_environment(git: Git) -> dict[str, str]:
     result = {name: value for name, value in git.environment.items() if name in PASSED_ON}
     result.update(
         HOME=str(git.home),
@@ -210,7 +204,7 @@ def build_environment(git: Git, commit: FetchedCommit) -> dict[str, str]:
         return result
     if (git.credentials / CA).exists():
         result["GIT_SSL_CAINFO"] = str(git.credentials / CA)
-    if not commit.repository.startswith("https://"):
+    if not git.repository.startswith("https://"):
         result["GIT_SSH_COMMAND"] = build_ssh_command(git.credentials, home=git.home)
     return result
 

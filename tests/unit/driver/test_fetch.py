@@ -20,7 +20,6 @@ from railhead.contract.job_input import FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.fetch import (
-    FetchedCommit,
     Git,
     build_command,
     build_environment,
@@ -46,12 +45,8 @@ class Place:
     git: Git
     folder: Path
 
-    def commit(self, **changes: Any) -> FetchedCommit:
-        commit = FetchedCommit(repository=self.server.url("code"), revision=self.commits[0])
-        return replace(commit, **changes)
-
     def fetch(self, **changes: Any) -> None:
-        fetch_commit(self.git, self.commit(**changes), self.folder)
+        fetch_commit(replace(self.git, **changes), self.folder)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +68,16 @@ def place(tmp_path: Path, bundle: str) -> Iterator[Place]:
     (secret / "username").write_text("robot\n")
     (secret / "password").write_text(PASSWORD + "\n")
     (secret / "ca.crt").write_text(server.ca.read_text())
-    git = Git(dict(os.environ), home=home, credentials=secret, bundle=bundle, waits=())
+    git = Git(
+        server.url("code"),
+        commits[0],
+        "",
+        dict(os.environ),
+        home=home,
+        credentials=secret,
+        bundle=bundle,
+        patience_seconds=0.0,
+    )
     yield Place(server, commits, git, tmp_path / "source" / "repository")
     server.stop()
 
@@ -135,8 +139,7 @@ def test_ignores_submodules_hooks_and_the_images_git_config(place: Place, tmp_pa
     settings = tmp_path / "gitconfig"
     settings.write_text(f"[core]\n\thooksPath = {hooks}\n[submodule]\n\trecurse = true\n")
     others = {"GIT_CONFIG_GLOBAL": str(settings), "GIT_CONFIG_SYSTEM": str(settings), "GIT_DIR": "/nowhere"}
-    git = replace(place.git, environment={**place.git.environment, **others})
-    fetch_commit(git, place.commit(revision=commit), place.folder)
+    place.fetch(environment={**place.git.environment, **others}, revision=commit)
     assert list((place.folder / "sub").iterdir()) == []
     assert not trace.exists()
     assert inner != commit
@@ -144,7 +147,7 @@ def test_ignores_submodules_hooks_and_the_images_git_config(place: Place, tmp_pa
 
 def test_retries_a_server_that_fails_temporarily(place: Place) -> None:
     place.server.broken = 2
-    fetch_commit(replace(place.git, waits=(0.0, 0.0, 0.0)), place.commit(), place.folder)
+    place.fetch(patience_seconds=30.0)
     assert (place.folder / "train.py").read_text() == "first"
 
 
@@ -188,7 +191,7 @@ def test_classifies_and_reports_problems(place: Place, case: str, outcome: str, 
     elif case == "server fails":
         place.server.broken = 9
     with pytest.raises(AttemptFailed, match=expected) as caught:
-        fetch_commit(git, place.commit(**changes), place.folder)
+        fetch_commit(replace(git, **changes), place.folder)
     assert (caught.value.failure.class_, caught.value.failure.reason) == (outcome, reason)
     assert "guess" not in str(caught.value)
 
@@ -223,9 +226,9 @@ def test_ssh_uses_only_the_key_and_hosts_of_the_secret(secret: Path, tmp_path: P
 
 
 def test_git_uses_that_ssh_without_a_password(secret: Path, tmp_path: Path) -> None:
-    git = Git({"PATH": "/bin", "HTTPS_PROXY": "p", "SECRET": "s"}, home=tmp_path, credentials=secret, bundle="b.pyz")
-    commit = FetchedCommit("git@host:code.git", UNKNOWN)
-    assert build_environment(git, commit) == {
+    variables = {"PATH": "/bin", "HTTPS_PROXY": "p", "SECRET": "s"}
+    git = Git("git@host:code.git", UNKNOWN, "", variables, home=tmp_path, credentials=secret, bundle="b.pyz")
+    assert build_environment(git) == {
         "PATH": "/bin",
         "HTTPS_PROXY": "p",
         "HOME": str(tmp_path),
@@ -238,7 +241,7 @@ def test_git_uses_that_ssh_without_a_password(secret: Path, tmp_path: Path) -> N
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_SSH_COMMAND": build_ssh_command(secret, home=tmp_path),
     }
-    assert not [word for word in build_command(git, commit) if "b.pyz" in word]
+    assert not [word for word in build_command(git) if "b.pyz" in word]
 
 
 def test_reports_a_missing_secret_or_one_of_the_wrong_kind(secret: Path, tmp_path: Path) -> None:
