@@ -219,6 +219,22 @@ def test_new_workers_of_a_group_reach_the_steps_before_they_train() -> None:
     assert order == sorted(order), f"{used_by}: the group has its new workers by then"
 
 
+def test_a_group_is_polled_only_after_the_steps_know_it() -> None:
+    """A Ray that polls a group before `after_worker_group_start` would hide its first answers from the steps."""
+    used_by = "driver/ray/callback.py"
+    group = find("ray.train.v2._internal.execution.worker_group", "WorkerGroup", used_by=used_by)
+    poll = inspect.getsource(group.poll_status)
+    order = [poll.index(each) for each in ("self._assert_active()", ".after_worker_group_poll_status(")]
+    assert order == sorted(order), f"{used_by}: Ray polls a group that has not started"
+    unstarted = object.__new__(group)
+    unstarted._worker_group_state = None
+    with pytest.raises(ValueError, match="not active"):
+        unstarted.poll_status()
+    start = inspect.getsource(group._start_impl)
+    order = [start.index(each) for each in ("self._worker_group_state = ", ".after_worker_group_start(self)")]
+    assert order == sorted(order), f"{used_by}: Ray frees what the group holds only if it has no state"
+
+
 @pytest.mark.skipif(
     (ray_node.parse_version(ray.__version__) or ray_node.NOTICES) < ray_node.NOTICES,
     reason="this Ray sends no notices",

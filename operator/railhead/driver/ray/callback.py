@@ -7,7 +7,7 @@ step raises ends the start of a group, or the run, unless the step keeps it to i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from ray.train.v2._internal.execution import callback as of_ray
 
@@ -67,7 +67,7 @@ class StepsCallback(_Base):  # type: ignore[misc]
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = tuple(steps)
-        self._group: WorkerGroup  # once it has started
+        self._group: Optional[WorkerGroup] = None  # the last one that has started
         self._first: list[Worker] = []  # with which it started
 
     def before_worker_group_start(self, worker_group_context: GroupContext) -> None:
@@ -95,14 +95,16 @@ class StepsCallback(_Base):  # type: ignore[misc]
     def after_replica_group_start(self, replica_group: ExecutionGroup) -> None:
         """Ray calls this for each part of a group that has just started, too."""
         first = {id(worker) for worker in self._first}
-        if all(id(worker) in first for worker in replica_group.get_workers()):
+        if self._group is None or all(id(worker) in first for worker in replica_group.get_workers()):
             return
         for step in self._steps:
             step.started(replica_group, self._group)
 
     def after_worker_group_poll_status(self, worker_group_status: GroupStatus) -> None:
-        for step in self._steps:
-            step.after_poll(worker_group_status, self._group)
+        """Ray polls only a group that has started; a poll of another one has nothing for the steps."""
+        if self._group is not None:
+            for step in self._steps:
+                step.after_poll(worker_group_status, self._group)
 
     def after_report(self, training_report: TrainingReport, metrics: list[Metrics]) -> None:
         for step in self._steps:

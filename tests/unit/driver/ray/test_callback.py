@@ -92,6 +92,12 @@ def test_a_part_that_ray_has_replaced_reaches_the_steps_and_one_of_the_first_sta
     assert calls == [("a", "started in part"), ("b", "started in part")]
 
 
+def test_no_step_sees_a_poll_or_a_part_before_a_group_has_started(callback: Any, calls: list[tuple[str, str]]) -> None:
+    callback.after_worker_group_poll_status(None)
+    callback.after_replica_group_start(Workers(SimpleNamespace()))
+    assert calls == []
+
+
 def test_a_step_that_ends_the_start_of_a_group_ends_it_for_the_later_ones(
     callback: Any, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
