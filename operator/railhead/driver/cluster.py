@@ -11,7 +11,7 @@ import functools
 import os
 import time
 from dataclasses import replace
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 from railhead.contract.failure import Failure
 from railhead.contract.job_input import JobInput
@@ -20,10 +20,10 @@ from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
 from railhead.driver.pod import Pod
+from railhead.driver.ray.types import NodeInfo
 from railhead.driver.reporting.publisher import Publisher
 
 OnFatal = Callable[[Failure], None]
-Node = Mapping[str, Any]  # an entry of `ray.nodes()`
 JOINING_SECONDS, WATCHING_SECONDS = 0.5, 5.0  # between two looks at the nodes
 ACCELERATOR = "accelerator_type:"  # of the resource; RESOURCE_CONSTRAINT_PREFIX in ray.util.accelerators
 
@@ -91,7 +91,7 @@ class AcceleratorCheck:
         self._has_run = has_run
         self._known: set[str] = set()
 
-    def look(self, nodes: list[dict[str, Any]], publisher: Publisher) -> None:
+    def look(self, nodes: Sequence[NodeInfo], publisher: Publisher) -> None:
         """Raises JobRefused."""
         wrong = find_wrong_nodes(self._job, nodes)
         self._has_run = self._has_run or len(wrong) < len(nodes)
@@ -112,17 +112,17 @@ class AcceleratorCheck:
                 log(warn_of_wrong_type(self._job, node))
 
 
-def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def find_joined(nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
     """Returns Ray's live nodes, without the head."""
     return [n for n in nodes if n["Alive"] and HEAD_RESOURCE not in n["Resources"]]
 
 
-def find_wrong_nodes(job: JobInput, nodes: Sequence[Node]) -> list[Node]:
+def find_wrong_nodes(job: JobInput, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
     wanted = job.scaling.get("acceleratorType")
     return [node for node in nodes if ACCELERATOR + wanted not in node["Resources"]] if wanted else []
 
 
-def explain_wrong_type(job: JobInput, node: Node) -> str:
+def explain_wrong_type(job: JobInput, node: NodeInfo) -> str:
     """Returns the message for a job none of whose nodes has the type: the field is wrong, or the choice of nodes."""
     return (
         f"{_describe(job, node)}; choose nodes with worker.podTemplate.spec.nodeSelector or scaling.rayLabelSelector, "
@@ -130,12 +130,12 @@ def explain_wrong_type(job: JobInput, node: Node) -> str:
     )
 
 
-def warn_of_wrong_type(job: JobInput, node: Node) -> str:
+def warn_of_wrong_type(job: JobInput, node: NodeInfo) -> str:
     """Returns the message for one node among others: its GPU does not answer, or it is of another pool."""
     return f"{_describe(job, node)}; the pod is replaced. If the same node is chosen again, check its GPU and cordon it"
 
 
-def _describe(job: JobInput, node: Node) -> str:
+def _describe(job: JobInput, node: NodeInfo) -> str:
     found = sorted(name[len(ACCELERATOR) :] for name in node["Resources"] if name.startswith(ACCELERATOR))
     what = f"has {' and '.join(found)}" if found else "has no GPU of a type that Ray knows"
     where = f"worker pod {node['NodeManagerHostname']} at {node['NodeManagerAddress']}"

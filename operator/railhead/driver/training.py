@@ -11,7 +11,7 @@ import os
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Optional
+from typing import Optional
 
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
@@ -23,6 +23,7 @@ from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.ray.runtime_env import prepare_runtime_env, upload_local_folders
+from railhead.driver.ray.types import Trainer
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
 from railhead.driver.reporting.publisher import Publisher
@@ -35,7 +36,7 @@ from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.datasets import build_datasets
-from railhead.driver.trainers.trainer import Trainer, build_trainer, require_package
+from railhead.driver.trainers.trainer import build_trainer, require_package
 from railhead.driver.trainers.users import build_users_trainer
 from railhead.driver.user_code import find_user_folders, find_working_folder
 
@@ -168,13 +169,13 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
     )
 
 
-def _make_datasets(job: JobInput) -> dict[str, Any]:
+def _make_datasets(job: JobInput) -> dict[str, object]:
     """Returns Ray Data's datasets by name."""
     paths = json.loads(os.environ.get(environment.DATASETS) or "{}")  # of those that are paths
     return build_datasets(job, paths=paths) if job.datasets else {}
 
 
-def _make_trainer(attempt: Attempt, datasets: dict[str, Any]) -> Trainer:
+def _make_trainer(attempt: Attempt, datasets: dict[str, object]) -> Trainer:
     """Ready for fit(), with the run claimed for this attempt."""
     job, storage_path = attempt.job, attempt.storage_path
     if job.build:

@@ -52,7 +52,7 @@ def load_object(reference: str) -> Any:
     return found
 
 
-def load_function(reference: str) -> Callable[..., Any]:
+def load_function(reference: str) -> Callable[..., object]:
     """As `load_object`; TypeError when it cannot be called."""
     found = load_object(reference)
     if not callable(found):
@@ -83,7 +83,7 @@ _NOT_RUN_BY_A_CALL = (
 )
 
 
-def has_parameter(function: Callable[..., Any]) -> bool:
+def has_parameter(function: Callable[..., object]) -> bool:
     """Whether it takes trainLoopConfig. As in Ray Train: one required parameter, or none.
 
     Raises TypeError for a function whose body a call does not run.

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Mapping, NoReturn
+from typing import Mapping, NoReturn
 
 from railhead.contract import environment
 from railhead.contract.outcome import LIMIT_BYTES
@@ -51,7 +51,7 @@ def run_worker(variables: Mapping[str, str]) -> NoReturn:
 
     signals = []
 
-    def forward_sigterm(*_: Any) -> None:
+    def forward_sigterm(*_: object) -> None:
         signals.append(True)
         if is_listening(address, pod.head_port, timeout=0.5):
             if job.drain_seconds:

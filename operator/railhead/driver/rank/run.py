@@ -17,7 +17,7 @@ import pickle
 import sys
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 from railhead.contract import environment
 from railhead.driver.describe import format_traceback
@@ -72,7 +72,7 @@ def read_end() -> RankEnd:
     return RankEnd(_END.stage, _END.error, os.environ.get(environment.POD_NAME, ""), age, NOTICES.was_read)
 
 
-def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: bool) -> Any:
+def run_rank(function: Callable[[int], object], *, initial: str, keeps_exception: bool) -> object:
     """Calls `function(rank)`; `initial` is the URI of a checkpoint to start from, or empty.
 
     Raises TrainingError, or with `keeps_exception` the user's own exception if it can be pickled.
@@ -110,7 +110,7 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
     raise raised  # outside the except clause: otherwise Ray would log the user's exception as its context
 
 
-def call_function(function: Callable[..., Any], *arguments: Any) -> Any:
+def call_function(function: Callable[..., object], *arguments: object) -> object:
     """What the user's function returns; `sys.exit(0)` in it ends it without an error, as it ends a program."""
     try:
         return function(*arguments)
@@ -133,7 +133,7 @@ def _is_portable(error: BaseException) -> bool:
         return False
 
 
-def _refuse_what_has_not_run(result: Any, rank: int) -> None:
+def _refuse_what_has_not_run(result: object, rank: int) -> None:
     """An async function or generator hidden by a decorator returns at once, and its body never runs."""
     if inspect.iscoroutine(result):
         result.close()

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Optional
+from typing import Optional, SupportsIndex
 
 MODULE = "torch.optim.optimizer"
 
@@ -44,7 +44,7 @@ STEPS = Beat()
 _is_counting = False
 
 
-def note_progress(step: Any, total: Any, tokens: Any) -> None:
+def note_progress(step: SupportsIndex, total: Optional[SupportsIndex], tokens: Optional[SupportsIndex]) -> None:
     """Raises TypeError for anything but integers."""
     found = STEPS
     found.step = _read("step", step)
@@ -78,11 +78,11 @@ def reporting() -> Iterator[None]:
         STEPS.open_reports -= 1
 
 
-def _count_step(*_: Any) -> None:
+def _count_step(*_: object) -> None:
     STEPS.optimizer += 1
 
 
-def _read(name: str, value: Any) -> int:
+def _read(name: str, value: SupportsIndex) -> int:
     try:
         return operator.index(value)
     except TypeError:

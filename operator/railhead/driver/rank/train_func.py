@@ -22,7 +22,7 @@ ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"
 _PERMANENT = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 
-def run_train_func(values: dict[str, Any]) -> Any:
+def run_train_func(values: dict[str, Any]) -> object:
     """`values`: {entrypoint: "module:function", config: trainLoopConfig, initial: a checkpoint's URI or empty}."""
     call = functools.partial(_load_and_call, values[ENTRYPOINT], values.get(CONFIG) or {})
     result = run_rank(call, initial=values.get(INITIAL) or "", keeps_exception=False)
@@ -30,7 +30,7 @@ def run_train_func(values: dict[str, Any]) -> Any:
     return result if isinstance(result, (str, int, float, bool)) else None
 
 
-def _load_and_call(entrypoint: str, config: dict[str, Any], rank: int) -> Any:
+def _load_and_call(entrypoint: str, config: object, rank: int) -> object:
     function = _load(entrypoint, rank)
     try:
         takes_config = has_parameter(function)
@@ -39,7 +39,7 @@ def _load_and_call(entrypoint: str, config: dict[str, Any], rank: int) -> Any:
     return call_function(function, config) if takes_config else call_function(function)
 
 
-def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
+def _load(entrypoint: str, rank: int) -> Callable[..., object]:
     try:
         return load_function(entrypoint)
     except _PERMANENT as error:
@@ -48,7 +48,7 @@ def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
         raise build_training_error(Kind.RAISED, rank, error) from error
 
 
-def mark_loop(function: Callable[..., Any], *, initial: str = "") -> Callable[..., Any]:
+def mark_loop(function: Callable[..., object], *, initial: str = "") -> Callable[..., object]:
     """Returns a function with as many parameters as the user's, for a trainer that the user built.
 
     `initial` is the URI of a checkpoint to start from, or empty. Raises TypeError when Ray would not accept the
@@ -58,9 +58,9 @@ def mark_loop(function: Callable[..., Any], *, initial: str = "") -> Callable[..
 
 
 # Ray inspects the signature to decide whether to pass the config.
-def _run_with_config(function: Callable[..., Any], initial: str, config: Any) -> Any:
+def _run_with_config(function: Callable[..., object], initial: str, config: object) -> object:
     return run_rank(lambda _: call_function(function, config), initial=initial, keeps_exception=True)
 
 
-def _run_without(function: Callable[..., Any], initial: str) -> Any:
+def _run_without(function: Callable[..., object], initial: str) -> object:
     return run_rank(lambda _: call_function(function), initial=initial, keeps_exception=True)

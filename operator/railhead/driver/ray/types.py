@@ -127,12 +127,13 @@ class FailureConfig(Protocol):
 
 
 class RunConfig(Protocol):
-    """A run's name and storage, as its trainer has them."""
+    """A run's name, storage and callbacks, as its trainer has them."""
 
     name: str
     storage_path: str
     storage_filesystem: Optional[FileSystem]
     failure_config: FailureConfig
+    callbacks: Optional[List[object]]
 
 
 class ScalingConfig(Protocol):
@@ -145,8 +146,12 @@ class ScalingConfig(Protocol):
 
 
 class Trainer(Protocol):
-    """What a trainer hands to its controller."""
+    """One of Ray Train's trainers; without workers it runs in local mode, in this very process."""
 
     run_config: RunConfig
     scaling_config: ScalingConfig
     datasets: Mapping[str, object]
+    train_loop_per_worker: Callable[..., object]
+    running_in_local_mode: bool
+
+    def fit(self) -> object: ...

@@ -17,6 +17,7 @@ from railhead.contract import environment
 from railhead.contract.report import RunWarning
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
+from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
 from railhead.driver.run_context import STORAGE_PATH, RunSettings
 from railhead.driver.storage.acquire_run import acquire_run
@@ -41,13 +42,13 @@ def watch_trainers(module: Any) -> None:
     original = module.DataParallelTrainer.fit
 
     @functools.wraps(original)
-    def fit(self: Any) -> Any:
+    def fit(self: Trainer) -> object:
         return watch_fit(self, original)
 
     module.DataParallelTrainer.fit = fit
 
 
-def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
+def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
     """Raises what fit() raises; JobRefused instead of waiting forever; or AttemptFailed if the run is another's."""
     from railhead.driver.train_controller.failure_policy import build_failure
     from railhead.driver.trainers.users import make_ready
@@ -101,7 +102,7 @@ def complete_run_configs(module: Any) -> None:
     original = module.RunConfig.__post_init__
 
     @functools.wraps(original)
-    def __post_init__(self: Any) -> None:
+    def __post_init__(self: RunConfig) -> None:
         setattr(self, _IS_UNNAMED, not self.name)
         if self.storage_path is None and self.storage_filesystem is None:
             self.storage_path = os.environ[STORAGE_PATH]
@@ -110,7 +111,7 @@ def complete_run_configs(module: Any) -> None:
     module.RunConfig.__post_init__ = __post_init__
 
 
-def name_run(run_config: Any, offer: RunSettings, *, number: int) -> None:
+def name_run(run_config: RunConfig, offer: RunSettings, *, number: int) -> None:
     """Names the run of the script's fit() of this number; a RunConfig that is used again keeps its run, as in Ray."""
     if getattr(run_config, _IS_UNNAMED, False):
         run_config.name = offer.name_run(number)

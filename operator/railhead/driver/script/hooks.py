@@ -12,7 +12,7 @@ import sys
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from railhead.contract import environment
 
@@ -25,7 +25,9 @@ class AfterImport(MetaPathFinder):
     def __init__(self, actions: Mapping[str, Action]) -> None:
         self._actions = dict(actions)
 
-    def find_spec(self, fullname: str, path: Any, target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
+    def find_spec(
+        self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
         action = self._actions.pop(fullname, None)
         if action is None:
             return None
@@ -66,7 +68,7 @@ def use_own_node(ray: Any) -> None:
     original = ray.init
 
     @functools.wraps(original)
-    def init(address: Optional[str] = None, *arguments: Any, **options: Any) -> Any:
+    def init(address: Optional[str] = None, *arguments: object, **options: object) -> object:
         if address in (None, "auto", os.environ.get("RAY_ADDRESS")):
             options.setdefault("_node_ip_address", os.environ[environment.POD_IP])
         return original(address, *arguments, **options)

@@ -8,12 +8,13 @@ When it raises, Ray continues, and the checkpoint has no validation metrics, so 
 from __future__ import annotations
 
 import functools
-from typing import Any, Iterable
+from typing import Iterable
 
 from ray.train import UserCallback
 
 from railhead.driver.describe import describe_exception, log
 from railhead.driver.errors import CallbackRaised, JobRefused
+from railhead.driver.ray.types import RunConfig
 from railhead.driver.user_code import load_function, load_object
 
 REFUSED = "CallbackRefused"
@@ -22,24 +23,24 @@ REFUSED = "CallbackRefused"
 class GuardedCallback(UserCallback):  # type: ignore[misc]
     """`who` begins the message: `run.callbacks module:Class`, or a class from the user's own RunConfig."""
 
-    def __init__(self, callback: Any, who: str) -> None:
+    def __init__(self, callback: object, who: str) -> None:
         self._callback = callback
         self.who = who
 
-    def after_report(self, *arguments: Any, **named: Any) -> None:
+    def after_report(self, *arguments: object, **named: object) -> None:
         self._call("after_report", arguments, named)
 
-    def after_exception(self, *arguments: Any, **named: Any) -> None:
+    def after_exception(self, *arguments: object, **named: object) -> None:
         self._call("after_exception", arguments, named)
 
-    def _call(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def _call(self, method: str, arguments: tuple[object, ...], named: dict[str, object]) -> None:
         try:
             getattr(self._callback, method)(*arguments, **named)
         except BaseException as error:
             raise CallbackRaised(f"{self.who}: {method} raised {describe_exception(error)}") from error
 
 
-def add_callbacks(run_config: Any, references: Iterable[str]) -> None:
+def add_callbacks(run_config: RunConfig, references: Iterable[str]) -> None:
     """Guards the RunConfig's callbacks and appends one for each `module:Class`; idempotent.
 
     Raises JobRefused.
@@ -54,7 +55,7 @@ def _name(reference: str) -> str:
     return f"run.callbacks {reference}"
 
 
-def _load(reference: str) -> Any:
+def _load(reference: str) -> object:
     who = _name(reference)
     try:
         kind = load_object(reference)
@@ -70,20 +71,20 @@ def _load(reference: str) -> Any:
         ) from error
 
 
-def _guard(callback: Any) -> Any:
+def _guard(callback: object) -> object:
     if isinstance(callback, GuardedCallback) or not isinstance(callback, UserCallback):
         return callback
     return GuardedCallback(callback, f"RunConfig(callbacks), {type(callback).__qualname__}")
 
 
-def build_validation_config(reference: str) -> Any:
+def build_validation_config(reference: str) -> object:
     """Returns Ray Train's ValidationConfig, which exists since Ray 2.54 (`ray_node`)."""
     from ray.train import ValidationConfig
 
     return ValidationConfig(fn=functools.partial(validate, reference))
 
 
-def validate(reference: str, checkpoint: Any, **arguments: Any) -> Any:
+def validate(reference: str, checkpoint: object, **arguments: object) -> object:
     """Returns the metrics that the user's function returns for this checkpoint."""
     try:
         return load_function(reference)(checkpoint, **arguments)

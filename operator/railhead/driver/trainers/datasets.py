@@ -5,7 +5,7 @@ Needs a driver that has joined Ray. Every error is one sentence that begins with
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import describe_exception
@@ -25,7 +25,7 @@ READERS = {
 REFUSED = "DatasetRefused"
 
 
-def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]:
+def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, object]:
     """Returns each ray.data.Dataset by name. Raises JobRefused or Unreachable.
 
     `paths` has the URIs of those that are paths, which a local node rewrites.
@@ -38,14 +38,14 @@ def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]
     }
 
 
-def build_data_config(job: JobInput) -> Any:
+def build_data_config(job: JobInput) -> object:
     """Returns a ray.train.DataConfig."""
     from ray.train import DataConfig
 
     return DataConfig(datasets_to_split=[name for name, values in job.datasets.items() if values.get("split", True)])
 
 
-def _read(name: str, format: str, *, uri: str) -> Any:
+def _read(name: str, format: str, *, uri: str) -> object:
     import ray.data
 
     try:
@@ -58,7 +58,7 @@ def _read(name: str, format: str, *, uri: str) -> Any:
         raise _sort(error, f"datasets.{name}.uri {uri}: {text}") from error
 
 
-def _call(name: str, reference: str, job: JobInput) -> Any:
+def _call(name: str, reference: str, job: JobInput) -> object:
     import ray.data
 
     field = f"datasets.{name}.function {reference}"

@@ -11,17 +11,19 @@ import importlib.util
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator, Mapping, Optional, Protocol
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Union
 
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.train_func import CONFIG, ENTRYPOINT, INITIAL, run_train_func
+from railhead.driver.ray.types import RunConfig, ScalingConfig, Trainer
 from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.torch_on_ranks import leave_out_torch
 
 MISSING = "FrameworkMissing"
+Options = Dict[str, Any]  # keyword arguments for one of Ray Train's classes
 # With only one, Ray deletes the old checkpoint right after writing the new one's snapshot;
 # in between, or with a truncated snapshot, a reader would find none.
 MIN_TO_KEEP = 2
@@ -86,29 +88,20 @@ FRAMEWORKS = {
 }
 
 
-class Trainer(Protocol):
-    """What the driver uses of one of Ray Train's trainers."""
-
-    run_config: Any
-    running_in_local_mode: bool
-
-    def fit(self) -> Any: ...
-
-
-def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[str, Any]] = None) -> Trainer:
+def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mapping[str, object]] = None) -> Trainer:
     """`datasets` are Ray Data's. Raises JobRefused for an image that cannot run the framework or invalid values."""
     from railhead.driver.trainers.callbacks import add_callbacks, build_validation_config
 
     scaling_config, run_config = build_configs(job, storage_path=storage_path)
     with refuse_configuration():
         options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
-        more: dict[str, Any] = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
+        more: dict[str, object] = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
         add_callbacks(run_config, job.callbacks)
         if job.validation_function:
             more["validation_config"] = build_validation_config(job.validation_function)
         if job.framework == "Torch" and not runs_own_code_in_head(job):
             leave_out_torch()
-        trainer: Trainer = build_framework_trainer(
+        return build_framework_trainer(
             job.framework,
             run_train_func,
             options=options,
@@ -121,7 +114,6 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
             run_config=run_config,
             **more,
         )
-    return trainer
 
 
 def runs_own_code_in_head(job: JobInput) -> bool:
@@ -151,7 +143,7 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def plan_options(framework: str, backend: Mapping[str, Any], *, use_gpu: bool = False) -> dict[str, Any]:
+def plan_options(framework: str, backend: Mapping[str, object], *, use_gpu: bool = False) -> dict[str, object]:
     """The keyword arguments of the framework's config. Raises ValueError for an unknown framework or option."""
     known = FRAMEWORKS.get(framework)
     if known is None:
@@ -164,17 +156,18 @@ def plan_options(framework: str, backend: Mapping[str, Any], *, use_gpu: bool = 
 
 
 def build_framework_trainer(
-    framework: str, function: Callable[..., Any], *, options: Mapping[str, Any], **arguments: Any
-) -> Any:
+    framework: str, function: Callable[..., object], *, options: Mapping[str, object], **arguments: object
+) -> Trainer:
     """Raises JobRefused when its classes cannot be imported, and what Ray raises for invalid values."""
     known = FRAMEWORKS[framework]
     trainer = _load(framework, known.trainer)
     if known.config:
         arguments[known.argument] = _build_config(framework, _load(framework, known.config), options)
-    return trainer(function, **arguments)
+    built: Trainer = trainer(function, **arguments)
+    return built
 
 
-def _build_config(framework: str, config: Any, options: Mapping[str, Any]) -> Any:
+def _build_config(framework: str, config: Any, options: Mapping[str, object]) -> object:
     absent = sorted(name for name in options if name not in config.__dataclass_fields__)
     if absent:
         raise ValueError(
@@ -201,11 +194,11 @@ def _load(framework: str, reference: str) -> Any:
 class ConfigPlan:
     """The keyword arguments of each of Ray Train's classes; an absent key means Ray's default."""
 
-    scaling: dict[str, Any]
-    run: dict[str, Any]
-    failure: dict[str, Any]
-    checkpoint: dict[str, Any]
-    logging: dict[str, Any]
+    scaling: Options
+    run: Options
+    failure: Options
+    checkpoint: Options
+    logging: Options
 
 
 def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
@@ -227,7 +220,7 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
     )
 
 
-def _count_workers(job: JobInput) -> Any:
+def _count_workers(job: JobInput) -> Union[int, Tuple[int, int]]:
     """Returns a number, or the bounds of an elastic job."""
     return (job.scaling["minWorkers"], job.most_workers) if job.is_elastic else job.most_workers
 
@@ -237,7 +230,7 @@ def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
     return {name: int(amount) if amount == int(amount) else amount for name, amount in resources.items()}
 
 
-def _plan_checkpoint(values: dict[str, Any]) -> dict[str, Any]:
+def _plan_checkpoint(values: Options) -> Options:
     keep = values.get("numToKeep")
     return _present(
         num_to_keep=None if keep is None else max(keep, MIN_TO_KEEP),
@@ -246,7 +239,7 @@ def _plan_checkpoint(values: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _present(**values: Any) -> dict[str, Any]:
+def _present(**values: object) -> Options:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -259,7 +252,7 @@ def refuse_configuration() -> Iterator[None]:
         raise JobRefused("ConfigurationRefused", f"Ray Train rejects the configuration: {error}") from error
 
 
-def build_configs(job: JobInput, *, storage_path: str) -> tuple[Any, Any]:
+def build_configs(job: JobInput, *, storage_path: str) -> Tuple[ScalingConfig, RunConfig]:
     """Returns the ScalingConfig and the RunConfig. Raises JobRefused for values that Ray rejects."""
     from ray import train
 

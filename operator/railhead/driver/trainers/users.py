@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from typing import Any, Callable, Optional
+from typing import Callable, Mapping, Optional
 
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
@@ -20,16 +20,19 @@ from railhead.contract.report import RunWarning
 from railhead.driver.describe import describe_exception, log, strip_credentials
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.train_func import mark_loop
+from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RUN_NAME, STORAGE_PATH, RunContext, RunSettings
-from railhead.driver.trainers.trainer import Trainer, build_configs
+from railhead.driver.trainers.trainer import build_configs
 from railhead.driver.user_code import load_function
 
 NOT_USABLE = "EntrypointNotUsable"
 _READY = "_railhead_is_ready"
 
 
-def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str, Any]) -> tuple[Trainer, RunContext]:
+def build_users_trainer(
+    job: JobInput, *, storage_path: str, datasets: Mapping[str, object]
+) -> tuple[Trainer, RunContext]:
     """Returns the trainer, ready for fit(), and its run, not claimed yet; `datasets` are Ray Data's.
 
     Raises JobRefused with the field's name, and RayError when the failure is not in the user's code.
@@ -48,14 +51,14 @@ def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str,
     return trainer, run
 
 
-def _load(reference: str, who: str) -> Callable[..., Any]:
+def _load(reference: str, who: str) -> Callable[..., object]:
     try:
         return load_function(reference)
     except (Exception, SystemExit) as error:
         raise JobRefused(NOT_USABLE, f"{who}: {describe_exception(error)}") from error
 
 
-def call_build(function: Callable[..., Any], arguments: dict[str, Any], *, who: str) -> Trainer:
+def call_build(function: Callable[..., object], arguments: Mapping[str, object], *, who: str) -> Trainer:
     """Returns the trainer that the function returns. Raises JobRefused when it returns anything else."""
     from ray.exceptions import RayError, RayTaskError
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
@@ -81,7 +84,7 @@ def call_build(function: Callable[..., Any], arguments: dict[str, Any], *, who: 
     return built
 
 
-def make_ready(trainer: Any, *, who: str, job: JobInput, offer: RunSettings, offered_path: str) -> RunContext:
+def make_ready(trainer: Trainer, *, who: str, job: JobInput, offer: RunSettings, offered_path: str) -> RunContext:
     """Changes the trainer in place, idempotently; returns its run, not claimed yet. Raises JobRefused.
 
     `who` begins the message; `offered_path`: the storage path in the RunConfig that was offered.
@@ -117,7 +120,7 @@ def _warn(reason: str, what: str, remedy: str) -> RunWarning:
     return RunWarning(reason, message)
 
 
-def find_run(offer: RunSettings, run_config: Any, *, offered_path: str) -> RunContext:
+def find_run(offer: RunSettings, run_config: RunConfig, *, offered_path: str) -> RunContext:
     """Returns the run at which the RunConfig puts its checkpoints, with a warning if that is not the job's location.
 
     `offered_path`: the storage path of the offered RunConfig, as normalized by Ray.

@@ -69,7 +69,7 @@ def test_callbacks_are_appended_once_and_called(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_the_trainer_of_a_train_func_has_the_callbacks(tmp_path: Path) -> None:
     trainer = build_trainer(make_job(callbacks=["callbacks_here:Good"]), storage_path=str(tmp_path))
-    assert [type(callback) for callback in trainer.run_config.callbacks] == [GuardedCallback]
+    assert [type(callback) for callback in trainer.run_config.callbacks or []] == [GuardedCallback]
 
 
 def test_a_callback_that_raises_fails_the_run_with_its_own_message(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def test_network_errors_are_temporary_and_user_errors_are_not() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_the_trainer_gets_the_datasets_and_which_of_them_are_split(tmp_path: Path) -> None:
     job = make_job(datasets={"a": {"function": "m:f", "split": True}, "b": {"function": "m:f", "split": False}})
-    assert build_data_config(job)._datasets_to_split == ["a"]
+    config: Any = build_data_config(job)
+    assert config._datasets_to_split == ["a"]
     datasets = {"a": object(), "b": object()}
     trainer: Any = build_trainer(job, storage_path=str(tmp_path), datasets=datasets)
     assert trainer.datasets == datasets
