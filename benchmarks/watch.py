@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.api import names
+from railhead.kube.bodies import keep_all
 from railhead.kube.client import connect
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
-from railhead.kube.types import keep_all
 
 Object = dict[str, Any]
 SYNC_SECONDS = 30.0

@@ -319,7 +319,7 @@ DEFECTS = (
     ),
     Defect(
         "the jobs of a namespace that is back are not looked at again",
-        "kube/watch_state.py",
+        "kube/informer.py",
         "            self.on_return()\n",
         "            pass\n",
         ("tests/unit/kube/test_informer.py",),
@@ -1850,10 +1850,10 @@ DEFECTS = (
     ),
     Defect(
         "JSON of many levels is an error",
-        "kube/codec.py",
+        "kube/bodies.py",
         "        return json.loads(data)\n",
         "        raise\n",
-        ("tests/unit/kube/test_codec.py",),
+        ("tests/unit/kube/test_bodies.py",),
         raises=("ValueError",),
     ),
     Defect(

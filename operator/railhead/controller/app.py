@@ -55,9 +55,8 @@ from railhead.controller.tokens import TokenReviews, judge_pod
 from railhead.controller.watch_guard import WatchGuard
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import RetryAfter
-from railhead.kube.informer import Informer
+from railhead.kube.informer import Informer, WatchState
 from railhead.kube.kinds import POD, TRAIN_JOB
-from railhead.kube.watch_state import WatchState
 from railhead.pki import Pair
 from railhead.resources.bundle import build_bundle, bundle_name
 from railhead.resources.settings import OperatorSettings

@@ -13,9 +13,9 @@ from typing import Any
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.contract.text import parse_time
+from railhead.kube.bodies import build_event
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, KubeError
-from railhead.kube.event import build_event
 from railhead.kube.kinds import EVENT
 from railhead.planning.facts.reasons import POD_EVENTS
 from railhead.planning.plan import Event

@@ -22,11 +22,11 @@ from railhead.controller.events import EventRecorder, find_node_added, find_prob
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.controller.recent import RecentChildren
 from railhead.controller.slow_start import run_all
+from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
-from railhead.kube.patch import build_patch
 from railhead.planning.facts.reasons import (
     ADMISSION_TEXTS,
     CREATE_REFUSED,

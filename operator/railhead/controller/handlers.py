@@ -35,7 +35,7 @@ from kopf._cogs.clients import watching
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.kube.errors import KubeError, is_refusal
-from railhead.kube.watch_state import WatchState
+from railhead.kube.informer import WatchState
 from railhead.together import run_together
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from railhead.api.job import InvalidSpec, JobKey, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import Owner
-from railhead.kube.codec import decode, encode
+from railhead.kube.bodies import decode, encode
 from railhead.kube.informer import version_of
 from railhead.planning.observed import Place, find_place
 

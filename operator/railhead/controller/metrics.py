@@ -33,8 +33,8 @@ from railhead.controller.report.schedule import Urgency
 from railhead.controller.tokens import NotYet, TokenReviews, Verdict, read_bearer, review
 from railhead.kube.client import KubeClient, RequestLabels
 from railhead.kube.errors import KubeError
+from railhead.kube.informer import WatchState
 from railhead.kube.kinds import SUBJECT_ACCESS_REVIEW
-from railhead.kube.watch_state import WatchState
 
 METRICS_PATH = "/metrics"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

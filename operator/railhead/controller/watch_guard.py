@@ -20,8 +20,8 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from railhead.kube.errors import KubeError
+from railhead.kube.informer import WatchState
 from railhead.kube.kinds import Kind
-from railhead.kube.watch_state import WatchState
 
 log = logging.getLogger(__name__)
 PERIOD_SECONDS = 15.0

@@ -19,12 +19,11 @@ from urllib.parse import urlencode
 import aiohttp
 
 from railhead.api.base import Object
+from railhead.kube.bodies import Body, decode, keep_all
 from railhead.kube.clock import ServerClock
-from railhead.kube.codec import decode
 from railhead.kube.errors import RetryAfter, classify_response
 from railhead.kube.kinds import Kind
 from railhead.kube.transport import Transport, open_transport
-from railhead.kube.types import Body, keep_all
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from railhead.api.base import Object
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Gone, KubeError, RetryAfter, is_refusal
 from railhead.kube.kinds import Kind
-from railhead.kube.watch_state import WatchState
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +140,50 @@ class View(Generic[Record]):
         for key, new in listed.items():
             self._put(key, new)
         self._listed = max(self._listed, version)
+
+
+class WatchState:
+    """How the watch of one kind stands, in one namespace or (None) in all.
+
+    Attributes:
+        delivered_at: when an event, a bookmark or a part of a list arrived last, by the monotonic clock; at first, when
+            this watch was set up.
+        on_return: called when the API server lists the objects again that it refused before.
+    """
+
+    def __init__(self, kind: Kind, namespace: str | None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.is_refused = False
+        self.on_return: Callable[[], None] = lambda: None
+        self._monotonic = monotonic
+        self.delivered_at = monotonic()
+
+    @property
+    def place(self) -> str:
+        return f"{self.kind.plural} in {'namespace ' + self.namespace if self.namespace else 'all namespaces'}"
+
+    @property
+    def age(self) -> float:
+        """Seconds since it delivered something. The API server sends a bookmark each minute."""
+        return self._monotonic() - self.delivered_at
+
+    def deliver(self) -> None:
+        """An event, a bookmark or a part of a list has arrived."""
+        self.delivered_at = self._monotonic()
+
+    def refuse(self, error: KubeError) -> None:
+        """The API server answered 403 or 404: the namespace or the right to watch it is gone."""
+        if not self.is_refused:
+            log.error("cannot watch %s, whose jobs are not managed meanwhile: %s; trying again", self.place, error)
+        self.is_refused = True
+
+    def accept(self) -> None:
+        """The API server listed the objects."""
+        was_refused, self.is_refused = self.is_refused, False
+        if was_refused:
+            log.info("watching %s again", self.place)
+            self.on_return()
 
 
 class Informer(Generic[Record]):

@@ -20,7 +20,7 @@ import aiohttp
 from kubernetes.aio import client as kube_client
 from kubernetes.aio import config as kube_config
 
-from railhead.kube.types import Body
+from railhead.kube.bodies import Body
 
 # The package's name for "Authorization: Bearer", or whatever the kubeconfig or service account uses instead.
 AUTH_SETTINGS = ["BearerToken"]

@@ -17,11 +17,11 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.conditions import Condition
 from railhead.api.status import JobStatus, parse_status
+from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import Gone
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
-from railhead.kube.types import keep_all
 from railhead.local import LocalError
 
 Echo = Callable[[str], None]

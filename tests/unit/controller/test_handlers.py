@@ -26,8 +26,8 @@ from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.client import connect
+from railhead.kube.informer import WatchState
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.kube.watch_state import WatchState
 from tests.model.api_server import JOBS
 from tests.unit.builders import NOW, SPEC
 from tests.unit.controller.job_server import EXPIRED, JobServer, ListOrWatch, make_error, serve_jobs

@@ -28,8 +28,8 @@ from railhead.controller.serve import Gate, serve
 from railhead.controller.tokens import KEEP_REJECTED_SECONDS, KEEP_SECONDS, TURN_SECONDS, TokenReviews
 from railhead.kube.client import RequestLabels
 from railhead.kube.errors import Denied, KubeError, RetryAfter
+from railhead.kube.informer import WatchState
 from railhead.kube.kinds import POD, TRAIN_JOB, Kind
-from railhead.kube.watch_state import WatchState
 from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
 from tests.model.client import ModelClient, make_client

@@ -9,8 +9,8 @@ from railhead.controller.probes import build_probes
 from railhead.controller.serve import serve
 from railhead.controller.watch_guard import DEAD_SECONDS, LATE_SECONDS, PERIOD_SECONDS, WatchGuard
 from railhead.kube.errors import Denied, KubeError, RetryAfter
+from railhead.kube.informer import WatchState
 from railhead.kube.kinds import POD, TRAIN_JOB, Kind
-from railhead.kube.watch_state import WatchState
 from railhead.local.addresses import free_port
 
 AWAY = RetryAfter(0, "NoAnswer", "connection refused")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import aiohttp
 
-from railhead.kube.types import Body
+from railhead.kube.bodies import Body
 
 
 class NoTransport:

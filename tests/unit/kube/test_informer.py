@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from railhead.kube.bodies import keep_all
 from railhead.kube.client import Item, KubeClient, Listed
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from railhead.kube.informer import MAX_BACKOFF_SECONDS, Informer, Tombstones, key_of, version_of
 from railhead.kube.kinds import POD, Kind
-from railhead.kube.types import keep_all
 from tests.model.api_server import Object
 from tests.unit.kube.no_transport import NoTransport
 from tests.unit.kube.watcher import make_object

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railhead.kube.bodies import keep_all
 from railhead.kube.informer import View, key_of, version_of
-from railhead.kube.types import keep_all
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.faults import NOON
 from tests.unit.kube.watcher import Watcher, make_object, replace_all

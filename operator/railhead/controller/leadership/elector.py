@@ -17,11 +17,11 @@ from typing import Protocol, TypeVar
 
 from railhead.api.base import Object
 from railhead.controller.leadership.decision import Candidate, Choice, Sighting, Timing, decide_lease, read_lease
+from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import LEASE
-from railhead.kube.patch import build_patch
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "railhead-operator"

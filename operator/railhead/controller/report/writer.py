@@ -17,10 +17,10 @@ from railhead.contract.report import Report
 from railhead.controller.queue import CallLater, Timer
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
+from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.kube.patch import build_patch
 from railhead.planning.facts.report import change_by_report, cut_count
 from railhead.planning.status_change import build_fields
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from railhead.api.base import Object
 from railhead.contract.text import now_text
+from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import LEASE, NODE, POD, SERVICE
-from railhead.kube.types import keep_all
 from railhead.local.addresses import AddressPool
 from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from railhead.local.node.container import PodStopped

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from railhead.api.base import Object
 from railhead.contract.text import now_text
+from railhead.kube.bodies import build_event
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
-from railhead.kube.event import build_event
 from railhead.kube.kinds import EVENT, POD
 from railhead.local.node.container import ContainerRunner, PodContext, StopRequest
 from railhead.local.node.environment import MissingReference, NotPossible

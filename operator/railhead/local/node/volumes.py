@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from railhead.api.base import Object
+from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT, STORAGE_CLASS
-from railhead.kube.types import keep_all
 from railhead.local.control_plane.identities import write_kubeconfig
 from railhead.local.node.environment import MissingReference, NotPossible, field_value
 

@@ -15,7 +15,7 @@ from railhead.contract.outcome import Outcome
 from railhead.controller.metrics import Metrics, Sources
 from railhead.controller.observe import observe_pod
 from railhead.controller.report.writer import status_fields
-from railhead.kube.event import build_event
+from railhead.kube.bodies import build_event
 from railhead.local.jobs import decide_ending, describe_job_change
 from tests.unit.builders import RUNNING_STATUS, find_code, make_head, make_worker
 from tests.unit.controller.raws import make_container, make_pod
