@@ -326,7 +326,7 @@ DEFECTS = (
     ),
     Defect(
         "the sweep forgets the jobs of a refused namespace",
-        "controller/sweep.py",
+        "controller/watch_guard.py",
         "[key for key in before if not versions.keys().isdisjoint((None, key.namespace))]",
         "list(before)",
         ("tests/unit/controller/test_sweep.py",),
@@ -1327,7 +1327,7 @@ DEFECTS = (
     ),
     Defect(
         "creates continue after the first refusal",
-        "controller/slow_start.py",
+        "together.py",
         "            if errors:\n                return\n",
         "",
         ("tests/unit/controller/test_executor.py",),
@@ -1751,21 +1751,21 @@ DEFECTS = (
     ),
     Defect(
         "a policy without its binding counts as there",
-        "controller/admission.py",
+        "controller/installation.py",
         "for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING):",
         "for kind in (ADMISSION_POLICY,):",
         (ADMISSION,),
     ),
     Defect(
         "an answer that does not come counts as a policy that is there",
-        "controller/admission.py",
+        "controller/installation.py",
         'log.warning("cannot look for the ValidatingAdmissionPolicy %s: %s", self._name, error)',
         "self.is_missing = False",
         (ADMISSION,),
     ),
     Defect(
         "the policy is looked for at the start only",
-        "controller/sweep.py",
+        "controller/watch_guard.py",
         "        await look_for_policy()\n",
         "",
         (ADMISSION,),

@@ -1,10 +1,12 @@
-"""How concurrent tasks end: all of them with the first, or one of them gracefully."""
+"""How concurrent tasks begin and end: carefully, all of them with the first, or one of them gracefully."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
+
+MOST_AT_A_TIME = 16
 
 
 async def run_together(*parts: Awaitable[object]) -> None:
@@ -30,3 +32,33 @@ async def let_end(part: Coroutine[Any, Any, object], *, seconds: float) -> None:
         raise
     finally:
         task.cancel()
+
+
+async def run_with_slow_start(requests: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Sends first one request, then one more at a time with each that succeeds, up to MOST_AT_A_TIME.
+
+    After an error no further request is sent, so that a rejected gang costs the API server little; raises the first
+    error when those under way have ended.
+    """
+    if not requests:
+        return
+    left, errors = iter(requests), list[BaseException]()
+
+    async def work(group: asyncio.TaskGroup, workers: list[None]) -> None:
+        for request in left:
+            try:
+                await request()
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:
+                errors.append(error)
+            if errors:
+                return
+            if len(workers) < MOST_AT_A_TIME:
+                workers.append(None)
+                group.create_task(work(group, workers))
+
+    async with asyncio.TaskGroup() as group:
+        await work(group, [None])
+    if errors:
+        raise errors[0]

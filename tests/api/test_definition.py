@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.controller.definition import PATH, find_problem
+from railhead.controller.installation import PATH, find_problem
 from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from tests.api.server import ApiServer
 from tests.waiting import wait_until

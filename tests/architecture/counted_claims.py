@@ -18,7 +18,7 @@ from railhead.contract.failure import POLICIES
 from railhead.contract.report import MAX_METRIC_NAME, MAX_METRICS
 from railhead.contract.text import CHARS
 from railhead.controller.serve import MOST_STRANGERS
-from railhead.controller.sweep import PERIOD_SECONDS as SWEEP_SECONDS
+from railhead.controller.watch_guard import SWEEP_SECONDS
 from railhead.driver.node.ray_node import OLDEST, write_version
 from railhead.driver.storage.call import LONGEST_WAIT_SECONDS
 from railhead.local.control_plane.binaries import GO_VERSION, KUBERNETES_VERSION

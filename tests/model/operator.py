@@ -19,7 +19,7 @@ from railhead.controller.queue import KeyedQueue, Timer
 from railhead.controller.report.schedule import Urgency
 from railhead.controller.report.writer import ReportWriter, Waiting
 from railhead.controller.store import Store
-from railhead.controller.sweep import sweep_once
+from railhead.controller.watch_guard import sweep_once
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
 from railhead.resources.settings import OperatorSettings

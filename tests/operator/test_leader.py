@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.controller.leadership.elector import LEASE_NAME
+from railhead.controller.leadership import LEASE_NAME
 from railhead.local.install import NAMESPACE
 from tests.api.server import ApiServer
 from tests.operator.audit import WRITES, AuditLog

@@ -201,9 +201,9 @@ def run(options: argparse.Namespace) -> int:
 
     from railhead.controller.app import run_operator
     from railhead.controller.config import OperatorConfig
-    from railhead.controller.definition import WrongDefinition
+    from railhead.controller.installation import WrongDefinition
     from railhead.controller.report.certificate import BadFolder
-    from railhead.controller.sweep import WentBack
+    from railhead.controller.watch_guard import WentBack
 
     logging.basicConfig(level=options.log_level, format=LOG_FORMAT)
     config = OperatorConfig(

@@ -160,7 +160,7 @@ NO_CHECKPOINT = Checkpoint()  # as best checkpoint: no kept checkpoint has a sco
 
 @dataclass(frozen=True)
 class Report:
-    """The driver's latest progress in one attempt. `controller/report/parse.py` validates incoming reports against it.
+    """The driver's latest progress in one attempt. `controller/report/server.py` validates incoming reports against it.
 
     Attributes:
         namespace, name, uid: the TrainJob.

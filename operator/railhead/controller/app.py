@@ -22,15 +22,13 @@ from urllib.parse import urlsplit
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
-from railhead.controller.admission import AdmissionPolicy
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import OperatorConfig
-from railhead.controller.definition import check_definition
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.handlers import WatchLimits, watch_jobs
-from railhead.controller.leadership.decision import Timing
-from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_candidate
+from railhead.controller.installation import AdmissionPolicy, check_definition
+from railhead.controller.leadership import Alone, Elector, Leadership, Timing, make_candidate
 from railhead.controller.loop import Loop
 from railhead.controller.metrics import Metrics, Sources, build_metrics, judge_reader
 from railhead.controller.observe import PodRecord, record_pod
@@ -50,9 +48,8 @@ from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.serve import Gate, serve
 from railhead.controller.store import Store
-from railhead.controller.sweep import run_sweep
 from railhead.controller.tokens import TokenReviews, judge_pod
-from railhead.controller.watch_guard import WatchGuard
+from railhead.controller.watch_guard import WatchGuard, run_sweep
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import RetryAfter
 from railhead.kube.informer import Informer, WatchState

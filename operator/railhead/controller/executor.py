@@ -21,7 +21,6 @@ from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder, find_node_added, find_problem
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.controller.recent import RecentChildren
-from railhead.controller.slow_start import run_all
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
@@ -49,6 +48,7 @@ from railhead.planning.plan import (
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.status_change import StatusWrite
 from railhead.resources.owner import build_owner
+from railhead.together import run_with_slow_start
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class Executor:
             if await self._try_delete(key, uid, kind, name, delete):
                 denied.append(name)
 
-        await run_all(
+        await run_with_slow_start(
             [
                 *(partial(attempt, "Pod", d.name, partial(self._delete, key, d)) for d in plan.deletes),
                 *(partial(attempt, r.kind, r.name, partial(self._remove, key, uid, r)) for r in plan.removes),
@@ -218,7 +218,7 @@ class Executor:
                 uids[child.name] = await self._create(key, uid, child, parent=uids.get(child.owner, ""))
 
         for step in Step:
-            await run_all([partial(make, child) for child in children if child.policy.step is step])
+            await run_with_slow_start([partial(make, child) for child in children if child.policy.step is step])
 
     async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:
         """Looks for the copy first: once it exists, its source may change or be deleted."""

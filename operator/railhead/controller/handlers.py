@@ -13,7 +13,7 @@ It passes on no bookmark, so a quiet watch looks like a dead one. `_hear` theref
 everything comes that its watches deliver.
 
 It keeps no state in annotations or finalizers: `loop.py` reconciles. A deletion that it missed it
-never reports: see `sweep.py`.
+never reports: see `watch_guard.sweep_once`.
 """
 
 from __future__ import annotations

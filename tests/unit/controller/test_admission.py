@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from railhead.api.base import Object
-from railhead.controller import sweep
-from railhead.controller.admission import AdmissionPolicy
+from railhead.controller import watch_guard
+from railhead.controller.installation import AdmissionPolicy
 from railhead.controller.store import Store
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
@@ -82,10 +82,10 @@ async def test_without_a_policy_nothing_is_looked_for() -> None:
 
 
 async def test_each_sweep_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "PERIOD_SECONDS", 0.0)
+    monkeypatch.setattr(watch_guard, "SWEEP_SECONDS", 0.0)
     looks: asyncio.Queue[None] = asyncio.Queue()
     running = asyncio.create_task(
-        sweep.run_sweep(make_client(), Store(), (), selector="", look_for_policy=lambda: looks.put(None))
+        watch_guard.run_sweep(make_client(), Store(), (), selector="", look_for_policy=lambda: looks.put(None))
     )
     second = asyncio.gather(looks.get(), looks.get())
     done, _ = await asyncio.wait([second], timeout=10)

@@ -13,13 +13,13 @@ from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
-from railhead.controller.slow_start import REQUESTS_AT_A_TIME
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning import plan as policies
 from railhead.planning.plan import ChildPolicy, Create, Delete, DeleteJob, Event, Plan, Remove
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.status_change import StatusWrite
+from railhead.together import MOST_AT_A_TIME
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.unit.builders import SETTINGS, UID, make_observed
@@ -464,10 +464,10 @@ async def test_a_large_plan_sends_a_few_requests_at_a_time(client: ModelClient, 
     workers = tuple(make_pod(f"w{n}") for n in range(100))
     await executor.execute(KEY, UID, Plan(creates=workers))
     assert len(client.names("create")) == 100
-    assert 1 < client.most_at_once <= REQUESTS_AT_A_TIME
+    assert 1 < client.most_at_once <= MOST_AT_A_TIME
 
 
-@pytest.mark.parametrize(("refused", "sent"), [(0, 1), (1, 3), (90, 90 + REQUESTS_AT_A_TIME)])
+@pytest.mark.parametrize(("refused", "sent"), [(0, 1), (1, 3), (90, 90 + MOST_AT_A_TIME)])
 async def test_a_gang_that_a_quota_rejects_stops_at_the_first_refusal(
     client: ModelClient, executor: Executor, refused: int, sent: int
 ) -> None:

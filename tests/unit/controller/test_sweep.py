@@ -6,7 +6,7 @@ import pytest
 
 from railhead.api.job import JobKey
 from railhead.controller.store import Store
-from railhead.controller.sweep import WentBack, sweep_once
+from railhead.controller.watch_guard import WentBack, sweep_once
 from railhead.kube.client import METADATA_ONLY
 from railhead.kube.errors import RetryAfter
 from tests.model.client import make_client

@@ -1,4 +1,4 @@
-"""The HTTPS server: reads a report, authenticates its sender and passes it to the writer. Answers at once."""
+"""The HTTPS server: parses a report, authenticates its sender and passes it to the writer. Answers at once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from datetime import datetime
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from pydantic import TypeAdapter, ValidationError
 
 from railhead.api.job import JobKey
-from railhead.contract.report import DEADLINE, HANG_POLICY, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES
+from railhead.contract.report import DEADLINE, HANG_POLICY, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES, Report
 from railhead.controller.report.authority import NOT_HEAD, JobFacts, Limits, Speaker, refusal
-from railhead.controller.report.parse import parse_report
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.serve import Gate
 from railhead.controller.tokens import NotYet, TokenReviews, read_bearer, read_claims
@@ -22,7 +22,22 @@ from railhead.kube.errors import KubeError
 
 INVALID = "the token is not valid for this endpoint"
 BODY_SECONDS = 10.0  # no driver needs longer for 64 KiB
+_REPORT = TypeAdapter(Report)
 REQUESTS_OF_A_POD = 2  # at a time; the driver sends one, and may have given up another
+
+
+def parse_report(body: bytes) -> Report:
+    """Returns the report of a body. Unknown fields are dropped: a newer driver may send them.
+
+    Raises:
+        ValueError: the body is not a report; the message names the field.
+    """
+    try:
+        return _REPORT.validate_json(body, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(["report", *(str(part) for part in first["loc"])])
+        raise ValueError(f"{path}: {first['msg']}") from None
 
 
 def _answer(status: int, message: str) -> web.Response:

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from railhead.controller.leadership.decision import Candidate, Timing
-from railhead.controller.leadership.elector import LEASE_NAME, Elector
+from railhead.controller.leadership import LEASE_NAME, Candidate, Elector, Timing
 from railhead.kube.kinds import LEASE
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.client import ModelClient

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from railhead.controller.leadership.decision import Candidate, Choice, Sighting, Timing, decide_lease, read_lease
+from railhead.controller.leadership import Candidate, Choice, Sighting, Timing, decide_lease, read_lease
 
 ME, OTHER = "a_u_1", "b_2"
 CANDIDATE = Candidate(ME, predecessors="a_u_")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railhead.controller.leadership.elector import Alone, Elector, make_candidate
+from railhead.controller.leadership import Alone, Elector, make_candidate
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.kube.kinds import LEASE

@@ -10,7 +10,7 @@ from typing import Any
 from railhead.api.status import parse_status
 from railhead.contract.report import AUDIENCE, Report
 from railhead.controller.report.authority import JobFacts, Speaker
-from railhead.controller.report.parse import parse_report
+from railhead.controller.report.server import parse_report
 from railhead.planning.pod_view import PodView
 from tests.model.faults import NOON
 from tests.unit.builders import RUNNING_STATUS, UID, make_head, make_worker

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from railhead.api.status import MAX_MESSAGE, JobStatus
 from railhead.contract.outcome import MESSAGE_CHARS
 from railhead.contract.report import MAX_INDEX, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI, State
-from railhead.controller.report.parse import parse_report
 from railhead.controller.report.schedule import Urgency
+from railhead.controller.report.server import parse_report
 from railhead.controller.report.writer import find_urgency, status_fields
 from tests.unit.controller.report.facts import make_facts, make_report
 

@@ -1,8 +1,12 @@
-"""Checks once, at startup, that the API server's CRD is new enough for this operator.
+"""Checks what was installed with the operator: that the CRD is new enough, once at startup, and that the policy exists.
 
 Reads the schema from the OpenAPI endpoint, which every authenticated user may read, so that it also works for an
 operator with rights in a few namespaces only. A CRD is too old when it rejects anything that this operator's own CRD
 accepts: status writes would be pruned or rejected in the middle of a job.
+
+The operator creates pods for every job that the API server accepts. So without the ValidatingAdmissionPolicy, or
+without its binding, jobs may use every service account, Secret and claim of their namespace, and nothing else would
+tell.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ from railhead.api.base import Object
 from railhead.api.crd import build_crd
 from railhead.api.schema import find_narrowed
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import Denied, Gone
+from railhead.kube.errors import Denied, Gone, KubeError
+from railhead.kube.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING
 
 log = logging.getLogger(__name__)
 PATH = f"/openapi/v3/apis/{names.GROUP}/{names.VERSION}"
@@ -87,3 +92,38 @@ def _find_schema(document: Object) -> Object:
             ):
                 return dict(schema)
     return {}
+
+
+class AdmissionPolicy:
+    """The policy that the chart installed, and its binding of the same name.
+
+    Attributes:
+        is_missing: whether one of the two did not exist when last looked for.
+    """
+
+    def __init__(self, client: KubeClient, name: str) -> None:
+        """`name` is empty if the chart installed no policy."""
+        self._client = client
+        self._name = name
+        self.is_missing = False
+
+    async def look(self) -> None:
+        """Looks for both objects, and warns while one is missing. Without an answer the last one stands."""
+        if not self._name:
+            return
+        try:
+            for kind in (ADMISSION_POLICY, ADMISSION_POLICY_BINDING):
+                await self._client.get(kind, self._name)
+        except Gone as error:
+            self.is_missing = True
+            log.warning(
+                "%s: nothing restricts what jobs may use. Install the chart again, or start the operator without "
+                "--admission-policy",
+                error.message,
+            )
+        except KubeError as error:
+            log.warning("cannot look for the ValidatingAdmissionPolicy %s: %s", self._name, error)
+        else:
+            if self.is_missing:
+                log.info("the ValidatingAdmissionPolicy %s exists again", self._name)
+            self.is_missing = False

@@ -1,1 +1,0 @@
-"""Leader election: one of several operators plans at a time, by a Lease."""
