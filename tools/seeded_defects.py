@@ -1335,7 +1335,7 @@ DEFECTS = (
     Defect(
         "a shared child that was removed is not created again",
         "controller/executor.py",
-        "        self._recent.forget(key.namespace, remove.name)\n",
+        "        self._recent.pop((key.namespace, remove.name))\n",
         "",
         ("tests/unit/controller/test_executor.py",),
     ),
@@ -1652,8 +1652,8 @@ DEFECTS = (
     Defect(
         "the budget of status writes for reports is ignored",
         "controller/report/schedule.py",
-        "        if seconds <= PRECISION_SECONDS:\n",
-        "        if True:\n",
+        "self._spent_until - saved - now) > PRECISION_SECONDS:",
+        "self._spent_until - saved - now) > 1e9:",
         ("tests/unit/controller/report/test_schedule.py",),
     ),
     Defect(
@@ -1738,8 +1738,8 @@ DEFECTS = (
     Defect(
         "forged tokens that name a pod are all reviewed",
         "controller/tokens.py",
-        "if named in self._turns:",
-        "if named in ():",
+        "if self._turns.get(named, now):",
+        "if False:",
         ("tests/unit/controller/test_tokens.py",),
     ),
     Defect(

@@ -19,8 +19,8 @@ from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder, find_node_added, find_problem
+from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
-from railhead.controller.recent import RecentChildren
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
@@ -53,6 +53,7 @@ from railhead.together import run_with_slow_start
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1000  # of a rejection
+RECENT_SECONDS = 2.0  # a shared child that a user deletes by hand is missing for no longer than this
 # The API server itself is up and answers 500: a webhook that it has to call does not answer.
 WEBHOOK_TEXT = "failed calling webhook"
 STRICT_TEXT = "strict decoding error"
@@ -90,7 +91,7 @@ class Executor:
     events: EventRecorder
 
     def __post_init__(self) -> None:
-        self._recent = RecentChildren(self.client.clock.now)
+        self._recent = Expiring[tuple[str, str], str](RECENT_SECONDS)  # by namespace and name; their uids
 
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
         """Executes one plan for one job.
@@ -253,12 +254,10 @@ class Executor:
         """Returns the object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
         kind, policy, body = CHILDREN[create.kind], create.policy, dict(create.build())
         if policy.owned_by is OwnedBy.NAMESPACE:
-            if self._recent.has(key.namespace, create.name):
-                return ""
+            if uid_ := self._recent.get((key.namespace, create.name), self.client.clock.monotonic()):
+                return uid_
             with contextlib.suppress(Gone):  # most likely it exists
-                existing = await self._meet(key, uid, create, body)
-                self._recent.note(key.namespace, create.name)
-                return uid_of(existing)
+                return self._note_shared(key, create, await self._meet(key, uid, create, body))
         if policy.owned_by is OwnedBy.INPUT:
             owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, parent)
             body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}
@@ -279,8 +278,13 @@ class Executor:
         if policy.is_watched:
             self.cache.record_pod(answer)
         if policy.owned_by is OwnedBy.NAMESPACE:
-            self._recent.note(key.namespace, create.name)
+            return self._note_shared(key, create, answer)
         return uid_of(answer)
+
+    def _note_shared(self, key: JobKey, create: Create, found: Object) -> str:
+        """Remembers a shared child for a moment: with many jobs at once, each would send the same ConfigMap again."""
+        self._recent.put((key.namespace, create.name), uid_of(found), self.client.clock.monotonic())
+        return uid_of(found)
 
     async def _meet(self, key: JobKey, uid: str, create: Create, body: Object) -> Object:
         """Returns the object of this name: our own, from an earlier request. Raises ChildRejected for a foreign one.
@@ -307,7 +311,7 @@ class Executor:
 
     async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
         """Deletes the very object that was looked at, and only one of our own."""
-        self._recent.forget(key.namespace, remove.name)
+        self._recent.pop((key.namespace, remove.name))
         kind = CHILDREN[remove.kind]
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             with contextlib.suppress(Gone, Conflict):

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from railhead.api.job import JobKey
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
+from railhead.controller.expiring import Expiring
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
-from railhead.controller.turns import Turns
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.planning.observed import Observed, Place
 from railhead.planning.planner import plan
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 TROUBLE_RETRY_SECONDS = 5.0
 LAST_PASS_SECONDS = 3.0
 SMALL_JOB_PODS = 256
+LOOK_UP_SECONDS = 1.0
+UNUSED_SECONDS = 60.0  # a turn that was not taken by then is forgotten
 PAUSE_SECONDS_PER_POD = 1e-4  # about forty times what a pod costs in a pass
 
 
@@ -31,6 +33,30 @@ def pause_after(pods: int) -> float:
     """Between two passes over a job with this many pods, in seconds. A pass reads all of them, and each of their events
     asks for one: without a pause, a large gang that starts would occupy the loop."""
     return pods * PAUSE_SECONDS_PER_POD if pods > SMALL_JOB_PODS else 0.0
+
+
+class LookUpTurns:
+    """Turns to look up the Events of a pod, one per second for all jobs together, in the order of asking.
+
+    Events have no watch cache in the API server: each look-up reads those of the whole namespace.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._next = float("-inf")
+        self._turns = Expiring[JobKey, float](UNUSED_SECONDS)
+
+    def take(self, key: JobKey) -> float:
+        """Returns 0 when it is this job's turn, else the seconds until then: ask again."""
+        now = self._monotonic()
+        turn = self._turns.get(key, now)
+        if turn is None:
+            turn = max(now, self._next)
+            self._next = turn + LOOK_UP_SECONDS
+            self._turns.put(key, turn, at=turn)
+        if turn <= now:
+            self._turns.pop(key)
+        return max(turn - now, 0.0)
 
 
 @dataclass
@@ -50,10 +76,10 @@ class Loop:
     count: Callable[[str, float], None] = lambda result, seconds: None
     monotonic: Callable[[], float] = time.monotonic
     is_current: Callable[[str], bool] = lambda namespace: True
-    look_ups: Turns = field(init=False)
+    turns: LookUpTurns = field(init=False)
 
     def __post_init__(self) -> None:
-        self.look_ups = Turns(self.monotonic)
+        self.turns = LookUpTurns(self.monotonic)
 
     async def run(self, concurrency: int) -> None:
         """Runs until cancelled; passes in progress are then completed, since they hold status writes and Events."""
@@ -103,7 +129,7 @@ class Loop:
             wanted = plan(observed)
             await self.executor.execute(key, observed.uid, wanted)
             pod = wanted.look_up_events_of
-            wait = self.look_ups.take(key) if pod else 0.0
+            wait = self.turns.take(key) if pod else 0.0
             events = await self.executor.look_up_events(key, pod) if pod and not wait else None
         except LostCompare as lost:
             log.info("%s/%s: %s", key.namespace, key.name, lost)

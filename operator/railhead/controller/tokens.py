@@ -11,23 +11,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import AliasPath, BaseModel, Field
 
 from railhead.api.base import Object
 from railhead.contract.report import AUDIENCE
+from railhead.controller.expiring import Expiring
 from railhead.controller.report.authority import Speaker, read_review
-from railhead.controller.turns import drop_until
 from railhead.kube.client import KubeClient
 from railhead.kube.kinds import TOKEN_REVIEW
 
 KEEP_SECONDS = 30.0
 KEEP_REJECTED_SECONDS = 5.0  # an API server that has just started may not know the pod yet
+KNOWN_SECONDS = 3600.0  # a driver reports more often, and the API server issues tokens for an hour
 KEEP_AT_MOST = 4096
 TURN_SECONDS = 1.0
 MOST_CHARS = 8192  # one of the API server's has about 1,200
@@ -36,30 +36,18 @@ CLOCK_SECONDS = 60  # that the API server allows a clock to differ
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Pod(BaseModel):
-    """The pod that a token says it is bound to."""
-
-    name: Text
-    uid: Text
-
-
-class Binding(BaseModel):
-    """What a token of the API server says of its sender."""
-
-    namespace: Text
-    pod: Pod
-
-
 class Claims(BaseModel):
     """What a token of a pod says of itself: its audiences, the end of its validity in seconds since 1970, its pod."""
 
     aud: list[Any] | str
     exp: float = Field(ge=0, le=1e11)
-    binding: Binding = Field(alias="kubernetes.io")
+    namespace: Text = Field(validation_alias=AliasPath("kubernetes.io", "namespace"))
+    pod: Text = Field(validation_alias=AliasPath("kubernetes.io", "pod", "name"))
+    pod_uid: Text = Field(validation_alias=AliasPath("kubernetes.io", "pod", "uid"))
 
     @property
     def speaker(self) -> Speaker:
-        return Speaker(self.binding.namespace, self.binding.pod.name, self.binding.pod.uid)
+        return Speaker(self.namespace, self.pod, self.pod_uid)
 
     def is_expired(self, now: datetime) -> bool:
         return self.exp + CLOCK_SECONDS < now.timestamp()
@@ -107,13 +95,14 @@ class TokenReviews:
     def __init__(self, ask: Callable[[str], Awaitable[Verdict]], monotonic: Callable[[], float]) -> None:
         self._ask = ask
         self._monotonic = monotonic
-        self._accepted: OrderedDict[str, tuple[Verdict, float]] = OrderedDict()  # until when it is not asked again
-        self._rejected: OrderedDict[str, tuple[Verdict, float]] = OrderedDict()
-        self._turns: dict[str, float] = {}  # by whom the token names, the oldest first
+        self._accepted = Expiring[str, Verdict](KEEP_SECONDS, most=KEEP_AT_MOST)
+        self._rejected = Expiring[str, Verdict](KEEP_REJECTED_SECONDS, most=KEEP_AT_MOST)
+        self._known = Expiring[str, bool](KNOWN_SECONDS, most=KEEP_AT_MOST)
+        self._turns = Expiring[str, bool](TURN_SECONDS)  # by whom an unknown token names
 
     def is_known(self, token: str) -> bool:
-        """Whether it was accepted, and has not been rejected since."""
-        return _digest(token) in self._accepted
+        """Whether it was accepted in the last hour, and has not been rejected since."""
+        return self._known.get(_digest(token), self._monotonic()) is not None
 
     async def judge(self, token: str, *, named: str) -> Verdict:
         """Returns the verdict on the token. `named`: whose turn an unknown one takes.
@@ -123,26 +112,21 @@ class TokenReviews:
             KubeError: the API server does not answer.
         """
         digest, now = _digest(token), self._monotonic()
-        for answers in (self._accepted, self._rejected):
-            verdict, until = answers.get(digest, (None, 0.0))
-            if verdict is not None and until > now:
-                return verdict
-        if digest not in self._accepted:
-            self._take_turn(named, now)
-        verdict = await self._ask(token)
-        self._accepted.pop(digest, None)
-        is_accepted = verdict.code == 200
-        answers = self._accepted if is_accepted else self._rejected
-        answers[digest] = (verdict, self._monotonic() + (KEEP_SECONDS if is_accepted else KEEP_REJECTED_SECONDS))
-        while len(answers) > KEEP_AT_MOST:
-            answers.popitem(last=False)
+        verdict = self._accepted.get(digest, now) or self._rejected.get(digest, now)
+        if verdict is not None:
+            return verdict
+        if not self._known.get(digest, now):
+            if self._turns.get(named, now):
+                raise NotYet
+            self._turns.put(named, True, now)
+        verdict, now = await self._ask(token), self._monotonic()
+        if verdict.code == 200:
+            self._accepted.put(digest, verdict, now)
+            self._known.put(digest, True, now)
+        else:
+            self._rejected.put(digest, verdict, now)
+            self._known.pop(digest)
         return verdict
-
-    def _take_turn(self, named: str, now: float) -> None:
-        drop_until(self._turns, now - TURN_SECONDS)
-        if named in self._turns:
-            raise NotYet
-        self._turns[named] = now
 
 
 async def review(client: KubeClient, token: str, *audiences: str) -> Object:

@@ -27,7 +27,7 @@ class ServerClock:
     """`now()` is the API server's time from the first response on; before it, this machine's."""
 
     def __init__(self, monotonic: Callable[[], float], wall: Callable[[], datetime]) -> None:
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._wall = wall
         # By the monotonic clock: when a sample began, and the API server's time at 0 of that clock.
         self._samples: deque[tuple[float, datetime]] = deque()
@@ -43,7 +43,7 @@ class ServerClock:
             moment = parsedate_to_datetime(date or "")
         except ValueError:
             return
-        at = self._monotonic()
+        at = self.monotonic()
         zero = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - timedelta(seconds=at)
         if not self._samples or at - self._samples[-1][0] >= SAMPLE_SECONDS:
             self._samples.append((at, zero))
@@ -59,7 +59,7 @@ class ServerClock:
     def now(self) -> datetime:
         if self._zero is None:
             return self._wall()
-        return self._zero + timedelta(seconds=self._monotonic())
+        return self._zero + timedelta(seconds=self.monotonic())
 
     @property
     def machine_offset(self) -> timedelta:

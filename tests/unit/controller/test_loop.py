@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -15,7 +16,14 @@ from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLO
 from railhead.controller.config import OperatorConfig
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
-from railhead.controller.loop import SMALL_JOB_PODS, TROUBLE_RETRY_SECONDS, Loop, pause_after
+from railhead.controller.loop import (
+    SMALL_JOB_PODS,
+    TROUBLE_RETRY_SECONDS,
+    UNUSED_SECONDS,
+    LookUpTurns,
+    Loop,
+    pause_after,
+)
 from railhead.controller.observe import record_pod
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
@@ -461,3 +469,34 @@ async def test_a_small_job_never_pauses(harness: Harness) -> None:
         for slot in range(5):
             see_pod(harness, C, slot, "Running")
             assert await settle() == ["c"]
+
+
+def test_the_first_has_its_turn_at_once_and_the_others_in_their_order() -> None:
+    clock = FakeClock(now=100.0)
+    turns = LookUpTurns(clock.monotonic)
+    assert [turns.take(key) for key in (A, B, C)] == [0.0, 1.0, 2.0]
+    assert [turns.take(key) for key in (C, B, A)] == [2.0, 1.0, 3.0], "asking again changes nothing"
+    clock.now += 1.5
+    assert [turns.take(key) for key in (B, C)] == [0.0, 0.5]
+
+
+def test_many_keys_have_one_turn_per_second() -> None:
+    clock = FakeClock(now=100.0)
+    turns = LookUpTurns(clock.monotonic)
+    taken: Counter[int] = Counter()
+    for _ in range(300):
+        for number in range(100):
+            if not turns.take(JobKey("default", str(number))):
+                taken[number] += 1
+        clock.now += 1
+    assert sum(taken.values()) == 300
+    assert set(taken.values()) == {3}
+
+
+def test_a_turn_that_is_not_taken_is_forgotten() -> None:
+    clock = FakeClock(now=100.0)
+    turns = LookUpTurns(clock.monotonic)
+    assert [turns.take(key) for key in (A, B)] == [0.0, 1.0]
+    clock.now += UNUSED_SECONDS + 2
+    assert turns.take(C) == 0.0
+    assert turns.take(B) == 1.0

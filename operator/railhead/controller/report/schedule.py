@@ -11,13 +11,14 @@ checkpoint waits at most twice as long as one write of each job takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
 from railhead.api.job import JobKey
 from railhead.contract.report import SILENCE_SECONDS
-from railhead.controller.turns import drop_until
+from railhead.controller.expiring import Expiring
 
 WRITES_AT_A_TIME = 8
 PRECISION_SECONDS = 1e-6  # of a timer
@@ -34,7 +35,6 @@ class Urgency(IntEnum):
 
 # Between two writes for one job.
 GAP_SECONDS = {Urgency.STATE: 1.0, Urgency.CHECKPOINT: 2.0, Urgency.PROGRESS: 2.0}
-LONGEST_GAP_SECONDS = max(GAP_SECONDS.values())
 # How long a report can be overtaken by those that come later and are more urgent.
 PATIENCE_SECONDS = {Urgency.STATE: 0.0, Urgency.CHECKPOINT: GAP_SECONDS[Urgency.STATE], Urgency.PROGRESS: 600.0}
 
@@ -53,24 +53,23 @@ class WriteSchedule:
     """
 
     def __init__(self, per_second: float, monotonic: Callable[[], float]) -> None:
-        self._per_second = per_second
+        self._seconds_per_write = 1 / per_second
         self._monotonic = monotonic
-        self._spent_until = float("-inf")  # what the writes so far leave of the budget begins then
+        self._spent_until = -math.inf  # what the writes so far leave of the budget begins then
         self._wanted: dict[JobKey, Entry] = {}  # the oldest first
         self._writing: set[JobKey] = set()
-        self._written: dict[JobKey, float] = {}  # the oldest first
-        self._heard: dict[JobKey, float] = {}  # the oldest first
+        self._written = Expiring[JobKey, float](max(GAP_SECONDS.values()))  # when
+        self._reporting = Expiring[JobKey, None](2 * SILENCE_SECONDS)
 
-    def hear(self, key: JobKey) -> float:
-        """Notes that a driver reported. Returns the seconds until its next report of plain progress is of use.
+    def note_report(self, key: JobKey) -> float:
+        """Returns the seconds until the job's next report of plain progress is of use.
 
-        A running job reports at least every SILENCE_SECONDS, so those heard for twice as long share the budget.
+        A running job reports at least every SILENCE_SECONDS, so those that did in twice that time share the budget.
         """
         now = self._monotonic()
-        self._heard.pop(key, None)
-        self._heard[key] = now
-        drop_until(self._heard, now - 2 * SILENCE_SECONDS)
-        return min(max(GAP_SECONDS[Urgency.PROGRESS], len(self._heard) / self._per_second), SILENCE_SECONDS)
+        self._reporting.put(key, None, now)
+        share = self._reporting.count(now) * self._seconds_per_write
+        return min(max(GAP_SECONDS[Urgency.PROGRESS], share), SILENCE_SECONDS)
 
     def is_busy(self, key: JobKey) -> bool:
         """Whether the job waits for a write, or one is under way."""
@@ -79,47 +78,37 @@ class WriteSchedule:
     def want(self, key: JobKey, urgency: Urgency) -> None:
         """Asks for a write of the job's newest report, even if one is being written now."""
         now = self._monotonic()
-        at = max(now, self._written.get(key, now - LONGEST_GAP_SECONDS) + GAP_SECONDS[urgency])
+        written = self._written.get(key, now)
+        at = now if written is None else max(now, written + GAP_SECONDS[urgency])
         entry = Entry(at + PATIENCE_SECONDS[urgency], at)
         self._wanted[key] = min(entry, self._wanted.get(key, entry))
 
-    def take(self) -> JobKey | None:
-        """Begins the next write and returns its job; None: see `wait_seconds`."""
-        if self.wait_seconds() != 0:
-            return None
+    def take(self) -> JobKey | float:
+        """Begins the next write and returns its job, or else the seconds until there may be one, without end until the
+        next `want` or `done`."""
+        if not self._wanted or len(self._writing) >= WRITES_AT_A_TIME:
+            return math.inf
         now = self._monotonic()
-        due = {key: entry for key, entry in self._free() if entry.at <= now + PRECISION_SECONDS}
+        saved = max(0.0, BURST_SECONDS - self._seconds_per_write)
+        if (seconds := self._spent_until - saved - now) > PRECISION_SECONDS:
+            return seconds
+        free = {key: entry for key, entry in self._wanted.items() if key not in self._writing}
+        due = {key: entry for key, entry in free.items() if entry.at <= now + PRECISION_SECONDS}
+        if not due:
+            return min((entry.at - now for entry in free.values()), default=math.inf)
         key = min(due, key=due.__getitem__)
-        self._spent_until = max(self._spent_until, now) + 1 / self._per_second
+        self._spent_until = max(self._spent_until, now) + self._seconds_per_write
         del self._wanted[key]
         self._writing.add(key)
-        self._written.pop(key, None)
-        self._written[key] = now
-        drop_until(self._written, now - LONGEST_GAP_SECONDS)
+        self._written.put(key, now, now)
         return key
 
     def done(self, key: JobKey) -> None:
         """Notes that the write has ended."""
         self._writing.discard(key)
 
-    def wait_seconds(self) -> float | None:
-        """Returns the seconds until `take` may have a job; None: after the next `want` or `done`."""
-        if not self._wanted or len(self._writing) >= WRITES_AT_A_TIME:
-            return None
-        now, burst = self._monotonic(), max(1 / self._per_second, BURST_SECONDS)
-        seconds = self._spent_until + 1 / self._per_second - burst - now
-        if seconds <= PRECISION_SECONDS:
-            seconds = min((entry.at - now for _, entry in self._free()), default=float("inf"))
-        if seconds == float("inf"):
-            return None
-        return seconds if seconds > PRECISION_SECONDS else 0.0
-
     def drain(self) -> list[JobKey]:
         """Returns the jobs whose report is not known to be written, the most urgent first, and forgets them."""
         waiting = sorted(self._wanted, key=self._wanted.__getitem__)
         self._wanted.clear()
         return list(dict.fromkeys([*self._writing, *waiting]))
-
-    def _free(self) -> Iterator[tuple[JobKey, Entry]]:
-        """Yields the jobs that wait for a write and of which none is under way."""
-        return ((key, entry) for key, entry in self._wanted.items() if key not in self._writing)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -111,7 +112,7 @@ class ReportWriter:
         key = JobKey(report.namespace, report.name)
         self._want(key, report, since=self._monotonic())
         self._write_due()
-        return self._schedule.hear(key)
+        return self._schedule.note_report(key)
 
     async def close(self) -> None:
         """Writes the reports accepted but not yet written, the most urgent first: the driver will not send them
@@ -165,13 +166,12 @@ class ReportWriter:
             self._timer.cancel()
         if self._is_closed:
             return
-        while (key := self._schedule.take()) is not None:
+        while isinstance(key := self._schedule.take(), JobKey):
             self._in_flight[key] = self._latest.pop(key)
             task = asyncio.create_task(self._write_next(key))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        wait = self._schedule.wait_seconds()
-        self._timer = None if wait is None else self._call_later(wait, self._write_due)
+        self._timer = None if key == math.inf else self._call_later(key, self._write_due)
 
     async def _write_next(self, key: JobKey) -> None:
         await self._write_safely(key, self._in_flight[key])
