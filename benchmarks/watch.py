@@ -11,7 +11,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.kube.bodies import keep_all
-from railhead.kube.client import connect
+from railhead.kube.client import Scope, connect
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
 
@@ -77,8 +77,8 @@ class Watch:
     async def _run(self) -> None:
         async with connect(self._kubeconfig) as client:
             informers = [
-                Informer(client, TRAIN_JOB, slim=keep_all, on_change=self._see_job, namespace="default"),
-                Informer(client, POD, slim=keep_all, on_change=self._see_pod, namespace="default"),
+                Informer(client, Scope(TRAIN_JOB, "default"), slim=keep_all, on_change=self._see_job),
+                Informer(client, Scope(POD, "default"), slim=keep_all, on_change=self._see_pod),
             ]
             tasks = [asyncio.create_task(informer.run()) for informer in informers]
             both = asyncio.gather(*tasks)

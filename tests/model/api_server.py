@@ -19,7 +19,7 @@ from urllib.parse import parse_qs
 from railhead.api.changes import SUSPENDED
 from railhead.contract.text import format_time
 from railhead.kube import kinds
-from railhead.kube.client import METADATA_ONLY, PATCH_TYPES
+from railhead.kube.client import METADATA_ONLY
 from railhead.kube.errors import KubeError, classify_response
 from tests.model.discovery import DISCOVERY, KINDS
 from tests.model.patches import BadPatch, apply_operations, matches_fields, matches_labels, merge
@@ -194,10 +194,10 @@ class ModelApiServer:
         return objects
 
     def patch(
-        self, place: Place, body: Any, *, subresource: str = "", content_type: str = PATCH_TYPES["merge"]
+        self, place: Place, body: Any, *, subresource: str = "", content_type: str = "application/merge-patch+json"
     ) -> Object:
         old = self._find(place)
-        if content_type == PATCH_TYPES["json"]:
+        if content_type == "application/json-patch+json":
             try:
                 new = apply_operations(old, body)
             except BadPatch:

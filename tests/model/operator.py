@@ -20,6 +20,7 @@ from railhead.controller.report.schedule import Urgency
 from railhead.controller.report.writer import ReportWriter, Waiting
 from railhead.controller.store import Store
 from railhead.controller.watch_guard import sweep_once
+from railhead.kube.client import Scope
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
 from railhead.resources.settings import OperatorSettings
@@ -90,7 +91,10 @@ class ModelOperator:
         self.queue: KeyedQueue[JobKey] = KeyedQueue(self.alarms.call_later)
         self.state = ClusterState(self.store, self.queue, now=self.client.clock.now)
         self._pods = Informer(
-            self.client, POD, on_change=self.state.on_pod, label_selector="railhead.dev/job-uid", slim=record_pod
+            self.client,
+            Scope(POD, label_selector="railhead.dev/job-uid"),
+            on_change=self.state.on_pod,
+            slim=record_pod,
         )
         self.state.informers = [self._pods]
         executor = Executor(self.client, self.state, EventRecorder(self.client))
@@ -122,8 +126,7 @@ class ModelOperator:
         if stream == PODS:
             await self._pods._list()
         else:
-            page = await self.client.list(TRAIN_JOB)
-            for job in page["items"]:
+            for job in await self.client.list(Scope(TRAIN_JOB)):
                 self.state.on_job(None, job)
         self._seen[stream] = self._api.version
 

@@ -50,7 +50,7 @@ from railhead.controller.serve import Gate, serve
 from railhead.controller.store import Store
 from railhead.controller.tokens import TokenReviews, judge_pod
 from railhead.controller.watch_guard import WatchGuard, run_sweep
-from railhead.kube.client import KubeClient, connect
+from railhead.kube.client import KubeClient, Scope, connect
 from railhead.kube.errors import RetryAfter
 from railhead.kube.informer import Informer, WatchState
 from railhead.kube.kinds import POD, TRAIN_JOB
@@ -82,7 +82,7 @@ def change_process() -> None:
 def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer[PodRecord]]:
     """One pod watch for the cluster, or one per watched namespace; they share no state."""
     informers = [
-        Informer(client, POD, on_change=state.on_pod, namespace=n, label_selector=names.LABEL_JOB_UID, slim=record_pod)
+        Informer(client, Scope(POD, n, names.LABEL_JOB_UID), on_change=state.on_pod, slim=record_pod)
         for n in namespaces or (None,)
     ]
     for informer in informers:

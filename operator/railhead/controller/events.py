@@ -67,7 +67,7 @@ class EventRecorder:
             known = await self._client.get(EVENT, name, namespace=key.namespace)
             again = {"message": body["message"], "lastTimestamp": body["lastTimestamp"]}
             again["count"] = int(known.get("count") or 1) + 1
-            await self._client.patch(EVENT, name, again, type_="merge", namespace=key.namespace)
+            await self._client.patch(EVENT, name, again, namespace=key.namespace)
 
 
 def find_problem(events: Iterable[Mapping[str, Any]]) -> Problem | None:

@@ -22,7 +22,7 @@ from railhead.controller.events import EventRecorder, find_node_added, find_prob
 from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.kube.bodies import build_patch
-from railhead.kube.client import KubeClient
+from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
@@ -154,10 +154,9 @@ class Executor:
         """What the Events about the pod say."""
         about = f"involvedObject.uid={pod.uid}"
         try:
-            page = await self.client.list(EVENT, namespace=key.namespace, field_selector=about)
+            events = await self.client.list(Scope(EVENT, key.namespace, field_selector=about))
         except Denied:
-            page = {}  # a ClusterRole cut down by its admin; everything else works without Events
-        events = page.get("items") or []
+            events = []  # a ClusterRole cut down by its admin; everything else works without Events
         return PodEvents(find_problem(events), self.client.clock.now(), find_node_added(events))
 
     async def _record_events(self, key: JobKey, uid: str, plan: Plan) -> None:
@@ -166,8 +165,7 @@ class Executor:
 
     async def _check_for_other_pods(self, key: JobKey, uid: str, seen: frozenset[str]) -> None:
         """The pod watch may lag behind the job watch: a pod that counts as lost may just not be in the cache yet."""
-        page = await self.client.list(POD, namespace=key.namespace, label_selector=f"{LABEL_JOB_UID}={uid}")
-        for pod in page.get("items") or []:
+        for pod in await self.client.list(Scope(POD, key.namespace, label_selector=f"{LABEL_JOB_UID}={uid}")):
             self.cache.record_pod(pod)
             is_own = owner_uid(pod) == uid and has_own_name(observe_pod(pod), key.name, uid)
             if is_own and uid_of(pod) not in seen:
@@ -176,9 +174,7 @@ class Executor:
     async def _write_status(self, key: JobKey, uid: str, write: StatusWrite) -> None:
         body = build_patch(write.tests, write.fields, under="/status")
         try:
-            answer = await self.client.patch(
-                TRAIN_JOB, key.name, body, type_="json", namespace=key.namespace, subresource="status"
-            )
+            answer = await self.client.patch(TRAIN_JOB, key.name, body, namespace=key.namespace, subresource="status")
         except (Gone, Conflict, Denied) as error:
             # A failed test and an invalid request both answer 422; a deleted job and an API server that does not
             # serve its kind for a moment both answer 404: only the object itself can tell.

@@ -283,12 +283,12 @@ class Elector:
     async def _take(self, seen: Sighting) -> Object:
         """Compare-and-set: the Lease must still have the observed resourceVersion."""
         body = {"metadata": {"resourceVersion": seen.version}, "spec": self._spec(seen)}
-        return await self._client.patch(LEASE, LEASE_NAME, body, type_="merge", namespace=self._namespace)
+        return await self._client.patch(LEASE, LEASE_NAME, body, namespace=self._namespace)
 
     async def _patch_as_holder(self, fields: Mapping[str, str | None]) -> Object:
         """Compare-and-set: the Lease must still name this process. Another version of it does no harm."""
         body = build_patch({"/spec/holderIdentity": self._me.identity}, fields, under="/spec")
-        return await self._client.patch(LEASE, LEASE_NAME, body, type_="json", namespace=self._namespace)
+        return await self._client.patch(LEASE, LEASE_NAME, body, namespace=self._namespace)
 
     def _spec(self, seen: Sighting | None) -> Object:
         """The times are informational; no decision uses them."""

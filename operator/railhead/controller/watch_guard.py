@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from railhead.api.job import JobKey
 from railhead.controller.store import Store
-from railhead.kube.client import KubeClient
+from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import KubeError, is_refusal
 from railhead.kube.informer import WatchState, parse_version, uid_of
 from railhead.kube.kinds import TRAIN_JOB, Kind
@@ -101,9 +101,8 @@ async def sweep_once(
     versions: dict[str | None, int] = {}
     for namespace in namespaces or (None,):
         try:
-            listed = await client.list_each(
-                TRAIN_JOB, uid_of, namespace=namespace, label_selector=selector, metadata_only=True
-            )
+            scope = Scope(TRAIN_JOB, namespace, label_selector=selector)
+            listed = await client.list_each(scope, uid_of, metadata_only=True)
         except KubeError as error:
             if not is_refusal(error):
                 raise

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, NamedTuple, TypedDict, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -34,23 +34,26 @@ SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for that long
 HEADERS = {"Accept-Encoding": "identity", "User-Agent": "railhead"}
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-PATCH_TYPES = {
-    "json": "application/json-patch+json",
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-}
+PAGE_SIZE = "500"  # objects of a list
 JSON = "application/json"
 METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}  # other verbs only read
 
 Item = TypeVar("Item")
 
 
-class Scope(TypedDict):
-    """Selects objects of a kind; arguments of `list`, `list_each` and `watch`."""
+@dataclass(frozen=True)
+class Scope:
+    """The objects of a kind that a list or a watch selects; in all namespaces, unless it names one."""
 
-    namespace: str | None
-    label_selector: str
-    field_selector: str
+    kind: Kind
+    namespace: str | None = None
+    label_selector: str = ""
+    field_selector: str = ""
+
+    def path(self, query: dict[str, str]) -> str:
+        """Returns the path of a list or watch with this query."""
+        selectors = {"labelSelector": self.label_selector, "fieldSelector": self.field_selector}
+        return _with_query(self.kind.path(namespace=self.namespace), {**selectors, **query})
 
 
 class Listed(NamedTuple, Generic[Item]):
@@ -152,43 +155,26 @@ class KubeClient:
     async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
         return await self._call(Request("get", kind.plural, kind.path(namespace=namespace, name=name)))
 
-    async def list(
-        self,
-        kind: Kind,
-        *,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> Object:
-        """All objects as one list, as the API server sends them; for a few objects."""
-        scope = Scope(namespace=namespace, label_selector=label_selector, field_selector=field_selector)
-        listed = await self.list_each(kind, keep_all, **scope)
-        return {"metadata": {"resourceVersion": listed.version}, "items": listed.items}
+    async def list(self, scope: Scope) -> list[Object]:
+        """Returns all objects, as the API server sends them; for a few objects."""
+        return (await self.list_each(scope, keep_all)).items
 
     async def ask_list(self, kind: Kind, namespace: str | None) -> None:
         """Lists one object, to learn whether the API server lists this kind. Raises KubeError."""
-        path = _with_query(kind.path(namespace=namespace), {"limit": "1"})
+        path = Scope(kind, namespace).path({"limit": "1"})
         await self._call(Request("list", kind.plural, path, accept=METADATA_ONLY))
 
     async def list_each(
-        self,
-        kind: Kind,
-        read: Callable[[Object], Item],
-        *,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        metadata_only: bool = False,
+        self, scope: Scope, read: Callable[[Object], Item], *, metadata_only: bool = False
     ) -> Listed[Item]:
-        """What `read` keeps of each object. It is called page by page, and no page is kept during the next request."""
+        """Returns what `read` keeps of each object. It is called page by page, and no page is kept during the next
+        request."""
         accept = METADATA_ONLY if metadata_only else JSON
-        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(limit)}
         items: list[Item] = []
         version = token = ""
         while True:
-            path = _with_query(kind.path(namespace=namespace), {**query, "continue": token})
-            page = await self._call(Request("list", kind.plural, path, accept=accept))
+            path = scope.path({"limit": PAGE_SIZE, "continue": token})
+            page = await self._call(Request("list", scope.kind.plural, path, accept=accept))
             if not _has_version(page):
                 raise RetryAfter(0, "NotAList", "a list without a resourceVersion")
             metadata = page["metadata"]
@@ -205,15 +191,17 @@ class KubeClient:
         name: str,
         body: Body,
         *,
-        type_: str,
         namespace: str | None = None,
         subresource: str = "",
         field_manager: str = "",
+        is_strategic: bool = False,
     ) -> Object:
-        """`type_` is json, merge or strategic."""
+        """Patches the object: a list is a JSON Patch, an object is merged, by Kubernetes' rules if `is_strategic`."""
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
         path = _with_query(path, {"fieldManager": field_manager})
-        return await self._call(Request(_verb("patch", subresource), kind.plural, path, body, PATCH_TYPES[type_]))
+        type_ = "json" if isinstance(body, list) else "strategic-merge" if is_strategic else "merge"
+        content_type = f"application/{type_}-patch+json"
+        return await self._call(Request(_verb("patch", subresource), kind.plural, path, body, content_type))
 
     async def delete(
         self,
@@ -238,15 +226,7 @@ class KubeClient:
             options["gracePeriodSeconds"] = grace_seconds
         return await self._call(Request("delete", kind.plural, kind.path(namespace=namespace, name=name), options))
 
-    async def watch(
-        self,
-        kind: Kind,
-        *,
-        resource_version: str,
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> AsyncIterator[Object]:
+    async def watch(self, scope: Scope, *, resource_version: str) -> AsyncIterator[Object]:
         """Yields events from a resource version on, bookmarks included, until the server closes the watch.
 
         Raises:
@@ -257,13 +237,10 @@ class KubeClient:
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
-            "labelSelector": label_selector,
-            "fieldSelector": field_selector,
             "timeoutSeconds": "290",
         }
-        path = _with_query(kind.path(namespace=namespace), query)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
-        response = await self._send(Request("watch", kind.plural, path), timeout)
+        response = await self._send(Request("watch", scope.kind.plural, scope.path(query)), timeout)
         try:
             if response.status >= 400:
                 raise classify_response(

@@ -192,22 +192,18 @@ class Informer(Generic[Record]):
     def __init__(
         self,
         client: KubeClient,
-        kind: Kind,
+        scope: Scope,
         *,
         on_change: OnChange[Record],
         slim: Callable[[Object], Record],
-        namespace: str | None = None,
-        label_selector: str = "",
-        field_selector: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._sleep = sleep
-        self.namespace = namespace
+        self.namespace = scope.namespace
         self._client = client
-        self._kind = kind
-        self._scope = Scope(namespace=namespace, label_selector=label_selector, field_selector=field_selector)
+        self._scope = scope
         self.view = View(on_change, slim)
-        self.state = WatchState(kind, namespace)
+        self.state = WatchState(scope.kind, scope.namespace)
         self.is_synced = False
         self._answered = asyncio.Event()
 
@@ -243,7 +239,7 @@ class Informer(Generic[Record]):
             try:
                 if version is None:
                     version = await self._list()
-                async for event in self._client.watch(self._kind, resource_version=version, **self._scope):
+                async for event in self._client.watch(self._scope, resource_version=version):
                     seen, failures = seen + 1, 0
                     version = str(event["object"]["metadata"]["resourceVersion"])
                     self._take(event)
@@ -263,11 +259,11 @@ class Informer(Generic[Record]):
         requested = error.seconds if isinstance(error, RetryAfter) else None
         delay = requested or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
         level = logging.DEBUG if self.state.is_refused else logging.WARNING  # a refusal was logged when it began
-        log.log(level, "watch of %s: %s; retrying in %.1f s", self._kind.plural, error, delay)
+        log.log(level, "watch of %s: %s; retrying in %.1f s", self._scope.kind.plural, error, delay)
         await self._sleep(delay)
 
     async def _list(self) -> str:
-        listed = await self._client.list_each(self._kind, self._read, **self._scope)
+        listed = await self._client.list_each(self._scope, self._read)
         self.view.replace(dict(listed.items), version=parse_version(listed.version))
         self.is_synced = True
         self._answered.set()

@@ -18,7 +18,7 @@ from railhead.api.base import Object
 from railhead.api.conditions import Condition
 from railhead.api.status import JobStatus, parse_status
 from railhead.kube.bodies import keep_all
-from railhead.kube.client import KubeClient, connect
+from railhead.kube.client import KubeClient, Scope, connect
 from railhead.kube.errors import Gone
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
@@ -117,15 +117,9 @@ async def _follow(client: KubeClient, job: Object, echo: Echo) -> JobResult:
             echo(line)
 
     selector = f"{names.LABEL_JOB_UID}={uid}"
-    jobs = Informer(
-        client,
-        TRAIN_JOB,
-        on_change=on_job,
-        slim=keep_all,
-        namespace=namespace,
-        field_selector=f"metadata.name={metadata['name']}",
-    )
-    pods = Informer(client, POD, on_change=on_pod, slim=keep_all, namespace=namespace, label_selector=selector)
+    one = Scope(TRAIN_JOB, namespace, field_selector=f"metadata.name={metadata['name']}")
+    jobs = Informer(client, one, on_change=on_job, slim=keep_all)
+    pods = Informer(client, Scope(POD, namespace, selector), on_change=on_pod, slim=keep_all)
     tasks = [asyncio.create_task(informer.run()) for informer in (jobs, pods)]
     try:
         waited: list[asyncio.Future[Any]] = [ending, *tasks]

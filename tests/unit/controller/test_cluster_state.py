@@ -14,6 +14,7 @@ from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import Limits
 from railhead.controller.store import Store
+from railhead.kube.client import Scope
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
 from railhead.kube.selector import parse_selector
@@ -41,7 +42,7 @@ class Fixture:
         )
         client = make_client()
         self.state.informers = [
-            Informer(client, POD, on_change=self.state.on_pod, slim=record_pod, namespace=namespace)
+            Informer(client, Scope(POD, namespace), on_change=self.state.on_pod, slim=record_pod)
             for namespace in namespaces
         ]
 

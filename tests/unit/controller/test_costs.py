@@ -21,6 +21,7 @@ from railhead.controller.loop import Loop
 from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
+from railhead.kube.client import Scope
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
 from railhead.resources.settings import JobNetworkPolicy
@@ -39,7 +40,7 @@ class Cluster:
         self.store, self.client = Store(), make_client()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
         self.state = ClusterState(self.store, self.queue, now=lambda: NOW)
-        self.pods = Informer(self.client, POD, on_change=self.state.on_pod, slim=record_pod)
+        self.pods = Informer(self.client, Scope(POD), on_change=self.state.on_pod, slim=record_pod)
         self.state.informers = [self.pods]
         executor = Executor(self.client, self.state, EventRecorder(self.client))
         self.loop = Loop(self.store, self.queue, executor, SETTINGS, now=lambda: NOW)

@@ -19,6 +19,7 @@ from railhead.controller.cluster_state import ClusterState
 from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
+from railhead.kube.client import Scope
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
 from tests.model.client import make_client
@@ -81,7 +82,7 @@ def make_running_pod(number: int) -> Any:
 def test_a_pod_takes_less_than_3_kb() -> None:
     def fill() -> object:
         state = ClusterState(Store(), KeyedQueue(FakeClock().call_later), now=lambda: NOW)
-        pods = Informer(make_client(), POD, on_change=state.on_pod, slim=record_pod)
+        pods = Informer(make_client(), Scope(POD), on_change=state.on_pod, slim=record_pod)
         for number in range(COUNT):
             pods.record_write(make_running_pod(number))
         return state, pods

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from railhead.kube.client import METADATA_ONLY, KubeClient, Listed
+from railhead.kube.client import METADATA_ONLY, KubeClient, Listed, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import NODE, POD, TRAIN_JOB
 from railhead.kube.transport import AioTransport
@@ -43,7 +43,7 @@ def client(pair: tuple[ApiStub, KubeClient]) -> KubeClient:
 
 
 async def watch_all(client: KubeClient) -> list[dict[str, Any]]:
-    return [event async for event in client.watch(POD, resource_version="5", namespace="ns", label_selector="a=b")]
+    return [event async for event in client.watch(Scope(POD, "ns", "a=b"), resource_version="5")]
 
 
 def make_event(version: int, *, size: int = 0) -> dict[str, Any]:
@@ -62,8 +62,8 @@ async def test_each_verb_requests_its_path(stub: ApiStub, client: KubeClient) ->
     await client.create(POD, OBJECT, namespace="ns")
     await client.create(POD, OBJECT, namespace="ns", is_strict=True)
     await client.create(POD, OBJECT, namespace="ns", name="p", subresource="binding")
-    await client.patch(TRAIN_JOB, "j", [], type_="json", namespace="ns", subresource="status", field_manager="me")
-    await client.patch(POD, "p", OBJECT, type_="merge", namespace="ns")
+    await client.patch(TRAIN_JOB, "j", [], namespace="ns", subresource="status", field_manager="me")
+    await client.patch(POD, "p", OBJECT, namespace="ns")
     await client.delete(POD, "p", namespace="ns")
     assert [(a.method, a.path, a.query) for a in stub.requests] == [
         ("GET", f"{PODS}/p", {}),
@@ -92,18 +92,18 @@ async def test_a_warning_of_the_api_server_is_logged_once(
 
 
 @pytest.mark.parametrize(
-    ("type_", "body", "content_type"),
+    ("is_strategic", "body", "content_type"),
     [
-        ("json", [{"op": "test", "path": "/a", "value": 1}], "application/json-patch+json"),
-        ("merge", {"data": {"a": "1"}}, "application/merge-patch+json"),
-        ("strategic", {"data": {"a": "1"}}, "application/strategic-merge-patch+json"),
+        (False, [{"op": "test", "path": "/a", "value": 1}], "application/json-patch+json"),
+        (False, {"data": {"a": "1"}}, "application/merge-patch+json"),
+        (True, {"data": {"a": "1"}}, "application/strategic-merge-patch+json"),
     ],
 )
 async def test_a_patch_has_the_content_type_of_its_kind(
-    stub: ApiStub, client: KubeClient, type_: str, body: Any, content_type: str
+    stub: ApiStub, client: KubeClient, is_strategic: bool, body: Any, content_type: str
 ) -> None:
     stub.answer(OBJECT)
-    assert await client.patch(POD, "p", body, type_=type_, namespace="ns") == OBJECT
+    assert await client.patch(POD, "p", body, is_strategic=is_strategic, namespace="ns") == OBJECT
     assert stub.requests[0].headers["Content-Type"] == content_type
     assert json.loads(stub.requests[0].body) == body
 
@@ -127,7 +127,7 @@ async def test_the_pages_of_a_list_become_one_list_at_the_first_pages_version(
     stub.answer({"metadata": {"resourceVersion": "12"}, "items": [{"n": 2}]})
     selector = "railhead.dev/role in (head,worker)"
     listed = await client.list_each(
-        POD, itemgetter("n"), label_selector=selector, field_selector="spec.nodeName=n", metadata_only=True
+        Scope(POD, label_selector=selector, field_selector="spec.nodeName=n"), itemgetter("n"), metadata_only=True
     )
     assert listed == Listed("9", [1, 2])
     query = {"labelSelector": selector, "fieldSelector": "spec.nodeName=n", "limit": "500"}
@@ -212,7 +212,7 @@ async def test_an_error_event_is_raised_after_the_events_before_it(
     stub.stream(to_line(make_event(6)), to_line({"type": "ERROR", "object": status}), to_line(make_event(7)))
     seen = []
     with pytest.raises(outcome, match="Expired: too old"):
-        async for event in client.watch(POD, resource_version="5"):
+        async for event in client.watch(Scope(POD), resource_version="5"):
             seen.append(event)
     assert seen == [make_event(6)]
 
@@ -227,7 +227,7 @@ async def test_a_broken_watch_is_raised_after_the_events_before(stub: ApiStub, c
     stub.stream(to_line(make_event(6)), b'{"type": "ADDED", "obj', is_cut=True)
     seen = []
     with pytest.raises(RetryAfter):
-        async for event in client.watch(POD, resource_version="5"):
+        async for event in client.watch(Scope(POD), resource_version="5"):
             seen.append(event)
     assert seen == [make_event(6)]
 
@@ -246,7 +246,7 @@ async def test_responses_are_counted_by_verb_resource_and_code(stub: ApiStub, cl
     stub.answer(OBJECT)
     await client.get(POD, "p")
     await client.get(POD, "q")
-    await client.patch(TRAIN_JOB, "j", [], type_="json", subresource="status")
+    await client.patch(TRAIN_JOB, "j", [], subresource="status")
     assert client.answers == {("get", "pods", 200): 2, ("patch/status", "trainjobs", 200): 1}
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from railhead.kube.bodies import keep_all
-from railhead.kube.client import Item, KubeClient, Listed
+from railhead.kube.client import Item, KubeClient, Listed, Scope
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from railhead.kube.informer import MAX_BACKOFF_SECONDS, Informer, Tombstones, key_of, version_of
-from railhead.kube.kinds import POD, Kind
+from railhead.kube.kinds import POD
 from tests.model.api_server import Object
 from tests.unit.kube.no_transport import NoTransport
 from tests.unit.kube.watcher import make_object
@@ -45,19 +45,21 @@ class ScriptedClient(KubeClient):
         super().__init__(NoTransport())
         self.script = list(script)
         self.requests: list[str] = []
-        self.scopes: list[dict[str, Any]] = []
+        self.scopes: list[Scope] = []
         self.is_silent = asyncio.Event()
 
-    async def list_each(self, kind: Kind, read: Callable[[Object], Item], **scope: Any) -> Listed[Item]:
+    async def list_each(
+        self, scope: Scope, read: Callable[[Object], Item], *, metadata_only: bool = False
+    ) -> Listed[Item]:
         self.requests.append("list")
-        self.scopes.append({"kind": kind, **scope})
+        self.scopes.append(scope)
         answer = await self._next()
         assert isinstance(answer, dict)
         return Listed(answer["metadata"]["resourceVersion"], [read(item) for item in answer["items"]])
 
-    async def watch(self, kind: Kind, *, resource_version: str, **scope: Any) -> AsyncIterator[dict[str, Any]]:
+    async def watch(self, scope: Scope, *, resource_version: str) -> AsyncIterator[dict[str, Any]]:
         self.requests.append(f"watch {resource_version}")
-        self.scopes.append({"kind": kind, **scope})
+        self.scopes.append(scope)
         for event in await self._next():
             if isinstance(event, KubeError):
                 raise event
@@ -73,15 +75,18 @@ class ScriptedClient(KubeClient):
         return answer
 
 
+PODS = Scope(POD)
+
+
 class Run:
     """The results of one run of an informer over a script."""
 
-    def __init__(self, client: ScriptedClient, **scope: Any) -> None:
+    def __init__(self, client: ScriptedClient, scope: Scope = PODS) -> None:
         self.client = client
         self.changes: list[tuple[str | None, str | None]] = []
         self.slept: list[float] = []
         self.before_sleep: Callable[[], None] = lambda: None
-        self.informer = Informer(client, POD, on_change=self._note, slim=keep_all, sleep=self._sleep, **scope)
+        self.informer = Informer(client, scope, on_change=self._note, slim=keep_all, sleep=self._sleep)
 
     async def until_silent(self) -> Run:
         running = asyncio.create_task(self.informer.run())
@@ -225,7 +230,7 @@ async def test_no_other_error_answers(error: KubeError) -> None:
 
 async def test_a_refusal_is_logged_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    await Run(ScriptedClient(*[FORBIDDEN] * 9, make_list(5)), namespace="team").until_silent()
+    await Run(ScriptedClient(*[FORBIDDEN] * 9, make_list(5)), Scope(POD, "team")).until_silent()
     first, last = [record.getMessage() for record in caplog.records]
     assert first.startswith("cannot watch pods in namespace team") and "no right to list pods" in first
     assert last == "watching pods in namespace team again"
@@ -257,10 +262,10 @@ async def test_a_recorded_write_is_cached_before_its_watch_event() -> None:
 
 
 async def test_list_and_watch_select_the_same_objects() -> None:
-    scope = {"namespace": "team", "label_selector": "a=b", "field_selector": "spec.nodeName=n"}
+    scope = Scope(POD, "team", "a=b", "spec.nodeName=n")
     client = ScriptedClient(make_list(5), [bookmark(6)])
-    await Run(client, **scope).until_silent()
-    assert client.scopes == [{"kind": POD, **scope}] * 3
+    await Run(client, scope).until_silent()
+    assert client.scopes == [scope] * 3
 
 
 def test_versions_up_to_the_deletion_are_covered_and_newer_ones_are_not() -> None:

@@ -76,7 +76,7 @@ async def ensure_certificates(client: KubeClient, namespace: str, names: Sequenc
         return known
     renewed = Certificates(known.ca, _make_server(known.ca, names, now=now))
     body = {"data": _to_secret(renewed, namespace)["data"]}
-    await client.patch(SECRET, SECRET_NAME, body, type_="merge", namespace=namespace)
+    await client.patch(SECRET, SECRET_NAME, body, namespace=namespace)
     return renewed
 
 

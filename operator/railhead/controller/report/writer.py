@@ -198,7 +198,6 @@ class ReportWriter:
                 TRAIN_JOB,
                 key.name,
                 body,
-                type_="json",
                 namespace=key.namespace,
                 subresource="status",
                 field_manager=FIELD_MANAGER,

@@ -17,7 +17,7 @@ from pathlib import Path
 from railhead.api.base import Object
 from railhead.contract.text import now_text
 from railhead.kube.bodies import keep_all
-from railhead.kube.client import KubeClient
+from railhead.kube.client import KubeClient, Scope
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.informer import Informer
@@ -64,10 +64,9 @@ class Agent:
         self._is_closing = False
         self.runners: dict[str, PodRunner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.informer = Informer(
-            client, POD, on_change=self._on_change, slim=keep_all, field_selector=f"spec.nodeName={config.name}"
-        )
-        self.services = Informer(client, SERVICE, on_change=lambda old, new: self._write_hosts(), slim=keep_all)
+        pods = Scope(POD, field_selector=f"spec.nodeName={config.name}")
+        self.informer = Informer(client, pods, on_change=self._on_change, slim=keep_all)
+        self.services = Informer(client, Scope(SERVICE), on_change=lambda old, new: self._write_hosts(), slim=keep_all)
 
     def find(self, namespace: str, name: str) -> PodRunner | None:
         return next((r for r in self.runners.values() if r.key == (namespace, name)), None)
@@ -229,7 +228,7 @@ async def register(client: KubeClient, config: NodeConfig, *, port: int) -> None
         await client.create(NODE, node)
     now = now_text()
     body = {"status": build_node_status(config, port=port, now=now)}
-    await client.patch(NODE, config.name, body, type_="strategic", subresource="status")
+    await client.patch(NODE, config.name, body, is_strategic=True, subresource="status")
 
 
 async def keep_alive(client: KubeClient, config: NodeConfig, *, port: int) -> None:
@@ -251,7 +250,7 @@ async def _renew_lease(client: KubeClient, name: str) -> None:
     try:
         await client.create(LEASE, lease, namespace=LEASE_NAMESPACE)
     except Conflict:
-        await client.patch(LEASE, name, {"spec": spec}, type_="merge", namespace=LEASE_NAMESPACE)
+        await client.patch(LEASE, name, {"spec": spec}, namespace=LEASE_NAMESPACE)
 
 
 async def _be_ready(client: KubeClient, config: NodeConfig, *, port: int) -> None:

@@ -231,7 +231,7 @@ class PodStatus:
         while True:
             number, body = self._changes, {"metadata": {"uid": self._metadata["uid"]}, "status": self._build()}
             try:
-                await self._client.patch(POD, name, body, type_="strategic", namespace=namespace, subresource="status")
+                await self._client.patch(POD, name, body, is_strategic=True, namespace=namespace, subresource="status")
                 break
             except (Gone, Conflict, Denied) as error:
                 log.info("status of %s/%s was not accepted: %s", namespace, name, error)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from railhead.api.base import Object
 from railhead.kube.bodies import keep_all
-from railhead.kube.client import KubeClient
+from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT, STORAGE_CLASS
@@ -239,7 +239,7 @@ class Provisioner:
         self._client = client
         self._folder = folder
         self._wanted: asyncio.Queue[Object] = asyncio.Queue()
-        self._informer = Informer(client, PVC, on_change=self._on_change, slim=keep_all)
+        self._informer = Informer(client, Scope(PVC), on_change=self._on_change, slim=keep_all)
 
     async def run(self) -> None:
         """Runs until it is cancelled."""

@@ -326,7 +326,7 @@ async def test_a_fenced_client_reads_but_does_not_write() -> None:
     client._send = send  # type: ignore[method-assign]
     for writing in (
         client.create(LEASE, {}, namespace="default"),
-        client.patch(LEASE, "x", {}, type_="merge", namespace="default"),
+        client.patch(LEASE, "x", {}, namespace="default"),
         client.delete(LEASE, "x", namespace="default"),
     ):
         with pytest.raises(KubeError, match="is not the leader") as raised:
