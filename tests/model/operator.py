@@ -14,15 +14,13 @@ from railhead.controller.cluster_state import ClusterState
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
-from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue, Timer
 from railhead.controller.report.schedule import Urgency
 from railhead.controller.report.writer import ReportWriter, Waiting
 from railhead.controller.store import Store
 from railhead.controller.watch_guard import sweep_once
 from railhead.kube.client import Scope
-from railhead.kube.informer import Informer
-from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.kube.kinds import TRAIN_JOB
 from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
@@ -89,14 +87,8 @@ class ModelOperator:
         self.alarms = Alarms(time)
         self.store = Store()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(self.alarms.call_later)
-        self.state = ClusterState(self.store, self.queue, now=self.client.clock.now)
-        self._pods = Informer(
-            self.client,
-            Scope(POD, label_selector="railhead.dev/job-uid"),
-            on_change=self.state.on_pod,
-            slim=record_pod,
-        )
-        self.state.informers = [self._pods]
+        self.state = ClusterState(self.client, self.store, self.queue)
+        self._pods = self.state.informers[0]
         executor = Executor(self.client, self.state, EventRecorder(self.client))
         self.loop = Loop(
             self.store,

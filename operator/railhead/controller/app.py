@@ -19,7 +19,6 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.controller.cluster_state import ClusterState
@@ -28,21 +27,21 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.handlers import WatchLimits, watch_jobs
 from railhead.controller.installation import AdmissionPolicy, check_definition
-from railhead.controller.leadership import Alone, Elector, Leadership, Timing, make_candidate
+from railhead.controller.leadership import Elector, Leadership, Timing, make_candidate
 from railhead.controller.loop import Loop
 from railhead.controller.metrics import Metrics, Sources, build_metrics, judge_reader
-from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.probes import build_probes, watch_stalls
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.certificate import (
+    CHECK_FOLDER_SECONDS,
+    CHECK_SECONDS,
     Certificates,
     build_ssl_context,
     derive_token_key,
     ensure_certificates,
-    follow_folder,
+    follow_certificates,
     present,
     read_certificates,
-    renew_certificates,
 )
 from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
@@ -50,11 +49,10 @@ from railhead.controller.serve import Gate, serve
 from railhead.controller.store import Store
 from railhead.controller.tokens import TokenReviews, judge_pod
 from railhead.controller.watch_guard import WatchGuard, run_sweep
-from railhead.kube.client import KubeClient, Scope, connect
+from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import RetryAfter
-from railhead.kube.informer import Informer, WatchState
-from railhead.kube.kinds import POD, TRAIN_JOB
-from railhead.pki import Pair
+from railhead.kube.informer import WatchState
+from railhead.kube.kinds import TRAIN_JOB
 from railhead.resources.bundle import build_bundle, bundle_name
 from railhead.resources.settings import OperatorSettings
 from railhead.together import run_together
@@ -79,41 +77,16 @@ def change_process() -> None:
     sys.setrecursionlimit(MOST_CALLS)
 
 
-def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer[PodRecord]]:
-    """One pod watch for the cluster, or one per watched namespace; they share no state."""
-    informers = [
-        Informer(client, Scope(POD, n, names.LABEL_JOB_UID), on_change=state.on_pod, slim=record_pod)
-        for n in namespaces or (None,)
-    ]
-    for informer in informers:
-        informer.state.on_return = partial(state.on_return, informer.namespace)
-    return informers
-
-
-def _certificate_names(report_url: str) -> list[str]:
-    host = urlsplit(report_url).hostname or "localhost"
-    return list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
-
-
 async def _find_certificates(config: OperatorConfig, client: KubeClient) -> Certificates:
     if config.report_tls is not None:
         return read_certificates(config.report_tls)
-    return await ensure_certificates(client, config.namespace, _certificate_names(config.report_url))
-
-
-async def _renew(
-    config: OperatorConfig, client: KubeClient, known: Certificates, present: Callable[[Pair], None]
-) -> None:
-    """Serves each renewed certificate. Runs until cancelled."""
-    if config.report_tls is not None:
-        await follow_folder(config.report_tls, known, present)
-    names_ = _certificate_names(config.report_url)
-    await renew_certificates(client, config.namespace, names_, known, present)
+    host = urlsplit(config.report_url).hostname or "localhost"
+    return await ensure_certificates(client, config.namespace, list(dict.fromkeys([host, "localhost", "127.0.0.1"])))
 
 
 def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
     if config.lease_seconds is None:
-        return Alone()
+        return Leadership()
     return Elector(
         client,
         namespace=config.namespace,
@@ -153,8 +126,14 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
         if leadership.is_leading():  # otherwise each replica would count it
             metrics.count_change(old, new)
 
-    state = ClusterState(store, queue, on_change, config.job_selector, now=client.clock.now)
-    state.informers = _informers(client, state, config.watch_namespaces)
+    state = ClusterState(
+        client,
+        store,
+        queue,
+        namespaces=config.watch_namespaces,
+        selector=config.job_selector,
+        on_change=on_change,
+    )
     watches = [*job_watches, *(informer.state for informer in state.informers)]
     metrics = Metrics(
         Sources(
@@ -260,11 +239,13 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
         async with serve(probes, config.probe_listen):
             await _wait_answer(partial(check_definition, client))
             await parts.policy.look()
-            certificates = await _wait_answer(partial(_find_certificates, config, client))
+            find = partial(_find_certificates, config, client)
+            certificates = await _wait_answer(find)
             context = build_ssl_context(certificates)
             loop = _build_loop(config, parts, certificates)
             writer = _build_writer(config, parts)
-            renew = partial(_renew, config, client, certificates, partial(present, context))
+            pause = CHECK_SECONDS if config.report_tls is None else CHECK_FOLDER_SECONDS
+            renew = partial(follow_certificates, find, certificates, partial(present, context), pause=pause)
             limits = WatchLimits(label_selector=config.job_selector.text)
             ask = partial(client.ask_list, TRAIN_JOB)
             watch = partial(watch_jobs, state.on_job, parts.job_watches, ask=ask, on_signal=on_signal, limits=limits)

@@ -2,43 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
+from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import read_key
-from railhead.controller.observe import PodRecord
+from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import JobFacts, Limits
 from railhead.controller.store import Store
+from railhead.kube.client import KubeClient, Scope
 from railhead.kube.informer import Informer, version_of
+from railhead.kube.kinds import POD
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.planning.facts.failure import build_rules
 from railhead.planning.facts.settlement import count_allowed_restarts
 
 
 class ClusterState:
-    """Receives watch events and the responses to our own writes. Knows the pod informers."""
+    """Receives watch events and the responses to our own writes.
+
+    Attributes:
+        informers: one watch of pods for the cluster, or one per watched namespace; they share no state.
+    """
 
     def __init__(
         self,
+        client: KubeClient,
         store: Store,
         queue: KeyedQueue[JobKey],
-        on_change: Callable[[JobStatus, JobStatus], None] = lambda old, new: None,
-        selector: LabelSelector = EVERYTHING,
         *,
-        now: Callable[[], datetime],
+        namespaces: Sequence[str] = (),
+        selector: LabelSelector = EVERYTHING,
+        on_change: Callable[[JobStatus, JobStatus], None] = lambda old, new: None,
     ) -> None:
         """`on_change` receives the old and new status of a known job; the watch's `selector` applies to responses."""
         self._store = store
         self._queue = queue
         self._on_change = on_change
         self._selector = selector
-        self._now = now
-        self.informers: list[Informer[PodRecord]] = []
+        self._now = client.clock.now
+        self.informers = [
+            Informer(client, Scope(POD, namespace, names.LABEL_JOB_UID), on_change=self.on_pod, slim=record_pod)
+            for namespace in namespaces or (None,)
+        ]
+        for informer in self.informers:
+            informer.state.on_return = partial(self._wake_jobs, informer.namespace)
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
         if event_type == "DELETED":
@@ -108,7 +122,7 @@ class ClusterState:
         """Whether its pods are known as they are now, so that one that is missing is lost."""
         return all(i.is_current for i in self.informers if i.namespace in (None, namespace))
 
-    def on_return(self, namespace: str | None) -> None:
+    def _wake_jobs(self, namespace: str | None) -> None:
         """The pods of this namespace (None: of all) are known again: its jobs had no passes meanwhile."""
         for key in self._store.all_keys():
             if namespace in (None, key.namespace):

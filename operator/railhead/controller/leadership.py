@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from railhead.api.base import Object
 from railhead.kube.bodies import build_patch
@@ -118,33 +118,25 @@ def decide_lease(me: Candidate, seen: Sighting | None, *, now: float, timing: Ti
     return Choice.TAKE if now - seen.since > max(seen.seconds, timing.lease_seconds) else Choice.WAIT
 
 
-class Leadership(Protocol):
-    """Whether this operator may plan. It may lose the lead at any time, and get it back."""
-
-    def is_leading(self) -> bool: ...
-    async def run(self) -> None: ...
-    async def wait_lead(self) -> None: ...
-    async def wait_loss(self) -> None: ...
-    async def release(self) -> None: ...
-
-
-class Alone:
-    """Always leads: leader election is off, this operator is the only one."""
+class Leadership:
+    """Whether this operator may plan: always, because leader election is off and this operator is the only one."""
 
     def is_leading(self) -> bool:
         return True
 
     async def run(self) -> None:
+        """Runs until cancelled."""
         await asyncio.Event().wait()
 
     async def wait_lead(self) -> None:
-        return None
+        """Returns while this operator leads."""
 
     async def wait_loss(self) -> None:
+        """Returns when this operator does not lead, or did not for a moment since the call."""
         await asyncio.Event().wait()
 
     async def release(self) -> None:
-        return None
+        """Lets another operator lead. The last call."""
 
 
 def make_candidate(pod_uid: str) -> Candidate:
@@ -154,8 +146,8 @@ def make_candidate(pod_uid: str) -> Candidate:
     return Candidate(f"{pod or f'{host}_'}{uuid.uuid4()}", predecessors=pod)
 
 
-class Elector:
-    """One candidate for the Lease of one namespace.
+class Elector(Leadership):
+    """One candidate for the Lease of one namespace, which may lose the lead at any time, and get it back.
 
     Renewals overlap: one begins each period and none waits for another, so that neither a slow API server nor one
     lost request ends a lead. Each tests only that this candidate still holds the Lease.
@@ -193,13 +185,11 @@ class Elector:
                 await asyncio.sleep(self._timing.period_seconds)
 
     async def wait_lead(self) -> None:
-        """Returns while this operator leads."""
         while not self.is_leading():
             self._turn.clear()
             await self._turn.wait()
 
     async def wait_loss(self) -> None:
-        """Returns when this operator does not lead, or did not for a moment since the call."""
         self._turn.clear()
         while self.is_leading() and not self._turn.is_set():
             with contextlib.suppress(TimeoutError):

@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 FIRST_BACKOFF_SECONDS = 0.25
 LAST_BACKOFF_SECONDS = 60.0
 
 
-class Timer:
-    """The seam to the clock: what `loop.call_later` returns."""
+class Timer(Protocol):
+    """A call that `call_later` has scheduled."""
 
-    def cancel(self) -> None:
-        raise NotImplementedError
+    def cancel(self) -> None: ...
 
 
-CallLater = Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle]
+CallLater = Callable[[float, Callable[[], None]], Timer]
 
 
 class KeyedQueue(Generic[Key]):
@@ -34,7 +33,7 @@ class KeyedQueue(Generic[Key]):
         self._working: set[Key] = set()
         self._pausing: set[Key] = set()
         self._again: set[Key] = set()
-        self._timers: dict[Key, Timer | asyncio.TimerHandle] = {}
+        self._timers: dict[Key, Timer] = {}
         self._failures: dict[Key, int] = {}
 
     def add(self, key: Key) -> None:

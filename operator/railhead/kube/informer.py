@@ -91,10 +91,6 @@ class View(Generic[Record]):
         self._tombstones = Tombstones()
         self._listed = 0
 
-    def get(self, namespace: str, name: str) -> Record | None:
-        entry = self._entries.get((namespace, name))
-        return entry.record if entry is not None else None
-
     def items(self) -> Iterable[Record]:
         return [entry.record for entry in self._entries.values()]
 
@@ -219,9 +215,6 @@ class Informer(Generic[Record]):
     async def wait_answered(self) -> None:
         """Until the first list, or until the API server refuses it."""
         await self._answered.wait()
-
-    def get(self, namespace: str, name: str) -> Record | None:
-        return self.view.get(namespace, name)
 
     def items(self) -> Iterable[Record]:
         return self.view.items()

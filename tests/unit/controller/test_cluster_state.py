@@ -10,16 +10,14 @@ import pytest
 from railhead.api.job import JobKey
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import split_address
-from railhead.controller.observe import PodRecord, record_pod
+from railhead.controller.observe import PodRecord
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import Limits
 from railhead.controller.store import Store
-from railhead.kube.client import Scope
 from railhead.kube.informer import Informer
-from railhead.kube.kinds import POD
 from railhead.kube.selector import parse_selector
 from tests.model.client import make_client
-from tests.unit.builders import NOW, UID
+from tests.unit.builders import UID
 from tests.unit.controller.raws import make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock, take_all
 
@@ -29,22 +27,18 @@ KEY = JobKey("default", "digits")
 class Fixture:
     """A ClusterState over an empty store."""
 
-    def __init__(self, *namespaces: str | None, selector: str = "") -> None:
+    def __init__(self, *namespaces: str, selector: str = "") -> None:
         self.store = Store()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
         self.changes: list[tuple[int, int]] = []
         self.state = ClusterState(
+            make_client(),
             self.store,
             self.queue,
-            lambda old, new: self.changes.append((old.attempt, new.attempt)),
-            parse_selector(selector),
-            now=lambda: NOW,
+            namespaces=namespaces,
+            selector=parse_selector(selector),
+            on_change=lambda old, new: self.changes.append((old.attempt, new.attempt)),
         )
-        client = make_client()
-        self.state.informers = [
-            Informer(client, Scope(POD, namespace), on_change=self.state.on_pod, slim=record_pod)
-            for namespace in namespaces
-        ]
 
     async def due(self) -> list[str]:
         """Names of the queued jobs; their passes count as done."""
@@ -89,7 +83,7 @@ async def test_a_response_for_a_job_that_left_the_selection_releases_it() -> Non
 
 
 async def test_a_job_that_returns_to_the_selection_is_run_again_with_its_pods() -> None:
-    fixture = Fixture(None, selector="team=a")
+    fixture = Fixture(selector="team=a")
     fixture.state.record_pod(make_pod("w", resourceVersion="1"))
     fixture.state.on_job("ADDED", make_job(2, metadata=MINE))
     fixture.state.on_job("DELETED", make_job(3, metadata=MINE))
@@ -104,7 +98,7 @@ async def test_a_job_that_returns_to_the_selection_is_run_again_with_its_pods() 
 
 
 async def test_each_change_of_a_pod_queues_its_job() -> None:
-    fixture = Fixture(None)
+    fixture = Fixture()
     fixture.state.record_job(make_job(1))
     await fixture.due()
     pod = make_pod("w", resourceVersion="4")
@@ -135,7 +129,6 @@ async def test_a_pod_that_we_wrote_is_cached_by_the_informer_of_its_namespace() 
 
 def test_caches_are_synced_only_after_each_informers_first_list() -> None:
     assert not Fixture().state.are_synced
-    assert not Fixture(None).state.are_synced
 
 
 async def answer(informer: Informer[PodRecord], *, is_refused: bool = False) -> None:
@@ -158,18 +151,18 @@ async def test_a_refused_namespace_holds_up_no_other() -> None:
 
 
 async def test_an_operator_that_can_watch_nothing_is_not_ready() -> None:
-    fixture = Fixture(None)
+    fixture = Fixture()
     await answer(fixture.state.informers[0], is_refused=True)
     assert not fixture.state.are_synced
 
 
 @pytest.mark.parametrize(("back", "due"), [("default", ["digits"]), ("other", ["young"]), (None, ["digits", "young"])])
 async def test_only_the_jobs_of_a_namespace_that_is_back_become_due(back: str | None, due: list[str]) -> None:
-    fixture = Fixture()
+    fixture = Fixture(*([back] if back else []))
     fixture.state.on_job(None, make_job(3))
     fixture.state.on_job(None, make_job(4, name="young", uid="u2", metadata={"namespace": "other"}))
     await fixture.due()
-    fixture.state.on_return(back)
+    fixture.state.informers[0].state.on_return()
     assert await fixture.due() == due
 
 

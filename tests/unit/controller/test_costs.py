@@ -18,12 +18,8 @@ from railhead.controller.cluster_state import ClusterState
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
-from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
-from railhead.kube.client import Scope
-from railhead.kube.informer import Informer
-from railhead.kube.kinds import POD
 from railhead.resources.settings import JobNetworkPolicy
 from tests.model.client import make_client
 from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS
@@ -39,9 +35,7 @@ class Cluster:
     def __init__(self, jobs: int) -> None:
         self.store, self.client = Store(), make_client()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
-        self.state = ClusterState(self.store, self.queue, now=lambda: NOW)
-        self.pods = Informer(self.client, Scope(POD), on_change=self.state.on_pod, slim=record_pod)
-        self.state.informers = [self.pods]
+        self.state = ClusterState(self.client, self.store, self.queue)
         executor = Executor(self.client, self.state, EventRecorder(self.client))
         self.loop = Loop(self.store, self.queue, executor, SETTINGS, now=lambda: NOW)
         for number in range(jobs):
@@ -60,7 +54,7 @@ class Cluster:
         owner = f"{number:06}-uid"
         name = names.pod_name(f"job-{number}", owner, role, 1, slot, 0)
         pod = make_pod(name, owner=owner, status=status, labels=labels, resourceVersion=str(version))
-        self.pods.record_write(pod)
+        self.state.record_pod(pod)
 
     async def reconcile(self, number: int) -> None:
         await self.loop.reconcile(JobKey("default", f"job-{number}"))
@@ -112,7 +106,7 @@ def test_an_event_costs_few_calls(event: str, bound: int) -> None:
 async def test_a_job_of_1_and_3_costs_8_requests_until_its_pods_exist() -> None:
     store, client = Store(), make_client()
     queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
-    state = ClusterState(store, queue, now=lambda: NOW)
+    state = ClusterState(client, store, queue)
     executor = Executor(client, state, EventRecorder(client))
     settings = replace(SETTINGS, job_network_policy=JobNetworkPolicy())
     loop = Loop(store, queue, executor, settings, now=lambda: NOW)

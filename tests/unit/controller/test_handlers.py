@@ -29,7 +29,8 @@ from railhead.kube.client import connect
 from railhead.kube.informer import WatchState
 from railhead.kube.kinds import TRAIN_JOB
 from tests.model.api_server import JOBS
-from tests.unit.builders import NOW, SPEC
+from tests.model.client import make_client
+from tests.unit.builders import SPEC
 from tests.unit.controller.job_server import EXPIRED, JobServer, ListOrWatch, make_error, serve_jobs
 
 LIMITS = WatchLimits(page_size=2, relist_pause_seconds=0.0, retry_seconds=(0.01,))
@@ -51,7 +52,7 @@ class Operator:
     def __init__(self) -> None:
         self.store = Store()
         queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
-        self.state = ClusterState(self.store, queue, now=lambda: NOW)
+        self.state = ClusterState(make_client(), self.store, queue)
         self.signals = 0
         self.watches: list[WatchState] = []
 

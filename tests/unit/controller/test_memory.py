@@ -16,14 +16,10 @@ import pytest
 
 from railhead.api import names
 from railhead.controller.cluster_state import ClusterState
-from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
-from railhead.kube.client import Scope
-from railhead.kube.informer import Informer
-from railhead.kube.kinds import POD
 from tests.model.client import make_client
-from tests.unit.builders import NOW, RUNNING_STATUS, SPEC
+from tests.unit.builders import RUNNING_STATUS, SPEC
 from tests.unit.controller.raws import Object, make_container, make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock
 
@@ -81,11 +77,10 @@ def make_running_pod(number: int) -> Any:
 
 def test_a_pod_takes_less_than_3_kb() -> None:
     def fill() -> object:
-        state = ClusterState(Store(), KeyedQueue(FakeClock().call_later), now=lambda: NOW)
-        pods = Informer(make_client(), Scope(POD), on_change=state.on_pod, slim=record_pod)
+        state = ClusterState(make_client(), Store(), KeyedQueue(FakeClock().call_later))
         for number in range(COUNT):
-            pods.record_write(make_running_pod(number))
-        return state, pods
+            state.record_pod(make_running_pod(number))
+        return state
 
     assert 300 < count_bytes(fill) < 3_000
 

@@ -35,9 +35,9 @@ SECRET_NAME = "railhead-report-tls"
 CA_DAYS = 3650
 SERVER_DAYS = 365
 RENEW_DAYS = 60
-LOOK_AGAIN_SECONDS = 24 * 3600.0
+CHECK_SECONDS = 24 * 3600.0
 CERTIFICATE_FILE, KEY_FILE, CA_FILE = "tls.crt", "tls.key", "ca.crt"
-FOLDER_SECONDS = 60.0  # between two looks at the folder
+CHECK_FOLDER_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -80,29 +80,6 @@ async def ensure_certificates(client: KubeClient, namespace: str, names: Sequenc
     return renewed
 
 
-async def renew_certificates(
-    client: KubeClient,
-    namespace: str,
-    names: Sequence[str],
-    known: Certificates,
-    present: Callable[[Pair], None],
-    *,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> None:
-    """Checks once a day and presents a renewed certificate. Runs until cancelled; one missed day does no harm."""
-    while True:
-        await sleep(LOOK_AGAIN_SECONDS)
-        try:
-            stored = await ensure_certificates(client, namespace, names)
-        except KubeError as error:
-            log.warning("the report endpoint's certificate was not checked: %s", error)
-            continue
-        if stored.server != known.server:
-            present(stored.server)
-            log.info("the report endpoint has a new certificate")
-        known = stored
-
-
 def read_certificates(folder: Path) -> Certificates:
     """Returns the folder's certificates; the CA's key stays with its issuer.
 
@@ -125,19 +102,21 @@ def read_certificates(folder: Path) -> Certificates:
     return found
 
 
-async def follow_folder(
-    folder: Path,
+async def follow_certificates(
+    find: Callable[[], Awaitable[Certificates]],
     known: Certificates,
     present: Callable[[Pair], None],
     *,
+    pause: float,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Presents each new certificate in the folder; retries an unreadable one. Runs until cancelled."""
+    """Presents each new certificate that `find` returns; it may fail, and is called again after the pause. Runs until
+    cancelled."""
     while True:
-        await sleep(FOLDER_SECONDS)
+        await sleep(pause)
         try:
-            found = read_certificates(folder)
-        except BadFolder as error:
+            found = await find()
+        except (BadFolder, KubeError) as error:
             log.warning("the report endpoint keeps its certificate: %s", error)
             continue
         if found.server != known.server:

@@ -104,7 +104,7 @@ class ReportWriter:
         self._in_flight: dict[JobKey, Waiting] = {}
         self._refused: set[JobKey] = set()  # a failed test and an admission that fails once look the same: try again
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: Timer | asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._is_closed = False
 
     def put(self, report: Report) -> float:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railhead.controller.leadership import Alone, Elector, make_candidate
+from railhead.controller.leadership import Elector, Leadership, make_candidate
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.kube.kinds import LEASE
@@ -263,7 +263,7 @@ def test_identities_are_unique_and_only_the_uid_relates_processes_of_a_pod() -> 
 
 
 async def test_without_election_the_operator_leads() -> None:
-    alone = Alone()
+    alone = Leadership()
     assert alone.is_leading()
     await alone.wait_lead()
     await alone.release()

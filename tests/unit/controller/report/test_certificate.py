@@ -8,22 +8,24 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railhead.controller.report.certificate import (
+    CHECK_SECONDS,
     RENEW_DAYS,
     SECRET_NAME,
     BadFolder,
+    Certificates,
     build_ssl_context,
     ensure_certificates,
-    follow_folder,
+    follow_certificates,
     needs_renewal,
     present,
     read_certificates,
-    renew_certificates,
 )
 from railhead.kube.errors import RetryAfter
 from railhead.pki import Pair, issue, make_ca
@@ -147,7 +149,8 @@ async def test_a_running_operator_presents_a_certificate_that_another_renewed() 
         present(context, pair)
 
     with pytest.raises(EndOfTest):
-        await renew_certificates(client, "railhead", NAMES, first, show, sleep=pass_day)
+        find = partial(ensure_certificates, client, "railhead", NAMES)
+        await follow_certificates(find, first, show, pause=CHECK_SECONDS, sleep=pass_day)
     assert len(presented) == 1
     shake_hands(context, ca=first.ca.certificate, name="reports.example")
 
@@ -206,9 +209,12 @@ async def test_a_renewed_certificate_is_presented_once_and_a_bad_one_never(
             raise EndOfTest
         step()
 
+    async def find() -> Certificates:
+        return read_certificates(tmp_path)
+
     presented: list[Pair] = []
     with pytest.raises(EndOfTest):
-        await follow_folder(tmp_path, read_certificates(tmp_path), presented.append, sleep=sleep)
+        await follow_certificates(find, await find(), presented.append, pause=1.0, sleep=sleep)
     assert presented == [second]
     assert "keeps its certificate" in caplog.text
 
@@ -224,6 +230,9 @@ async def test_a_change_of_the_ca_is_logged(tmp_path: Path, caplog: pytest.LogCa
         if next(calls, EndOfTest) is EndOfTest:
             raise EndOfTest
 
+    async def find() -> Certificates:
+        return read_certificates(tmp_path)
+
     with pytest.raises(EndOfTest):
-        await follow_folder(tmp_path, known, lambda pair: None, sleep=sleep)
+        await follow_certificates(find, known, lambda pair: None, pause=1.0, sleep=sleep)
     assert "running jobs trust the one they started with" in caplog.text
