@@ -34,8 +34,8 @@ from railhead.driver.trainers.trainer import plan_configs, plan_options
 from railhead.local.addresses import AddressPool, free_port
 from railhead.local.node.container import base_environment
 from railhead.local.processes import MARKER, end_marked, spawn
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
-from railhead.resources.owner import JobRef
 
 DRIVER = Path(__file__).with_name("by_hand_driver.py")
 _ACCURACY = re.compile(r"^.*accuracy ([\d.]+)", re.MULTILINE)  # with Ray's defaults in color

@@ -1443,10 +1443,10 @@ DEFECTS = (
     ),
     Defect(
         "the head does not know its pod's uid, so the fence cannot tell two heads apart",
-        "resources/roles.py",
+        "resources/pods.py",
         '"metadata.uid"',
         '"metadata.name"',
-        ("tests/unit/resources/test_pod.py",),
+        ("tests/unit/resources/test_pods.py",),
     ),
     Defect(
         "a success in the run's folder is believed by another job",
@@ -1999,17 +1999,17 @@ DEFECTS = (
     ),
     Defect(
         "the head's template counts for workers",
-        "resources/pod.py",
+        "resources/pods.py",
         "spec.head.pod_template if role == names.HEAD else spec.worker.pod_template",
         "spec.head.pod_template",
         (CPU_LIMITS,),
     ),
     Defect(
         "a worker with another device sees all GPUs",
-        "resources/roles.py",
+        "resources/pods.py",
         "any(is_gpu(name) for name in size.requests)",
         'any("/" in name for name in size.requests)',
-        ("tests/unit/resources/test_pod.py",),
+        ("tests/unit/resources/test_pods.py",),
     ),
     Defect(
         "the Service of another version is refused",

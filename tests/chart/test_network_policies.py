@@ -10,8 +10,8 @@ import pytest
 
 from railhead.api import names
 from railhead.cli.operator import add_arguments, read_network_policy
+from railhead.resources.base import JobRef
 from railhead.resources.network import build_network_policy
-from railhead.resources.owner import JobRef
 from tests.chart.chart import NAMESPACE, Chart
 from tests.policies import Network, Pod
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
-from railhead.resources.owner import JobRef
 from tests.gpu.devices import GPUS, needs_gpus
 from tests.ray.pods import Pods
 from tests.unit.builders import make_spec

@@ -21,7 +21,7 @@ from railhead.controller.store import Store
 from railhead.controller.watch_guard import sweep_once
 from railhead.kube.client import Scope
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.base import OperatorSettings
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
 from tests.model.faults import Faults

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from railhead.kube.errors import KubeError
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.base import OperatorSettings
 from tests.model.faults import Crash, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
 from tests.model.oracles import (

@@ -16,7 +16,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint, Report, ReportedOutcome, RestartInPlace, State
 from railhead.contract.text import format_time, parse_time
 from railhead.controller.metrics import find_loss
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.base import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object, Place
 from tests.model.nodes import choose_node, make_node
 from tests.model.run import Run

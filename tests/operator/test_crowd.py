@@ -10,10 +10,9 @@ from railhead.api.base import Object
 from railhead.api.job import parse_spec
 from railhead.controller.report.certificate import SECRET_NAME
 from railhead.local.install import NAMESPACE
+from railhead.resources.base import JobRef, OperatorSettings
 from railhead.resources.bundle import BUNDLE_FILE, build_bundle, bundle_name
 from railhead.resources.mounts import find_input_name
-from railhead.resources.owner import JobRef
-from railhead.resources.settings import OperatorSettings
 from tests.api.server import ApiServer
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster

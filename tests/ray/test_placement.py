@@ -11,8 +11,8 @@ import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
-from railhead.resources.owner import JobRef
 from tests.ray.pods import Pods
 from tests.unit.builders import make_spec
 

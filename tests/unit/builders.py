@@ -19,8 +19,8 @@ from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodView
+from railhead.resources.base import OperatorSettings
 from railhead.resources.mounts import Mounts
-from railhead.resources.settings import OperatorSettings
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 UID = "0f1e2d3c-1111-2222-3333-444444444444"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from railhead.kube.selector import EVERYTHING, BadSelector, LabelSelector, parse_selector
 
 if TYPE_CHECKING:
-    from railhead.resources.settings import JobNetworkPolicy, Peer
+    from railhead.resources.base import JobNetworkPolicy, Peer
 
 SHORTEST_LEASE_SECONDS = 3
 GARBAGE_THRESHOLD = 10_000  # objects; Python's default is 700
@@ -163,7 +163,7 @@ def _selector(text: str) -> LabelSelector:
 
 def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
     """Returns what the NetworkPolicy of each job allows; None = there is none."""
-    from railhead.resources.settings import JobNetworkPolicy
+    from railhead.resources.base import JobNetworkPolicy
 
     if not options.job_network_policies:
         return None

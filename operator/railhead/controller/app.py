@@ -53,8 +53,8 @@ from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import RetryAfter
 from railhead.kube.informer import WatchState
 from railhead.kube.kinds import TRAIN_JOB
+from railhead.resources.base import OperatorSettings
 from railhead.resources.bundle import build_bundle, bundle_name
-from railhead.resources.settings import OperatorSettings
 from railhead.together import run_together
 
 log = logging.getLogger(__name__)

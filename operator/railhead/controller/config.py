@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.kube.selector import EVERYTHING, LabelSelector
-from railhead.resources.settings import JobNetworkPolicy
+from railhead.resources.base import JobNetworkPolicy
 
 
 @dataclass(frozen=True)

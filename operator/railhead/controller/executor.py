@@ -47,7 +47,7 @@ from railhead.planning.plan import (
 )
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.status_change import StatusWrite
-from railhead.resources.owner import build_owner
+from railhead.resources.base import build_owner
 from railhead.together import run_with_slow_start
 
 log = logging.getLogger(__name__)

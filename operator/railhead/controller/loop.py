@@ -17,7 +17,7 @@ from railhead.controller.store import Store
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.planning.observed import Observed, Place
 from railhead.planning.planner import plan
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.base import OperatorSettings
 from railhead.together import let_end
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.facts.start_line import find_creators, find_rivals
 from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Place, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.base import OperatorSettings
 
 
 class StartLines:

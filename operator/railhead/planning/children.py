@@ -30,8 +30,7 @@ from railhead.planning.plan import (
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.mounts import Mounts, build_input, build_secret
 from railhead.resources.network import build_heads_service, build_network_policy
-from railhead.resources.placement import avoid_nodes
-from railhead.resources.roles import WorkerPods, build_head_pod
+from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
 from railhead.resources.source import build_source_copy
 
 
@@ -149,22 +148,22 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
     """`workers`: the desired number of worker pods."""
     build = partial(
         build_head_pod,
-        job.ref,
-        job.spec,
+        _describe_attempt(job, attempt),
         settings=job.settings,
-        mounts=job.mounts_of(attempt),
-        attempt=attempt,
         status=job.status,
         initial_checkpoint=find_initial_checkpoint(job),
         worker_pods=workers,
     )
-    avoided, name = list_avoided(job), names.head_name(job.name, job.uid, attempt)
-    return Create(POD, name, lambda: avoid_nodes(build(), avoided))
+    return Create(POD, names.head_name(job.name, job.uid, attempt), build)
 
 
 def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
-    pods = WorkerPods(job.ref, job.spec, mounts=job.mounts_of(attempt), attempt=attempt, avoid=list_avoided(job))
+    pods = WorkerPodBuilder(_describe_attempt(job, attempt))
     return tuple(Create(POD, pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_)) for slot in slots)
+
+
+def _describe_attempt(job: Job, number: int) -> Attempt:
+    return Attempt(job.ref, job.spec, number, job.mounts_of(number), avoided_nodes=list_avoided(job))
 
 
 def find_source_checkpoint(job: Job) -> str | None:

@@ -8,8 +8,8 @@ from functools import cached_property
 from railhead.api.spec import TrainJobSpec
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView, Problem, WorkerPods
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import Mounts, find_mounts
-from railhead.resources.owner import JobRef
 
 
 @dataclass(frozen=True)

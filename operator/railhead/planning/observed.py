@@ -18,7 +18,7 @@ from railhead.api.status import JobStatus
 from railhead.contract.outcome import Outcome
 from railhead.contract.text import parse_time
 from railhead.planning.pod_view import OVER, PodView, Problem
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.base import OperatorSettings
 
 DENIED_LIMIT_SECONDS = 15
 

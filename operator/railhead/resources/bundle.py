@@ -19,8 +19,7 @@ from railhead import __version__
 from railhead.api.base import Object
 from railhead.contract.failure import FailureClass
 from railhead.contract.text import CHARS, digest
-from railhead.resources.owner import build_shared_metadata
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.base import OperatorSettings, build_shared_metadata
 
 BUNDLE_FILE = "railhead.pyz"
 PACKAGES = ("contract", "driver", "training")

@@ -20,9 +20,8 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.trainer import DEFAULT_FRAMEWORK
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
 from railhead.contract.text import digest, digest_files
-from railhead.resources.owner import JobRef, build_metadata
+from railhead.resources.base import JobRef, OperatorSettings, build_metadata
 from railhead.resources.placement import find_ray_labels
-from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
 TOKEN_KEY = "token"

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.resources.owner import JobRef, build_metadata, build_shared_metadata
-from railhead.resources.settings import JobNetworkPolicy
+from railhead.resources.base import JobNetworkPolicy, JobRef, build_metadata, build_shared_metadata
 
 DNS = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
 

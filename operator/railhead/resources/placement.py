@@ -22,7 +22,7 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.names import AVOIDED_NODES
 from railhead.api.scaling import Scaling
-from railhead.resources.owner import JobRef
+from railhead.resources.base import JobRef
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

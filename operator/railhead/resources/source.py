@@ -12,6 +12,7 @@ from railhead.api.source import ConfigMapSource, GitSource
 from railhead.api.spec import TrainJobSpec
 from railhead.contract import environment
 from railhead.contract.job_input import CHECKOUT, SOURCE_PREFIX
+from railhead.resources.base import JobRef, build_metadata
 from railhead.resources.bundle import (
     BUNDLE_FOLDER,
     INPUT_FOLDER,
@@ -22,7 +23,6 @@ from railhead.resources.bundle import (
     find_copy,
 )
 from railhead.resources.mounts import Mounts, get_digest
-from railhead.resources.owner import JobRef, build_metadata
 
 CREDENTIALS_FOLDER, CREDENTIALS_VOLUME = "/etc/railhead/git", "railhead-git"
 FETCH_FOLDER, FETCH_VOLUME = "/tmp/railhead-fetch", "railhead-fetch"  # a separate volume: it holds a copy of the key

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from tests.unit.resources.test_pod import ROLES, build, env, mounts, ray, volumes
+from tests.unit.resources.test_pods import ROLES, build, env, mounts, ray, volumes
 
 both_roles = pytest.mark.parametrize("role", ROLES)
 # The CRD would reject this, but an object stored under another schema may have it.

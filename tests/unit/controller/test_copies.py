@@ -14,8 +14,8 @@ from railhead.controller.executor import ChildRejected, Executor
 from railhead.kube.errors import Denied, RetryAfter
 from railhead.planning.plan import CopyConfigMap, Plan
 from railhead.planning.planner import plan
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import find_source_name
-from railhead.resources.owner import JobRef
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.model.faults import Fault

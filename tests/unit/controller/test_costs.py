@@ -20,7 +20,7 @@ from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
-from railhead.resources.settings import JobNetworkPolicy
+from railhead.resources.base import JobNetworkPolicy
 from tests.model.client import make_client
 from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS
 from tests.unit.controller.raws import make_container, make_job, make_pod

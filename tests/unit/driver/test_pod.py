@@ -14,8 +14,8 @@ from railhead.contract.text import digest
 from railhead.driver.__main__ import main
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import check_content
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_input, build_token, find_mounts, get_digest
-from railhead.resources.owner import JobRef
 from tests.unit.builders import SETTINGS, UID, make_spec
 
 JOB = JobRef("team", "digits", UID)

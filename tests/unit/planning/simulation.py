@@ -26,7 +26,7 @@ from railhead.controller.observe import observe_pod
 from railhead.planning.observed import AnnouncedCommit, Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import ENDED_WITHIN, PodView
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.base import OperatorSettings
 from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
 from tests.model.faults import Faults
 from tests.model.operator import PODS, ModelOperator

@@ -12,9 +12,9 @@ from railhead.api import names
 from railhead.api.status import JobStatus
 from railhead.contract.job_input import CA_KEY, FILE, WORKER_SLOT, JobInput
 from railhead.contract.text import digest
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_input, build_job_input, build_secret, find_mounts, get_digest
-from railhead.resources.owner import JobRef
-from railhead.resources.roles import build_head_pod
+from railhead.resources.pods import Attempt, build_head_pod
 from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
 
@@ -167,6 +167,6 @@ def test_the_input_has_datasets_and_the_heads_environment_their_paths() -> None:
         "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
         "made": {"function": "data:build", "split": True},
     }
-    head = build_head_pod(JOB, spec, settings=SETTINGS, mounts=MOUNTS, attempt=1, status=JobStatus(), worker_pods=2)
+    head = build_head_pod(Attempt(JOB, spec, 1, MOUNTS), settings=SETTINGS, status=JobStatus(), worker_pods=2)
     env = {v["name"]: v.get("value") for c in head["spec"]["containers"] for v in c["env"]}
     assert json.loads(env["RAILHEAD_DATASETS"] or "") == {"train": "/data/train"}

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import names
-from railhead.api.status import JobStatus
 from railhead.planning.children import prerequisites
+from railhead.resources.base import JobNetworkPolicy, JobRef
 from railhead.resources.network import build_heads_service, build_network_policy
-from railhead.resources.owner import JobRef
-from railhead.resources.roles import build_head_pod, build_worker_pod
-from railhead.resources.settings import JobNetworkPolicy
-from tests.unit.builders import MOUNTS, SETTINGS, UID, make_observed, make_spec, to_job
+from tests.unit.builders import UID, make_observed, to_job
+from tests.unit.resources.test_pods import build
 
 JOB = JobRef("team", "digits", UID)
 OTHER = JobRef("team", "digits", "ffffffff-2222-4333-8444-555555555555")
@@ -29,10 +27,10 @@ def test_only_the_jobs_own_pods_reach_each_other() -> None:
     [peer] = rule["from"]
     assert "ports" not in rule  # Ray's and torch's vary
     for attempt in (1, 2):
-        worker = build_worker_pod(JOB, make_spec(), mounts=MOUNTS, attempt=attempt, slot=0, round_=0)
+        worker = build("worker", attempt=attempt)
         assert selects(spec["podSelector"], worker["metadata"]["labels"])
         assert selects(peer["podSelector"], worker["metadata"]["labels"])
-    other = build_worker_pod(OTHER, make_spec(), mounts=MOUNTS, attempt=1, slot=0, round_=0)
+    other = build("worker", job=OTHER)
     assert not selects(spec["podSelector"], other["metadata"]["labels"])
     assert not selects(peer["podSelector"], other["metadata"]["labels"])
 
@@ -60,11 +58,7 @@ def test_the_service_selects_the_heads_of_all_jobs_before_they_are_ready() -> No
     spec = service["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
     assert "ownerReferences" not in service["metadata"] and service["metadata"]["namespace"] == "team"
-    head, other = (
-        build_head_pod(job, make_spec(), settings=SETTINGS, mounts=MOUNTS, attempt=1, status=JobStatus(), worker_pods=2)
-        for job in (JOB, JobRef("team", "digits", "other"))
-    )
-    worker = build_worker_pod(JOB, make_spec(), mounts=MOUNTS, attempt=1, slot=0, round_=0)
+    head, other, worker = build("head"), build("head", job=OTHER), build("worker")
     selected = [spec["selector"].items() <= pod["metadata"]["labels"].items() for pod in (head, worker, other)]
     assert selected == [True, False, True]
     assert head["spec"]["subdomain"] == service["metadata"]["name"]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from railhead.api.quantities import parse_quantity
 from railhead.api.scaling import DEFAULT_GPU, is_gpu
 from railhead.contract.job_input import WORKER_SLOT
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
-from railhead.resources.owner import JobRef
 from railhead.resources.placement import parse_selector
 from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import UID, make_spec

@@ -10,7 +10,7 @@ import pytest
 from railhead.contract.job_input import JobInput
 from railhead.resources.mounts import build_input
 from tests.unit.builders import SETTINGS, make_spec
-from tests.unit.resources.test_pod import JOB, ROLES, build, env, mounts, ray, volumes
+from tests.unit.resources.test_pods import JOB, ROLES, build, env, mounts, ray, volumes
 
 GIT = {"repository": "https://git.example/a.git", "revision": "0a" * 20, "path": "src", "secretName": "keys"}
 Object = dict[str, Any]

@@ -17,8 +17,8 @@ from railhead.driver.train_controller import elastic
 from railhead.driver.train_controller.elastic import Bounds, decide_resize, decide_start
 from railhead.driver.train_controller.group import Group
 from railhead.driver.trainers.trainer import plan_configs
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
-from railhead.resources.owner import JobRef
 from tests.ray.pods import make_job
 from tests.unit.builders import make_spec
 

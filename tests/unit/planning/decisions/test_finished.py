@@ -18,7 +18,7 @@ from railhead.controller.executor import LostCompare
 from railhead.planning.plan import DeleteJob, Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
-from railhead.resources.settings import JobNetworkPolicy
+from railhead.resources.base import JobNetworkPolicy
 from tests.unit.builders import NOW, RUNNING_STATUS, ended, is_empty, make_head, make_worker
 from tests.unit.planning.simulation import JOB, Simulation
 from tests.unit.planning.state import decide

@@ -12,11 +12,10 @@ from railhead.api import names
 from railhead.api.job import InvalidSpec
 from railhead.api.status import JobStatus
 from railhead.contract.report import AUDIENCE
+from railhead.resources.base import JobRef
 from railhead.resources.bundle import build_start
 from railhead.resources.mounts import build_job_input
-from railhead.resources.owner import JobRef
-from railhead.resources.placement import avoid_nodes
-from railhead.resources.roles import WorkerPods, build_head_pod, build_worker_pod
+from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
 from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
 
@@ -50,13 +49,14 @@ all_pods = pytest.mark.parametrize("spec", SPECS)
 both_roles = pytest.mark.parametrize("role", ROLES)
 
 
-def build(role: str, *, attempt: int = 2, status: JobStatus = STATUS, **changes: Any) -> Object:
-    spec = make_spec(**changes)
+def build(role: str, *, job: JobRef = JOB, attempt: int = 2, status: JobStatus = STATUS, **changes: Any) -> Object:
+    return build_for(Attempt(job, make_spec(**changes), attempt, MOUNTS), role, status=status)
+
+
+def build_for(attempt: Attempt, role: str, *, status: JobStatus = STATUS) -> Object:
     if role == "head":
-        return build_head_pod(
-            JOB, spec, settings=SETTINGS, mounts=MOUNTS, attempt=attempt, status=status, worker_pods=2
-        )
-    return build_worker_pod(JOB, spec, mounts=MOUNTS, attempt=attempt, slot=3, round_=1)
+        return build_head_pod(attempt, settings=SETTINGS, status=status, worker_pods=2)
+    return WorkerPodBuilder(attempt).build(slot=3, round_=1)
 
 
 def ray(pod: Object) -> Object:
@@ -80,10 +80,13 @@ def mounts(pod: Object) -> dict[str, str]:
 
 @all_pods
 @pytest.mark.parametrize(("slot", "round_"), [(3, 1), (0, 0), (4095, 12)])
-def test_a_copied_worker_pod_is_the_one_that_would_be_built(spec: str, slot: int, round_: int) -> None:
-    parsed = make_spec(**SPECS[spec])
-    built = build_worker_pod(JOB, parsed, mounts=MOUNTS, attempt=2, slot=slot, round_=round_)
-    assert WorkerPods(JOB, parsed, mounts=MOUNTS, attempt=2).build(slot=slot, round_=round_) == built
+def test_worker_pods_differ_in_name_slot_and_round_only(spec: str, slot: int, round_: int) -> None:
+    pods = WorkerPodBuilder(Attempt(JOB, make_spec(**SPECS[spec]), 2, MOUNTS))
+    pod, other = pods.build(slot=slot, round_=round_), pods.build(slot=5, round_=7)
+    labels = {names.LABEL_SLOT: str(slot), names.LABEL_ROUND: str(round_)}
+    other["metadata"] |= {"name": pods.name(slot, round_), "labels": {**other["metadata"]["labels"], **labels}}
+    other["spec"]["hostname"] = pods.name(slot, round_)
+    assert pod == other
 
 
 @all_pods
@@ -315,9 +318,4 @@ def test_a_template_with_a_value_of_a_wrong_type_is_refused_or_left_to_the_api_s
         template = {"affinity": {field: wrong}}
     with contextlib.suppress(InvalidSpec):
         spec = make_spec(podTemplate={"spec": template}, scaling={"numWorkers": 2, "placementStrategy": "SPREAD"})
-        pod = (
-            build_head_pod(JOB, spec, settings=SETTINGS, mounts=MOUNTS, attempt=1, status=STATUS, worker_pods=2)
-            if role == "head"
-            else build_worker_pod(JOB, spec, mounts=MOUNTS, attempt=1, slot=0, round_=0)
-        )
-        avoid_nodes(pod, ["node-1"])
+        build_for(Attempt(JOB, spec, 1, MOUNTS, avoided_nodes=["node-1"]), role)

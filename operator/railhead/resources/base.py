@@ -1,9 +1,12 @@
-"""The operator's own contribution to the children of every job."""
+"""What the builders of all children start from: the operator's settings, the job, and the metadata that follows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from railhead.api import names
+from railhead.api.base import Object
 
 Peer = Mapping[str, object]
 
@@ -45,3 +48,36 @@ class OperatorSettings:
     token_key: bytes = field(repr=False)
     job_network_policy: JobNetworkPolicy | None = None
     job_selector: str = ""
+
+
+@dataclass(frozen=True)
+class JobRef:
+    """The TrainJob, as its children refer to it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def build_metadata(job: JobRef, name: str, **labels: str) -> Object:
+    """Metadata of a child: garbage collection removes it with the job, even while no operator runs."""
+    return {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {**names.child_labels(job.name, job.uid), **labels},
+        "ownerReferences": [{**build_owner(names.API_VERSION, names.KIND, job.name, job.uid), **_CONTROLLER}],
+    }
+
+
+def build_shared_metadata(namespace: str, name: str) -> Object:
+    """Metadata of an object of all jobs of a namespace, which none owns."""
+    labels = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/managed-by": "railhead"}
+    return {"name": name, "namespace": namespace, "labels": labels}
+
+
+def build_owner(api_version: str, kind: str, name: str, uid: str) -> Object:
+    """An ownerReference: garbage collection deletes the child with its last owner."""
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
+
+
+_CONTROLLER = {"controller": True, "blockOwnerDeletion": True}
