@@ -7,9 +7,9 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+from railhead.local import Echo
 from railhead.local.control_plane.binaries import (
     GO_VERSION,
-    Echo,
     GoModule,
     build_modules,
     find_go,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tools.go_program import NotBuilt, resolve_program
 
-from railhead.local.control_plane.binaries import KUBERNETES_VERSION, Echo, GoModule
+from railhead.local import Echo
+from railhead.local.control_plane.binaries import KUBERNETES_VERSION, GoModule
 
 HELM_VERSION = "3.22.0"
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tools.go_program import NotBuilt, resolve_program
 
-from railhead.local.control_plane.binaries import Echo, GoModule, build_flags, resolve
+from railhead.local import Echo
+from railhead.local.control_plane.binaries import GoModule, build_flags, resolve
 
 VERSION = "1.34.4"
 

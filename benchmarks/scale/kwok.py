@@ -12,9 +12,10 @@ from pathlib import Path
 from tools.go_program import SOURCES, NotBuilt, resolve_program
 
 from benchmarks.run import RunFailed
+from railhead.local import Echo
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.binaries import Echo, GoModule, find_go
+from railhead.local.control_plane.binaries import GoModule, find_go
 from railhead.local.install import Kubectl
 from railhead.local.processes import end, identify, spawn
 

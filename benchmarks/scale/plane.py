@@ -14,7 +14,7 @@ from benchmarks.command import find_folder
 from benchmarks.machine import wait_until_quiet
 from benchmarks.scale.subject import Subject
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.identities import write_kubeconfig
+from railhead.local.control_plane.servers import write_kubeconfig
 from railhead.local.install import Kubectl
 
 NAMESPACE = "bench"

@@ -11,7 +11,7 @@ from typing import Any
 from tools.helm import resolve_helm
 
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.identities import write_kubeconfig
+from railhead.local.control_plane.servers import write_kubeconfig
 from railhead.local.install import Kubectl
 from tests.chart.chart import Chart, Rendered
 

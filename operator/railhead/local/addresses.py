@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import fcntl
 import os
 import random
 import socket
@@ -11,23 +10,23 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from railhead.local.processes import try_lock
+
 # Below the ephemeral ports of Linux: an outgoing connection could take a server's port before the server starts or
 # restarts. Above the ports of Ray's workers and of the jobs' heads (`api.names.head_port`).
 PORTS = range(30000, 32768)
 TRIES = 100
 
 
-def claim(kind: str, name: str) -> IO[str] | None:
+def hold(kind: str, name: str) -> IO[str] | None:
     """Holds the name until the file is closed; returns None if a process holds it already, this one included."""
     folder = Path(tempfile.gettempdir()) / f"railhead-{kind}-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     file = (folder / name).open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        return None
-    return file
+    if try_lock(file):
+        return file
+    file.close()
+    return None
 
 
 def free_port() -> int:
@@ -40,16 +39,16 @@ def free_port() -> int:
         OSError: none of the ports tried is free.
     """
     for port in random.sample(PORTS, TRIES):
-        claimed = claim("ports", str(port))
-        if claimed is None:
+        held = hold("ports", str(port))
+        if held is None:
             continue
         with socket.socket() as listener:
             try:
                 listener.bind(("", port))
             except OSError:
-                claimed.close()
+                held.close()
                 continue
-        atexit.register(claimed.close)
+        atexit.register(held.close)
         return port
     raise OSError(f"no free port among {TRIES} tried from {PORTS.start} to {PORTS.stop - 1}")
 
@@ -58,7 +57,7 @@ class AddressPool:
     """The addresses of a node's pods, in 127.0.0.0/8: a /24 that no other agent of this machine has."""
 
     def __init__(self) -> None:
-        self._lock = self._claim()
+        self._lock = self._hold_range()
         self._free = list(range(254, 0, -1))
 
     def take(self) -> str:
@@ -74,10 +73,10 @@ class AddressPool:
     def give_back(self, address: str) -> None:
         self._free.insert(0, int(address.rsplit(".", 1)[1]))
 
-    def _claim(self) -> IO[str]:
+    def _hold_range(self) -> IO[str]:
         for _ in range(1000):
             prefix = f"127.{random.randint(1, 254)}.{random.randint(0, 254)}"
-            lock = claim("addresses", prefix)
+            lock = hold("addresses", prefix)
             if lock is not None:
                 self.prefix = prefix
                 return lock

@@ -17,7 +17,7 @@ import yaml
 import railhead
 from railhead.local import LocalError
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.identities import write_kubeconfig
+from railhead.local.control_plane.servers import write_kubeconfig
 
 NAMESPACE = "railhead-system"
 TOKEN_DURATION = "8760h"

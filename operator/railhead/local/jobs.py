@@ -6,7 +6,7 @@ What describes a change is a pure function of the old and the new object.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,7 @@ from railhead.kube.client import KubeClient, Scope, connect
 from railhead.kube.errors import Gone
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
-from railhead.local import LocalError
-
-Echo = Callable[[str], None]
+from railhead.local import Echo, LocalError
 
 DEFAULT_NAMESPACE = "default"
 FIRST_METRICS = ("epoch", "step", "loss", "accuracy")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -94,6 +96,30 @@ def python_command(module: str, options: Mapping[str, object]) -> list[str]:
     for option, value in options.items():
         command += [f"--{option}", str(value)]
     return command
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Whether this process has locked the file, until it closes the file or ends, however that happens."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def read_end(log: Path) -> str:
+    """Returns the end of a log, for a message."""
+    return log.read_text(errors="replace")[-1500:].strip() if log.exists() else "(no log)"
+
+
+def end_child(child: subprocess.Popen[bytes], *, grace_seconds: float) -> None:
+    """Sends SIGTERM, then SIGKILL after the grace period; without one, only SIGKILL."""
+    if grace_seconds > 0:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(grace_seconds)
+    child.kill()
+    child.wait()
 
 
 def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:

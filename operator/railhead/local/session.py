@@ -12,21 +12,19 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from railhead.local import LocalError
-from railhead.local.processes import MARKER, Identity, die_with_parent, end, end_marked, is_alive
+from railhead.local import Echo, LocalError
+from railhead.local.processes import MARKER, Identity, die_with_parent, end, end_marked, is_alive, python_command
 
 STARTING, READY, FAILED, STOPPED = "starting", "ready", "failed", "stopped"
 SUPERVISOR = "supervisor"
 END_GRACE_SECONDS = 20.0
-TEMP_PREFIX = "rh-"
-
-Echo = Callable[[str], None]
+TEMP_PREFIX = "rh-"  # of the folder of an agent's pods, elsewhere for short socket paths
+TEMP_NOTE = "temp-folder"  # the file in the node's folder that names it, for the cleanup after a crash
 
 
 class SessionError(LocalError):
@@ -65,8 +63,7 @@ class State:
     processes: Mapping[str, Identity] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        processes = {name: {"pid": i.pid, "started": i.started} for name, i in self.processes.items()}
-        return json.dumps({**self.__dict__, "processes": processes}, indent=2) + "\n"
+        return json.dumps(asdict(self), indent=2) + "\n"
 
 
 def parse_state(text: str) -> State:
@@ -89,7 +86,7 @@ class Session:
         self.kubectl = self.bin / "kubectl"
         self.logs = self.folder / "logs"
         self.node = self.folder / "node"
-        self.temp_note = self.node / "temp-folder"  # names the agent's folder elsewhere, for short socket paths
+        self.temp_note = self.node / TEMP_NOTE
         self.lock = self.folder / "lock"
         self._supervisor: subprocess.Popen[str] | None = None  # if this process started it
 
@@ -138,10 +135,11 @@ class Session:
         self.refuse_if_up()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(exist_ok=True)
-        process = self._spawn_supervisor(
-            capacity, binaries=binaries, is_ours_only=is_ours_only, has_operator=has_operator
-        )
-        self._supervisor = process
+        options = {"folder": self.folder, "binaries": binaries, **asdict(capacity)}
+        command = python_command("railhead.local.supervisor", options)
+        command += [] if is_ours_only else ["--outlive-parent"]
+        command += [] if has_operator else ["--without-operator"]
+        self._supervisor = process = self._spawn_supervisor(command)
         try:
             assert process.stdout is not None
             with process.stdout as lines:
@@ -155,23 +153,7 @@ class Session:
             self.down()
             raise
 
-    def _spawn_supervisor(
-        self, capacity: Capacity, *, binaries: Path, is_ours_only: bool, has_operator: bool
-    ) -> subprocess.Popen[str]:
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "railhead.local.supervisor",
-            str(self.folder),
-            "--binaries",
-            str(binaries),
-        ]
-        command += ["--cpus", str(capacity.cpus), "--memory", str(capacity.memory), "--gpus", str(capacity.gpus)]
-        if not is_ours_only:
-            command.append("--outlive-parent")
-        if not has_operator:
-            command.append("--without-operator")
+    def _spawn_supervisor(self, command: list[str]) -> subprocess.Popen[str]:
         with (self.logs / "supervisor.log").open("ab") as log:
             return subprocess.Popen(
                 command,

@@ -11,7 +11,6 @@ It prints its progress on stdout and closes stdout when everything is ready.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import shutil
 import signal
@@ -27,7 +26,16 @@ from types import FrameType
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import NAMESPACE, Kubectl, allow_node, install, make_operator_kubeconfig
-from railhead.local.processes import MARKER, Identity, end, identify, outlive_parent, python_command, spawn
+from railhead.local.processes import (
+    MARKER,
+    end_child,
+    identify,
+    outlive_parent,
+    python_command,
+    read_end,
+    spawn,
+    try_lock,
+)
 from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
 
 NODE = "local"
@@ -148,17 +156,14 @@ class Supervisor:
         self.plane.check()
         agent = self._children.get("node-agent")
         if agent is not None and agent.poll() is not None:
-            raise Failed(f"the node agent exited with code {agent.returncode}: {self._log_end('node-agent')}")
+            raise Failed(f"the node agent exited with code {agent.returncode}: {read_end(self._log('node-agent'))}")
 
     def stop(self, phase: str, message: str) -> None:
         """Ends everything: first what acts on the cluster, then the cluster, then whatever is left."""
         for name, grace_seconds in END_ORDER.items():
             child = self._children.get(name)
-            identity = identify(child.pid) if child is not None else None
-            if identity is not None:
-                end([identity], grace_seconds=grace_seconds)
             if child is not None:
-                child.wait()
+                end_child(child, grace_seconds=grace_seconds)
         self.plane.stop()
         self.session.end_left()
         self.session.write_state(State(phase, message, gpus=self.capacity.gpus))
@@ -170,8 +175,7 @@ class Supervisor:
 
     def _spawn(self, name: str, module: str, options: Mapping[str, object]) -> None:
         env = {**os.environ, MARKER: self.session.marker, "PYTHONUNBUFFERED": "1"}
-        log = self.session.logs / f"{name}.log"
-        self._children[name] = spawn(python_command(module, options), log=log, env=env)
+        self._children[name] = spawn(python_command(module, options), log=self._log(name), env=env)
 
     def _wait(self, what: str, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -179,23 +183,19 @@ class Supervisor:
             self.check()
             operator = self._children.get("operator")
             if operator is not None and operator.poll() is not None:
-                raise Failed(f"the operator exited with code {operator.returncode}: {self._log_end('operator')}")
+                raise Failed(f"the operator exited with code {operator.returncode}: {read_end(self._log('operator'))}")
             if time.monotonic() > deadline:
                 raise Failed(f"{what} was not ready after {READY_SECONDS:.0f} s")
             time.sleep(0.1)
 
     def _write(self, phase: str) -> None:
-        processes: dict[str, Identity] = {}
         pids = {SUPERVISOR: os.getpid(), **{name: p.pid for name, p in self._children.items()}, **self.plane.pids()}
-        for name, pid in pids.items():
-            identity = identify(pid)
-            if identity is not None:
-                processes[name] = identity
+        found = {name: identify(pid) for name, pid in pids.items()}
+        processes = {name: identity for name, identity in found.items() if identity is not None}
         self.session.write_state(State(phase, "", self.plane.server, self.capacity.gpus, processes))
 
-    def _log_end(self, name: str) -> str:
-        log = self.session.logs / f"{name}.log"
-        return log.read_text(errors="replace")[-1500:].strip() if log.exists() else "(no log)"
+    def _log(self, name: str) -> Path:
+        return self.session.logs / f"{name}.log"
 
 
 def is_operator_ready(probe_port: int) -> bool:
@@ -268,7 +268,7 @@ def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="railhead.local.supervisor", description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--binaries", type=Path, required=True)
     parser.add_argument("--cpus", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True)
@@ -278,9 +278,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     session = Session(options.folder)
     with session.lock.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends, however that happens
-        except OSError:
+        if not try_lock(lock):
             print(f"another session is up in {session.folder}", file=sys.stderr)
             return 1
         session.end_left()  # what a crashed session of this folder left behind

@@ -26,10 +26,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import IO
 
-from railhead.local import LocalError
-from railhead.local.processes import spawn
+from railhead.local import Echo, LocalError
+from railhead.local.processes import spawn, try_lock
 
 KUBERNETES_VERSION = "1.36.3"
 ETCD_VERSION = "3.6.16"
@@ -41,8 +40,6 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CHECKSUMS = "checksums.txt"
 PATIENCE_SECONDS = 3  # for a publisher that does not answer, while Go can build the same
 LAST_PATIENCE_SECONDS = 60
-
-Echo = Callable[[str], None]
 
 
 class NoControlPlane(LocalError):
@@ -143,19 +140,11 @@ def make_once(
     """Makes a folder of the cache; other processes that want the same one wait for it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{target}.lock").open("w") as lock:
-        if not _has_lock(lock):
+        if not try_lock(lock):
             echo(f"waiting for another process that is making {what}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_made(target):
             make(target, echo)
-
-
-def _has_lock(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _make(cache: Path, publishers: Publishers, checksums: Mapping[str, str], echo: Echo) -> None:
@@ -201,7 +190,7 @@ class GoModule:
     links: tuple[str, ...] = ()
 
 
-def build(go: list[str], target: Path, *, kubernetes: str, echo: Callable[[str], None]) -> None:
+def build(go: list[str], target: Path, *, kubernetes: str, echo: Echo) -> None:
     """Builds etcd, the Kubernetes servers and kubectl.
 
     Raises:
@@ -213,9 +202,7 @@ def build(go: list[str], target: Path, *, kubernetes: str, echo: Callable[[str],
         build_modules(go, target, sources=sources, modules=modules, echo=echo)
 
 
-def build_modules(
-    go: list[str], target: Path, *, sources: Path, modules: Sequence[GoModule], echo: Callable[[str], None]
-) -> None:
+def build_modules(go: list[str], target: Path, *, sources: Path, modules: Sequence[GoModule], echo: Echo) -> None:
     """Builds into a folder beside the target and renames it at the end: no process finds a partial build.
 
     Args:
@@ -252,7 +239,7 @@ def build_flags(kubernetes: str) -> str:
     return "-s -w " + " ".join(f"-X {package}.{name}={value}" for name, value in values.items())
 
 
-def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Callable[[str], None]) -> None:
+def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Echo) -> None:
     temp = cwd / "tmp"  # in the folder that is removed whatever happens
     temp.mkdir()
     env = {

@@ -1,4 +1,7 @@
-"""Starts and stops the servers of one control plane, all of them on loopback and free ports."""
+"""One control plane: its servers, all of them on loopback and free ports, and their identities.
+
+The identities are one CA, certificates for servers and clients, and kubeconfigs.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
+import yaml
+
 from railhead.local.addresses import free_port
-from railhead.local.control_plane.identities import write_identities
-from railhead.local.processes import Identity, end, identify, spawn
+from railhead.local.processes import read_end, spawn
+from railhead.pki import Pair, issue, make_ca, make_signing_keys
 
 READY_SECONDS = 90.0
 FIRST = ("etcd", "kube-apiserver")
@@ -26,6 +32,17 @@ NOT_NEEDED = (
     "endpointslice",
     "endpointslice-mirroring",
 )
+
+DAYS = 365
+SERVICE_ADDRESS = "10.96.0.1"
+# file name -> (common name, organization); a component's identity decides what it may do
+CLIENTS = {
+    "admin": ("railhead-local-admin", "system:masters"),
+    "kube-controller-manager": ("system:kube-controller-manager", ""),
+    "kube-scheduler": ("system:kube-scheduler", ""),
+    "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
+}
+SERVER_NAMES = ("127.0.0.1", SERVICE_ADDRESS, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
 class NotReady(RuntimeError):
@@ -84,7 +101,7 @@ class ControlPlane:
 
     def start_one(self, component: str) -> None:
         command = [str(self.binaries / component), *self._arguments(component)]
-        self._processes[component] = spawn(command, log=self.folder / "logs" / f"{component}.log", cwd=self.folder)
+        self._processes[component] = spawn(command, log=self._log(component), cwd=self.folder)
 
     def wait_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -97,20 +114,18 @@ class ControlPlane:
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        raise NotReady(f"the API server was not ready after {READY_SECONDS:.0f} s: {self._log_end('kube-apiserver')}")
+        raise NotReady(
+            f"the API server was not ready after {READY_SECONDS:.0f} s: {read_end(self._log('kube-apiserver'))}"
+        )
 
     def check(self) -> None:
         """Raises NotReady when a server has exited."""
         for component, process in self._processes.items():
             if process.poll() is not None:
-                raise NotReady(f"{component} exited with code {process.returncode}: {self._log_end(component)}")
+                raise NotReady(f"{component} exited with code {process.returncode}: {read_end(self._log(component))}")
 
     def pids(self) -> dict[str, int]:
         return {component: process.pid for component, process in self._processes.items()}
-
-    def identities(self) -> list[Identity]:
-        found = (identify(pid) for pid in self.pids().values())
-        return [identity for identity in found if identity is not None]
 
     def stop_one(self, component: str) -> None:
         """Kills one server; `start_one` starts it again."""
@@ -119,15 +134,15 @@ class ControlPlane:
         process.wait()
 
     def stop(self) -> None:
-        """Kills all servers at once: nobody needs what they would still write."""
-        end(self.identities(), grace_seconds=0)
+        """Kills all servers at once: what they would still write is not needed."""
+        for process in self._processes.values():
+            process.kill()
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
 
-    def _log_end(self, component: str) -> str:
-        log = self.folder / "logs" / f"{component}.log"
-        return log.read_text(errors="replace")[-1500:] if log.exists() else "(no log)"
+    def _log(self, component: str) -> Path:
+        return self.folder / "logs" / f"{component}.log"
 
     def _arguments(self, component: str) -> list[str]:
         return {
@@ -202,3 +217,50 @@ class ControlPlane:
             f"--secure-port={free_port()}",
             *self.client_options,
         ]
+
+
+def write_identities(folder: Path, *, server: str, node: str) -> None:
+    """Writes keys (readable by the owner only) into `folder/pki` and kubeconfigs into `folder`."""
+    pki = folder / "pki"
+    pki.mkdir(parents=True, exist_ok=True, mode=0o700)
+    now = datetime.now(UTC)
+    ca = make_ca("railhead-local-ca", now=now, days=DAYS)
+    _write(pki / "ca.crt", ca.certificate)
+    private, public = make_signing_keys()
+    _write(pki / "sa.key", private)
+    _write(pki / "sa.pub", public)
+    _write_pair(pki, "apiserver", issue(ca, "kube-apiserver", now=now, days=DAYS, names=SERVER_NAMES))
+    who = {**CLIENTS, "node": (f"system:node:{node}", "system:nodes")}
+    for name, (common_name, organization) in who.items():
+        names = ("127.0.0.1", node) if name == "node" else ()
+        pair = issue(ca, common_name, now=now, days=DAYS, names=names, organization=organization)
+        _write_pair(pki, name, pair)
+        write_kubeconfig(folder / f"{name}.kubeconfig", server=server, pki=pki, user=name)
+
+
+def write_kubeconfig(path: Path, *, server: str, pki: Path, user: str = "", token: str = "") -> None:
+    """An ordinary kubeconfig, with a client certificate or a token."""
+    credentials = (
+        {"token": token}
+        if token
+        else {"client-certificate": str(pki / f"{user}.crt"), "client-key": str(pki / f"{user}.key")}
+    )
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "railhead", "cluster": {"server": server, "certificate-authority": str(pki / "ca.crt")}}],
+        "users": [{"name": user or "token", "user": credentials}],
+        "contexts": [{"name": "railhead", "context": {"cluster": "railhead", "user": user or "token"}}],
+        "current-context": "railhead",
+    }
+    _write(path, yaml.safe_dump(config))
+
+
+def _write_pair(pki: Path, name: str, pair: Pair) -> None:
+    _write(pki / f"{name}.crt", pair.certificate)
+    _write(pki / f"{name}.key", pair.key)
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)

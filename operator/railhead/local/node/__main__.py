@@ -14,9 +14,8 @@ from railhead.kube.client import connect
 from railhead.local.node.agent import Agent, NodeConfig, keep_alive, register
 from railhead.local.node.logs import serve_logs
 from railhead.local.node.volumes import Provisioner
+from railhead.local.session import TEMP_NOTE
 from railhead.together import run_together
-
-TEMP_NOTE = "temp-folder"  # names the agent's folder, for the cleanup after a crash
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -23,10 +23,11 @@ from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import LEASE, NODE, POD, SERVICE
 from railhead.local.addresses import AddressPool
-from railhead.local.control_plane.binaries import KUBERNETES_VERSION
+from railhead.local.control_plane.binaries import ARCHITECTURES, KUBERNETES_VERSION
 from railhead.local.node.container import PodStopped
 from railhead.local.node.pod_runner import PodRunner
 from railhead.local.node.pod_status import Place
+from railhead.local.session import TEMP_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Agent:
         self._config = config
         self._pool = AddressPool()
         # Short, because unix sockets are created below it.
-        self.folder = Path(tempfile.mkdtemp(prefix="rh-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=TEMP_PREFIX))
         self._hosts = self.folder / "hosts"
         self._hosts.write_text("")
         self._written: list[str] = []
@@ -206,7 +207,7 @@ def build_node_status(config: NodeConfig, *, port: int, now: str) -> Object:
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
-            "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
+            "architecture": ARCHITECTURES.get(platform.machine(), platform.machine()),
             "operatingSystem": "linux",
             "kubeletVersion": f"v{KUBERNETES_VERSION}-railhead-local",
             "containerRuntimeVersion": "railhead://processes",

@@ -246,23 +246,19 @@ class ContainerRunner:
     async def _environment(self, mounts: Mapping[str, str]) -> dict[str, str]:
         """Waits (CreateContainerConfigError) until everything that it refers to exists."""
         while True:
-            needed = _references(self._container)
-            data = {(kind, name): await self._context.volumes.data(kind, name) for kind, name in needed}
             try:
-                return self._build_environment(mounts, data)
+                return await self._build_environment(mounts)
             except MissingReference as error:
                 await self._context.status.wait_for("CreateContainerConfigError", str(error), only=self._name)
             await self._context.stop.pause(REFERENCE_PAUSE_SECONDS)
 
-    def _build_environment(
-        self, mounts: Mapping[str, str], data: Mapping[tuple[str, str], Mapping[str, str] | None]
-    ) -> dict[str, str]:
+    async def _build_environment(self, mounts: Mapping[str, str]) -> dict[str, str]:
         pod, place = self._context.pod, self._context.place
-        env = build_environment(
+        env = await build_environment(
             self._container,
             mounts=mounts,
             fields=lambda path: field_value(pod, path, address=place.address, node_address=place.node_address),
-            lookup=lambda kind, name: data.get((kind, name)),
+            lookup=self._context.volumes.data,
         )
         # A device plugin decides this, whatever the pod specifies; without GPUs the pod's value stays.
         if place.gpus:
@@ -272,22 +268,6 @@ class ContainerRunner:
             env.setdefault("CUDA_VISIBLE_DEVICES", "")
         env |= give_identity(self._container, mounts, folder=place.folder, server=place.server)
         return {**env, **IN_PODS, "RAILHEAD_HOSTS_FILE": str(place.hosts_file)}
-
-
-def _references(container: Object) -> set[tuple[str, str]]:
-    found = set()
-    for item in container.get("env") or []:
-        source = item.get("valueFrom") or {}
-        if "configMapKeyRef" in source:
-            found.add(("ConfigMap", source["configMapKeyRef"]["name"]))
-        if "secretKeyRef" in source:
-            found.add(("Secret", source["secretKeyRef"]["name"]))
-    for source in container.get("envFrom") or []:
-        if "configMapRef" in source:
-            found.add(("ConfigMap", source["configMapRef"]["name"]))
-        if "secretRef" in source:
-            found.add(("Secret", source["secretRef"]["name"]))
-    return found
 
 
 async def watch_readiness(container: Object, *, address: str, report: Report) -> None:

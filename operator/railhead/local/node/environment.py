@@ -1,18 +1,18 @@
 """A container's environment, command and arguments as a kubelet expands them, with mount paths rewritten.
 
 There is no mount namespace here: where a mount path occurs in the command, the arguments or a
-variable's value, the real folder replaces it. Pure: a function argument looks up references.
+variable's value, the real folder replaces it. A function argument looks up ConfigMaps and Secrets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from railhead.api.base import Object
 
 # (kind, name) -> its data as text, or None when there is no such object
-Lookup = Callable[[str, str], Mapping[str, str] | None]
+Lookup = Callable[[str, str], Awaitable[Mapping[str, str] | None]]
 REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
 PATH_END = r"(?=/|$|[\s:,;'\"])"
 PATH_BEGIN = r"(?:^|(?<=[\s:,;='\"]))"
@@ -68,8 +68,8 @@ def field_value(pod: Object, path: str, *, address: str, node_address: str) -> s
     return str(known[path])
 
 
-def _from(reference: Object, kind: str, lookup: Lookup) -> str | None:
-    data = lookup(kind, reference["name"])
+async def _from(reference: Object, kind: str, lookup: Lookup) -> str | None:
+    data = await lookup(kind, reference["name"])
     if data is None or reference["key"] not in data:
         if reference.get("optional"):
             return None
@@ -77,20 +77,20 @@ def _from(reference: Object, kind: str, lookup: Lookup) -> str | None:
     return data[reference["key"]]
 
 
-def _value(item: Object, values: Mapping[str, str], fields: Callable[[str], str], lookup: Lookup) -> str | None:
+async def _value(item: Object, values: Mapping[str, str], fields: Callable[[str], str], lookup: Lookup) -> str | None:
     source = item.get("valueFrom") or {}
     if "fieldRef" in source:
         return fields(source["fieldRef"]["fieldPath"])
     if "configMapKeyRef" in source:
-        return _from(source["configMapKeyRef"], "ConfigMap", lookup)
+        return await _from(source["configMapKeyRef"], "ConfigMap", lookup)
     if "secretKeyRef" in source:
-        return _from(source["secretKeyRef"], "Secret", lookup)
+        return await _from(source["secretKeyRef"], "Secret", lookup)
     if source:
         raise MissingReference(f"env {item['name']}: {', '.join(source)} is not supported on this node")
     return expand(str(item.get("value") or ""), values)
 
 
-def build_environment(
+async def build_environment(
     container: Object, *, mounts: Mapping[str, str], fields: Callable[[str], str], lookup: Lookup
 ) -> dict[str, str]:
     """The variables of a container, later ones over earlier ones.
@@ -102,12 +102,12 @@ def build_environment(
     for source in container.get("envFrom") or []:
         kind = "ConfigMap" if "configMapRef" in source else "Secret"
         reference = source.get("configMapRef") or source.get("secretRef") or {}
-        data = lookup(kind, reference.get("name", ""))
+        data = await lookup(kind, reference.get("name", ""))
         if data is None and not reference.get("optional"):
             raise MissingReference(f"{kind} {reference.get('name')} does not exist")
         values.update({source.get("prefix", "") + key: text for key, text in (data or {}).items()})
     for item in container.get("env") or []:
-        value = _value(item, values, fields, lookup)
+        value = await _value(item, values, fields, lookup)
         if value is not None:
             values[item["name"]] = value
     return {name: rewrite(value, mounts) for name, value in values.items()}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from railhead.api.base import Object
-from railhead.contract.text import now_text
 from railhead.kube.bodies import build_event
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
@@ -18,7 +17,7 @@ from railhead.kube.kinds import EVENT, POD
 from railhead.local.node.container import ContainerRunner, PodContext, StopRequest
 from railhead.local.node.environment import MissingReference, NotPossible
 from railhead.local.node.pod_status import Place, PodStatus, containers_of
-from railhead.local.node.volumes import VolumeMaker, remove_folder
+from railhead.local.node.volumes import VolumeMaker
 
 log = logging.getLogger(__name__)
 
@@ -26,16 +25,10 @@ RETRY_SECONDS = 0.3  # the Node authorizer learns of a new pod's references a mo
 RETRY_LIMIT_SECONDS = 5.0
 
 
-def _ignore() -> None:
-    pass
-
-
 class PodRunner:
     """Runs one pod. `run()` ends when its containers have ended for good or the pod was stopped."""
 
-    def __init__(
-        self, client: KubeClient, pod: Object, place: Place, *, on_change: Callable[[], None] = _ignore
-    ) -> None:
+    def __init__(self, client: KubeClient, pod: Object, place: Place, *, on_change: Callable[[], None]) -> None:
         """`on_change` is called when the pod may have become ready or unready."""
         self._client = client
         self._status = PodStatus(client, pod, place, on_change=on_change)
@@ -97,11 +90,11 @@ class PodRunner:
             await self._status.publish()
 
     async def delete(self) -> None:
-        """Removes the pod object after its processes have ended, and the pod's folder."""
+        """Removes the pod object after its processes have ended, and the pod's folder, but no volume elsewhere."""
         namespace, name = self.key
         with contextlib.suppress(Gone, Conflict):
             await self._client.delete(POD, name, namespace=namespace, uid=self.pod["metadata"]["uid"], grace_seconds=0)
-        await asyncio.to_thread(remove_folder, self.place.folder)
+        await asyncio.to_thread(shutil.rmtree, self.place.folder, ignore_errors=True)
 
     async def remove(self) -> None:
         """Ends a pod that was deleted before it was started here."""
@@ -109,15 +102,9 @@ class PodRunner:
 
     async def fail_lost(self) -> None:
         """Fails a pod that an earlier agent process started: its processes ended with that agent."""
-        for name, facts in self._status.facts.items():
-            self._status.facts[name] = replace(
-                facts,
-                state="terminated",
-                exit_code=137,
-                reason="ContainerStatusUnknown",
-                message="the node agent was restarted; the container ended with it",
-                finished_at=now_text(),
-            )
+        message = "the node agent was restarted; the container ended with it"
+        for name in self._status.facts:
+            self._status.end(name, code=137, message=message, container_id="", reason="ContainerStatusUnknown")
         await self._status.publish()
 
     async def _make_volumes(self) -> dict[str, Path]:

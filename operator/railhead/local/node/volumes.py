@@ -6,7 +6,6 @@ import asyncio
 import base64
 import logging
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT, STORAGE_CLASS
-from railhead.local.control_plane.identities import write_kubeconfig
+from railhead.local.control_plane.servers import write_kubeconfig
 from railhead.local.node.environment import MissingReference, NotPossible, field_value
 
 log = logging.getLogger(__name__)
@@ -24,6 +23,7 @@ log = logging.getLogger(__name__)
 TOKEN_SECONDS = 365 * 24 * 3600
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 LOCAL_CLASS = "local-directory"
+FILES = frozenset({"configMap", "secret", "downwardAPI"})  # volumes that are also sources of a projected one
 PROVISIONER = "railhead.dev/local-directory"
 
 
@@ -58,17 +58,11 @@ class VolumeMaker:
     async def _one(self, volume: Object, folder: Path) -> Path:
         if "emptyDir" in volume:
             folder.mkdir(exist_ok=True)
-        elif "configMap" in volume:
-            source = volume["configMap"]
-            await self._write_keys(folder, "ConfigMap", source.get("name", ""), source)
-        elif "secret" in volume:
-            source = volume["secret"]
-            await self._write_keys(folder, "Secret", source.get("secretName", ""), source)
         elif "projected" in volume:
             for source in volume["projected"].get("sources") or []:
-                await self._project(folder, source)
-        elif "downwardAPI" in volume:
-            self._write_fields(folder, volume["downwardAPI"])
+                await self._write_files(folder, source)
+        elif FILES & volume.keys():
+            await self._write_files(folder, volume)
         elif "hostPath" in volume:
             return Path(volume["hostPath"]["path"])
         elif "persistentVolumeClaim" in volume:
@@ -80,14 +74,16 @@ class VolumeMaker:
             raise NotPossible(f"volume {volume['name']}: {kinds} is not supported on this node")
         return folder
 
-    async def _project(self, folder: Path, source: Object) -> None:
+    async def _write_files(self, folder: Path, source: Object) -> None:
+        """Writes the files of a volume, or of one source of a projected volume."""
         if "serviceAccountToken" in source:
             token = source["serviceAccountToken"]
             _write(folder / token["path"], (await self._token(token)).encode(), mode=0o600)
         elif "configMap" in source:
             await self._write_keys(folder, "ConfigMap", source["configMap"].get("name", ""), source["configMap"])
         elif "secret" in source:
-            await self._write_keys(folder, "Secret", source["secret"].get("name", ""), source["secret"])
+            secret = source["secret"]
+            await self._write_keys(folder, "Secret", secret.get("secretName") or secret.get("name", ""), secret)
         elif "downwardAPI" in source:
             self._write_fields(folder, source["downwardAPI"])
 
@@ -162,11 +158,6 @@ def mount_map(container: Object, volumes: Mapping[str, Path]) -> dict[str, str]:
                     folder.mkdir(parents=True)
             mounts[mount["mountPath"]] = str(folder)
     return mounts
-
-
-def remove_folder(folder: Path) -> None:
-    """Removes the pod's own folder; volumes elsewhere are not touched."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(path: Path, data: bytes, *, mode: int) -> None:

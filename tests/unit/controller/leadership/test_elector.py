@@ -251,7 +251,7 @@ def test_of_two_processes_in_one_pod_the_later_one_leads() -> None:
     run(scenario)
 
 
-def test_identities_are_unique_and_only_the_uid_relates_processes_of_a_pod() -> None:
+def test_servers_are_unique_and_only_the_uid_relates_processes_of_a_pod() -> None:
     one, two = make_candidate(""), make_candidate("")
     assert one.identity != two.identity
     assert one.predecessors == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -21,11 +22,11 @@ DATA = {("ConfigMap", "settings"): {"a": "1", "b": "2"}, ("Secret", "keys"): {"a
 
 
 def build(container: dict[str, Any], mounts: dict[str, str] | None = None) -> dict[str, str]:
-    return build_environment(
-        container,
-        mounts=mounts or {},
-        fields=lambda path: f"<{path}>",
-        lookup=lambda kind, name: DATA.get((kind, name)),
+    async def look_up(kind: str, name: str) -> dict[str, str] | None:
+        return DATA.get((kind, name))
+
+    return asyncio.run(
+        build_environment(container, mounts=mounts or {}, fields=lambda path: f"<{path}>", lookup=look_up)
     )
 
 

@@ -122,7 +122,7 @@ async def test_stops_a_pod_during_an_outage(tmp_path: Path) -> None:
     away = Away()
     store = make_store(away)
     container = {"name": "main", "command": ["sh", "-c", "echo $$$$; exec sleep 600"]}  # $$$$ is the shell's own pid
-    runner = PodRunner(store, make_pod("pod", container), make_place(tmp_path))
+    runner = PodRunner(store, make_pod("pod", container), make_place(tmp_path), on_change=lambda: None)
     task = asyncio.create_task(runner.run())
     log = runner.log_file("main")
     await until(lambda: log.exists() and log.read_text().endswith("\n") and away.tries)

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from railhead.local.node.environment import MissingReference
+from railhead.local.node.pod_runner import PodRunner
+from railhead.local.node.pod_status import Place
 from railhead.local.node.volumes import (
     TOKEN_MOUNT,
     TOKEN_SECONDS,
@@ -20,7 +22,6 @@ from railhead.local.node.volumes import (
     build_volume,
     give_identity,
     mount_map,
-    remove_folder,
 )
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
@@ -185,8 +186,8 @@ async def test_removes_the_pods_folder_but_no_host_path(client: ModelClient, tmp
     (own / "link").symlink_to(outside)
     (outside / "kept").write_text("")
     await make(client, own, {"emptyDir": {}}, {"hostPath": {"path": str(outside)}})
-    remove_folder(own)
-    remove_folder(own)
+    place = Place(own, "127.1.1.1", "127.0.0.1", tmp_path / "hosts", ())
+    await PodRunner(client, make_pod(), place, on_change=lambda: None).delete()
     assert not own.exists()
     assert (outside / "kept").exists()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from cryptography import x509
 
-from railhead.local.control_plane.identities import write_identities, write_kubeconfig
+from railhead.local.control_plane.servers import write_identities, write_kubeconfig
 
 
 def test_each_certificate_has_its_subject(tmp_path: Path) -> None:
