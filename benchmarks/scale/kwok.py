@@ -12,6 +12,7 @@ from pathlib import Path
 from tools.go_program import SOURCES, NotBuilt, resolve_program
 
 from benchmarks.run import RunFailed
+from railhead.api.base import Object
 from railhead.local import Echo
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
@@ -80,7 +81,7 @@ def simulate_nodes(plane: ControlPlane, program: Path, *, nodes: int) -> Iterato
         process.wait()
 
 
-def _build_node(number: int) -> object:
+def _build_node(number: int) -> Object:
     """KWOK gives it 1,000 processors, 1 TiB and room for a million pods."""
     name = f"node-{number}"
     metadata = {"name": name, "annotations": MARK, "labels": {"kubernetes.io/hostname": name}}

@@ -41,6 +41,7 @@ class RunningAgent:
         folder, pki = self._plane.folder, self._plane.pki
         options = {
             "kubeconfig": folder / "node.kubeconfig",
+            "server": self._plane.server,
             "dir": self.folder,
             "ca": pki / "ca.crt",
             "cert": pki / "node.crt",

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from railhead.local.addresses import free_port
+from railhead.local.control_plane.servers import answers
 from railhead.local.install import NAMESPACE
 from railhead.local.processes import python_command, spawn
-from railhead.local.supervisor import is_operator_ready
 
 READY_SECONDS = 60
 
@@ -67,7 +67,7 @@ class RunningOperator:
     def wait_ready(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + READY_SECONDS
-        while not is_operator_ready(self._probe_port):
+        while not answers(f"http://127.0.0.1:{self._probe_port}/readyz"):
             assert self._process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, f"the operator is not ready\n{self.log.read_text()}"
             time.sleep(0.05)

@@ -10,11 +10,11 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 import railhead
+from railhead.api.base import Object
 from railhead.local import LocalError
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import write_kubeconfig
@@ -53,7 +53,7 @@ class Kubectl:
             raise KubectlFailed(done.stderr.strip() or f"kubectl {arguments[0]} exited with code {done.returncode}")
         return done.stdout
 
-    def apply(self, documents: Sequence[Any]) -> None:
+    def apply(self, documents: Sequence[Object]) -> None:
         text = yaml.safe_dump_all(documents)
         self("apply", "--server-side", "--force-conflicts", "--field-manager=railhead-local", "-f", "-", stdin=text)
 
@@ -84,18 +84,18 @@ def find_manifests() -> Path:
     return place
 
 
-def load_manifests() -> list[Any]:
+def load_manifests() -> list[Object]:
     """Returns the CRD and the operator's objects. Raises MissingAsset."""
     return [document for document in yaml.safe_load_all(find_manifests().read_text()) if document]
 
 
-def select_installed(documents: Sequence[Any]) -> list[Any]:
+def select_installed(documents: Sequence[Object]) -> list[Object]:
     """Returns the objects to install, namespaces first: all but those that run as processes of the session."""
     kept = [d for d in documents if d.get("kind") not in RUN_AS_PROCESSES]
     return sorted(kept, key=lambda d: d["kind"] != "Namespace")
 
 
-def build_node_role(node: str) -> list[Any]:
+def build_node_role(node: str) -> list[Object]:
     """Returns the permissions that the node agent needs beyond a kubelet's: it provides volumes as folders."""
     name = "railhead:local-volumes"
     group = "rbac.authorization.k8s.io"
@@ -120,18 +120,13 @@ def build_node_role(node: str) -> list[Any]:
     ]
 
 
-def allow_node(kubectl: Kubectl, *, node: str) -> None:
-    """Grants the node agent its permissions. Raises KubectlFailed."""
-    kubectl.apply(build_node_role(node))
-
-
 def install(kubectl: Kubectl) -> None:
     """Installs Railhead, except for what runs as a process. Raises KubectlFailed or MissingAsset."""
     kubectl.apply(select_installed(load_manifests()))
     kubectl("wait", "--for=condition=Established", "crd/trainjobs.railhead.dev", "--timeout=30s")
 
 
-def service_account_name(documents: Sequence[Any]) -> str:
+def service_account_name(documents: Sequence[Object]) -> str:
     """Returns the name of the operator's service account, as in the manifests."""
     return str(next(d["metadata"]["name"] for d in documents if d.get("kind") == "ServiceAccount"))
 

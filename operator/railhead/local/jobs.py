@@ -74,7 +74,7 @@ def find_job(path: Path) -> JobName:
     return JobName(str(jobs[0].get("namespace") or DEFAULT_NAMESPACE), name)
 
 
-def _is_train_job(document: Any) -> bool:
+def _is_train_job(document: object) -> bool:
     return (
         isinstance(document, dict)
         and document.get("kind") == names.KIND

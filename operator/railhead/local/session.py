@@ -15,7 +15,6 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from railhead.local import Echo, LocalError
 from railhead.local.processes import MARKER, Identity, die_with_parent, end, end_marked, is_alive, python_command
@@ -69,7 +68,7 @@ class State:
 def parse_state(text: str) -> State:
     """Returns the state; an unreadable one counts as stopped, because `down` must work after any crash."""
     try:
-        raw: Any = json.loads(text)
+        raw = json.loads(text)
         processes = {name: Identity(int(i["pid"]), float(i["started"])) for name, i in raw["processes"].items()}
         return State(str(raw["phase"]), str(raw["message"]), str(raw["server"]), int(raw["gpus"]), processes)
     except (ValueError, TypeError, KeyError, AttributeError):

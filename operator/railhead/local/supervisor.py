@@ -17,15 +17,14 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.install import NAMESPACE, Kubectl, allow_node, install, make_operator_kubeconfig
+from railhead.local.control_plane.servers import answers
+from railhead.local.install import NAMESPACE, Kubectl, build_node_role, install, make_operator_kubeconfig
 from railhead.local.processes import (
     MARKER,
     end_child,
@@ -81,7 +80,7 @@ class Supervisor:
         self._write(STARTING)
         echo(f"  the API server is ready at {self.plane.server} ({time.monotonic() - began:.1f} s)")
         kubectl = Kubectl(self.session.kubectl, self.session.kubeconfig)
-        allow_node(kubectl, node=NODE)
+        kubectl.apply(build_node_role(NODE))
         if self.has_operator:
             echo("installing the TrainJob resource and the operator's role")
             install(kubectl)
@@ -92,7 +91,7 @@ class Supervisor:
         self._write(STARTING)
         self._wait("the node", lambda: kubectl.is_node_ready(NODE))
         if self.has_operator:
-            self._wait("the operator", lambda: is_operator_ready(self._probe_port))
+            self._wait("the operator", lambda: answers(f"http://127.0.0.1:{self._probe_port}/readyz"))
         self._wait("the namespace", lambda: kubectl.has_service_account("default"))
         self._write(READY)
         echo(f"  ready ({time.monotonic() - began:.1f} s)")
@@ -106,6 +105,7 @@ class Supervisor:
             {
                 "kubeconfig": folder / "node.kubeconfig",
                 "name": NODE,
+                "server": self.plane.server,
                 "dir": self.session.node,
                 "ca": pki / "ca.crt",
                 "cert": pki / "node.crt",
@@ -196,18 +196,6 @@ class Supervisor:
 
     def _log(self, name: str) -> Path:
         return self.session.logs / f"{name}.log"
-
-
-def is_operator_ready(probe_port: int) -> bool:
-    """Whether its watches are synced."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{probe_port}/readyz", timeout=2):
-            return True
-    except urllib.error.HTTPError as error:
-        error.close()  # it holds the socket
-        return False
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 def prepare(session: Session, *, binaries: Path) -> None:

@@ -109,11 +109,9 @@ class ControlPlane:
         context.load_cert_chain(self.pki / "admin.crt", self.pki / "admin.key")
         while time.monotonic() < deadline:
             self.check()
-            try:
-                with urllib.request.urlopen(f"{self.server}/readyz", context=context, timeout=5):
-                    return
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.1)
+            if answers(f"{self.server}/readyz", context=context):
+                return
+            time.sleep(0.1)
         raise NotReady(
             f"the API server was not ready after {READY_SECONDS:.0f} s: {read_end(self._log('kube-apiserver'))}"
         )
@@ -217,6 +215,18 @@ class ControlPlane:
             f"--secure-port={free_port()}",
             *self.client_options,
         ]
+
+
+def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
+    """Whether a GET of the URL succeeds."""
+    try:
+        with urllib.request.urlopen(url, context=context, timeout=5):
+            return True
+    except urllib.error.HTTPError as error:
+        error.close()  # it holds the socket
+    except OSError:
+        pass
+    return False
 
 
 def write_identities(folder: Path, *, server: str, node: str) -> None:

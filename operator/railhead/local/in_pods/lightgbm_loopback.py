@@ -17,7 +17,7 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 class LoopbackCallback(WorkerGroupCallback):  # type: ignore[misc]
     """Runs in Ray Train's controller, which makes the list; the node names it in RAY_TRAIN_CALLBACKS."""
 
-    def before_worker_group_start(self, worker_group_context: Any) -> None:
+    def before_worker_group_start(self, worker_group_context: object) -> None:
         config: Any = sys.modules.get("ray.train.lightgbm.config")
         if config is not None:
             config.build_address = build_loopback_address

@@ -8,11 +8,8 @@ import logging
 import signal
 from pathlib import Path
 
-import yaml
-
 from railhead.kube.client import connect
-from railhead.local.node.agent import Agent, NodeConfig, keep_alive, register
-from railhead.local.node.logs import serve_logs
+from railhead.local.node.agent import Agent, NodeConfig, keep_alive, register, serve_logs
 from railhead.local.node.volumes import Provisioner
 from railhead.local.session import TEMP_NOTE
 from railhead.together import run_together
@@ -21,6 +18,7 @@ from railhead.together import run_together
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="railhead.local.node", description="Runs a node's pods as processes.")
     parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--server", required=True, help="URL of the API server, for pods that talk to it")
     parser.add_argument("--name", default="local")
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--dir", type=Path, required=True, help="folder of the volumes")
@@ -33,19 +31,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def read_server(kubeconfig: str) -> str:
-    """The API server's URL."""
-    config = yaml.safe_load(Path(kubeconfig).read_text())
-    return str(config["clusters"][0]["cluster"]["server"])
-
-
 async def run(options: argparse.Namespace) -> None:
     """Runs until SIGTERM or SIGINT, then ends all pods' processes."""
     stop = asyncio.Event()
     for sig in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sig, stop.set)
-    server = read_server(options.kubeconfig)
-    config = NodeConfig(options.name, options.address, options.cpus, options.memory, options.gpus, server=server)
+    config = NodeConfig(options.name, options.address, options.cpus, options.memory, options.gpus, options.server)
     async with connect(options.kubeconfig) as client:
         agent = Agent(client, config)
         options.dir.mkdir(parents=True, exist_ok=True)

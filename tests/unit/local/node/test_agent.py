@@ -1,12 +1,16 @@
-"""A pod's GPUs and address are its own while it runs, and free as soon as it has ended."""
+"""A pod's GPUs and address are its own while it runs, and free as soon as it has ended; the tail of its logs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from railhead.local.node.agent import GPU, Agent, NodeConfig
+from railhead.local.node.agent import GPU, Agent, NodeConfig, tail_offset
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, Request, make_client
 from tests.unit.local.node.pods import bind, make_pod, statuses, until
@@ -88,3 +92,17 @@ async def test_a_closed_agent_removes_its_folder_and_deletes_no_objects(agent: A
     await agent.close()
     assert not agent.folder.exists()
     assert cluster.names("delete") == []
+
+
+@pytest.fixture(scope="module")
+def log() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder) / "log"
+
+
+@given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"bc"]), max_size=20).map(b"".join), st.integers(-1, 12))
+def test_the_tail_is_the_last_lines(log: Path, data: bytes, lines: int) -> None:
+    log.write_bytes(data)
+    complete = [part + b"\n" for part in data.split(b"\n")[:-1]]
+    complete += [rest] if (rest := data.rpartition(b"\n")[2]) else []
+    assert data[tail_offset(log, lines) :] == b"".join(complete[-lines:] if lines > 0 else [])
