@@ -7,7 +7,8 @@ replaced as a whole: the API server rejects an object with two members of a unio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from railhead.api.base import Object
 
 MERGE_KEYS = {
     "containers": "name",
@@ -34,15 +35,19 @@ WHOLE = frozenset(
 APPENDED = frozenset({"tolerations", "envFrom", "topologySpreadConstraints"})
 
 
-def merge(base: Any, over: Any, *, key: str = "") -> Any:
-    """`over` laid on `base`. Maps merge by key, named lists by name, everything else is replaced."""
+def merge(base: Mapping[str, object], over: Mapping[str, object]) -> Object:
+    """Lays `over` on `base`. Maps merge by key, named lists by name, everything else is replaced."""
+    merged = dict(base)
+    for name, value in over.items():
+        merged[name] = _merge_values(merged[name], value, key=name) if name in merged else value
+    return merged
+
+
+def _merge_values(base: object, over: object, *, key: str) -> object:
     if key in WHOLE:
         return over
     if isinstance(base, Mapping) and isinstance(over, Mapping):
-        merged = dict(base)
-        for name, value in over.items():
-            merged[name] = merge(merged[name], value, key=name) if name in merged else value
-        return merged
+        return merge(base, over)
     if isinstance(base, list) and isinstance(over, list):
         if key in APPENDED:
             return [*base, *over]
@@ -51,7 +56,7 @@ def merge(base: Any, over: Any, *, key: str = "") -> Any:
     return over
 
 
-def _merge_named(base: list[Any], over: list[Any], *, by: str, is_whole: bool) -> list[Any]:
+def _merge_named(base: list[object], over: list[object], *, by: str, is_whole: bool) -> list[object]:
     merged = list(base)
     places = {name: index for index, item in enumerate(base) if (name := _name(item, by)) is not None}
     for item in over:
@@ -60,11 +65,11 @@ def _merge_named(base: list[Any], over: list[Any], *, by: str, is_whole: bool) -
         if place is None:
             merged.append(item)
         else:
-            merged[place] = item if is_whole else merge(merged[place], item)
+            merged[place] = item if is_whole else _merge_values(merged[place], item, key="")
     return merged
 
 
-def _name(item: Any, by: str) -> str | int | None:
+def _name(item: object, by: str) -> str | int | None:
     """The item's merge key. A template may hold anything there: None when it is not a valid key."""
     name = item.get(by) if isinstance(item, Mapping) else None
     return name if isinstance(name, str | int) else None

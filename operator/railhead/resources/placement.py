@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from railhead.api import names
 from railhead.api.base import Object
@@ -32,26 +32,29 @@ HEAD_SECONDS = 60
 KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def require_nodes(rules: Any, kind: Literal["matchExpressions", "matchFields"], requirements: list[Object]) -> Any:
+def require_nodes(
+    rules: object, kind: Literal["matchExpressions", "matchFields"], requirements: list[Object]
+) -> object:
     """The node affinity with these. The user's terms are ORed, so each gets them; an empty one, which matches nothing,
     stays empty."""
-    if rules is not None and not isinstance(rules, Mapping):
+    rules = {} if rules is None else rules
+    if not isinstance(rules, Mapping):
         return rules
-    required = (rules or {}).get(REQUIRED)
+    required = rules.get(REQUIRED)
     terms = get_items(required.get("nodeSelectorTerms")) if isinstance(required, Mapping) else []
     both = [
         {**term, kind: [*get_items(term.get(kind)), *requirements]} if isinstance(term, Mapping) and term else term
         for term in terms
     ]
-    return {**(rules or {}), REQUIRED: {"nodeSelectorTerms": both or [{kind: requirements}]}}
+    return {**rules, REQUIRED: {"nodeSelectorTerms": both or [{kind: requirements}]}}
 
 
-def get_items(value: Any) -> list[Any]:
+def get_items(value: object) -> list[object]:
     """Of a list in a template, which may hold anything."""
     return value if isinstance(value, list) else []
 
 
-def place_worker(pod_spec: Mapping[str, Any], scaling: Scaling, *, job: JobRef, attempt: int) -> Object:
+def place_worker(pod_spec: Object, scaling: Scaling, *, job: JobRef, attempt: int) -> Object:
     """The worker pod's spec with scheduling rules; `pod_spec` already includes the user's templates."""
     placed = dict(pod_spec)
     others = {"matchLabels": _labels_of_workers(job, attempt=attempt)}
@@ -112,14 +115,13 @@ def _spread(others: Object) -> Object:
     return {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": others}
 
 
-def _add_required(rules: Any, term: Object) -> Any:
+def _add_required(rules: object, term: Object) -> object:
     """Adds a required term to the user's: all of them must hold."""
-    if rules is not None and not isinstance(rules, Mapping):
-        return rules
-    return {**(rules or {}), REQUIRED: [*get_items((rules or {}).get(REQUIRED)), term]}
+    rules = {} if rules is None else rules
+    return {**rules, REQUIRED: [*get_items(rules.get(REQUIRED)), term]} if isinstance(rules, Mapping) else rules
 
 
-def avoid_nodes(pod: Mapping[str, Any], nodes: Sequence[str]) -> Object:
+def avoid_nodes(pod: Object, nodes: Sequence[str]) -> Object:
     """The pod with one requirement per node: the API server takes one value in each that names nodes."""
     metadata, spec = pod["metadata"], dict(pod["spec"])
     annotations = {key: value for key, value in metadata["annotations"].items() if key != AVOIDED_NODES}
@@ -134,7 +136,7 @@ def avoid_nodes(pod: Mapping[str, Any], nodes: Sequence[str]) -> Object:
     return {**pod, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
 
 
-def add_head_tolerations(given: list[Any]) -> list[Any]:
+def add_head_tolerations(given: Sequence[object]) -> list[object]:
     """The template's tolerations, and those of the head for the taints that the template does not name."""
     own = (
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": HEAD_SECONDS}
@@ -144,7 +146,7 @@ def add_head_tolerations(given: list[Any]) -> list[Any]:
     return [*given, *own]
 
 
-def _covers(toleration: Any, key: str) -> bool:
+def _covers(toleration: object, key: str) -> bool:
     """An empty key with operator Exists matches all taints; an empty effect all effects."""
     if not isinstance(toleration, dict) or toleration.get("effect") not in (None, "", "NoExecute"):
         return False

@@ -221,8 +221,7 @@ def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
 
 def _find_template(spec: TrainJobSpec, role: str) -> Object:
     role_template = spec.head.pod_template if role == names.HEAD else spec.worker.pod_template
-    merged: Object = merge(spec.pod_template or {}, role_template or {})
-    return merged
+    return merge(spec.pod_template or {}, role_template or {})
 
 
 # Consolidation by an autoscaler would cost the job its progress since the last checkpoint.
@@ -259,7 +258,7 @@ def _default_spec(spec: TrainJobSpec, size: PodSize) -> Object:
         "containers": [
             {
                 "name": names.CONTAINER,
-                "env": merge(_DEFAULT_ENV, user_env, key="env"),
+                "env": merge({"env": _DEFAULT_ENV}, {"env": user_env})["env"],
                 "envFrom": [s.model_dump(by_alias=True, exclude_none=True) for s in spec.env_from or []],
                 "resources": {"requests": dict(size.requests), "limits": dict(size.limits)},
                 "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
