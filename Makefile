@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
-EXAMPLES := $(wildcard manifests/examples/*.yaml)
+EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
 .PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
 
@@ -71,7 +71,7 @@ test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simula
 # busy meanwhile. The slowest tests and the total time are printed last. See ORDER in tests/conftest.py.
 # One Ray job has about twenty processes: one at a time, and nothing beside it. (The tests of the model beside them at
 # the lowest priority were tried: no gain, for they slow Ray down by as much as they take.)
-RAY_TESTS := tests/ray tests/e2e tests/install tests/local/test_demo.py tests/local/test_run_failures.py
+RAY_TESTS := tests/ray tests/examples tests/e2e tests/install tests/local/test_demo.py tests/local/test_run_failures.py
 PARALLEL = -n $(shell echo $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 ))) --dist loadscope --no-loadscope-reorder
 test: $(READY) ## Every check that a commit must pass
 	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \

@@ -48,7 +48,7 @@ PARTS: Mapping[str, Part] = {
     "faults": Part((*_SLOW, "tests/operator", "-k", _FAULTS)),
     "local": Part((*_SLOW, "tests/local")),
     "ray": Part((*_SLOW, "tests/ray")),
-    "examples": Part((*_SLOW, _EXAMPLES)),
+    "examples": Part((*_SLOW, "tests/examples", _EXAMPLES)),
     "kills": Part((*_SLOW, *_KILLS)),
     "e2e": Part((*_SLOW, "tests/e2e", "tests/install", *(f"--ignore={file}" for file in (_EXAMPLES, *_KILLS)))),
     "older-kubernetes": Part((*_PYTEST, "tests/api", "tests/chart/test_grid.py", "--kubernetes", "1.34")),

@@ -1,36 +1,45 @@
 """Embeds an example's code in its manifest, between the manifest's two marker comments.
 
-The code is in manifests/examples/src, where it can be read, linted and tested; the
-manifest contains a copy, so that one `kubectl apply` is all that a user needs.
+The code is in the folder `src` beside the manifest, where it can be read, linted and tested. The
+manifest contains a copy, so that one `kubectl apply` is all that a user needs. Its first marker names the
+file, so several manifests can have the same code.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
-BEGIN = "      # begin of src/{name} (copied by `make generate`)\n"
+BEGIN = re.compile(r"^      # begin of src/(\S+\.py) \(copied by `make generate`\)$", re.MULTILINE)
 END = "      # end of src/{name}\n"
 
 
+def find_source(manifest: Path) -> Path:
+    """Returns the file of the manifest's code.
+
+    Raises:
+        ValueError: there is not exactly one first marker.
+    """
+    names: list[str] = BEGIN.findall(manifest.read_text())
+    if len(names) != 1:
+        raise ValueError(f"{manifest} must name the file of its code in one marker comment, but names {names}")
+    return manifest.parent / "src" / names[0]
+
+
 def embed(manifest: str, *, name: str, code: str) -> str:
-    """The manifest with the code as the value of spec.source.inline.<name>.
+    """Returns the manifest with the code as the value of spec.source.inline.<name>.
 
     Raises:
         ValueError: a marker is missing.
     """
-    begin, end = BEGIN.format(name=name), END.format(name=name)
-    if begin not in manifest or end not in manifest:
+    begin, end = BEGIN.search(manifest), END.format(name=name)
+    if begin is None or end not in manifest:
         raise ValueError(f"the marker comments for {name} are missing")
     lines = [f"        {line}" if line.strip() else "\n" for line in code.splitlines(keepends=True)]
-    head, tail = manifest.split(begin)[0], manifest.split(end)[1]
-    return f"{head}{begin}      {name}: |\n{''.join(lines)}{end}{tail}"
-
-
-def find_source(manifest: Path) -> Path:
-    """`digits-jax.yaml` has its code in `src/digits_jax.py`: a module's name has no dash."""
-    return manifest.parent / "src" / f"{manifest.stem.replace('-', '_')}.py"
+    head, tail = manifest[: begin.end()], manifest.split(end)[1]
+    return f"{head}\n      {name}: |\n{''.join(lines)}{end}{tail}"
 
 
 def main() -> int:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 import ray.train
+import yaml
 
 from tests.e2e.cluster import Cluster, wait_until
-from tests.e2e.jobs import COUNTING, make_job, with_config
+from tests.e2e.jobs import COUNTING, EXAMPLES, make_job, with_config
 from tests.s3 import S3, start_s3
 
 # The first attempt commits four checkpoints and then hangs until its head is lost.
@@ -73,3 +74,18 @@ def test_a_run_in_s3_resumes_after_the_head_is_lost(cluster: Cluster, s3: S3, mo
     kept = {key.split("/")[1] for key in s3.list("runs") if key.count("/") > 1 and "/.railhead/" not in key}
     assert len(kept) == 3, "the two best and the newest"
     cluster.delete_job("in-s3")
+
+
+@pytest.mark.slow
+def test_the_example_for_s3_needs_only_credentials_and_a_bucket(cluster: Cluster, s3: S3) -> None:
+    secret, job = yaml.safe_load_all((EXAMPLES / "digits-s3.yaml").read_text())
+    assert secret["stringData"].keys() == s3.environment.keys()
+    secret["stringData"] = s3.environment
+    job["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
+    job["spec"]["run"]["storagePath"] = s3.build_uri("digits")
+    cluster.apply(secret, job)
+    status = cluster.wait_end("digits-s3")
+    assert status["phase"] == "Succeeded", cluster.tell("digits-s3")
+    assert float(status["progress"]["metrics"]["accuracy"]) >= 0.95
+    assert [key for key in s3.list("digits") if key.endswith("/state.pt")], "its checkpoints are in the bucket"
+    cluster.delete_job("digits-s3")

@@ -1,0 +1,1 @@
+"""The examples of manifests/examples: their manifests, and those that need GPUs on CPUs."""
