@@ -2444,6 +2444,13 @@ DEFECTS = (
         ("tests/unit/driver/trainers/test_trainer.py",),
     ),
     Defect(
+        "runtimeEnv excuses the head from a framework that it imports",
+        "driver/trainers/trainer.py",
+        "    if leaves_out_torch(job) and any(",
+        "    if any(",
+        ("tests/unit/driver/trainers/test_trainer.py",),
+    ),
+    Defect(
         "a replaced rank trains beside its old process",
         "driver/ray/callback.py",
         "            step.started(replica_group, self._group)\n",

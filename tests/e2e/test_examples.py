@@ -155,5 +155,13 @@ def measure(example: Example, folder: Path) -> list[float]:
 
 def test_every_example_has_a_test() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.yaml")}
-    elsewhere = {"digits", "digits-data", "digits-script", "cancer-build", "digits-preemption", "digits-s3"}
+    elsewhere = {
+        "digits",
+        "digits-data",
+        "digits-script",
+        "cancer-build",
+        "digits-preemption",
+        "digits-s3",
+        "digits-public-image",
+    }
     assert names == {example.name for example in ALL} | elsewhere

@@ -85,11 +85,21 @@ class Pods:
 
     Attributes:
         answer: the endpoint's response to a report.
+        python: of the pods' image.
     """
 
-    def __init__(self, folder: Path, job: JobInput, *, source: dict[str, str], storage: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        job: JobInput,
+        *,
+        source: dict[str, str],
+        storage: str | None = None,
+        python: str = sys.executable,
+    ) -> None:
         self.folder = folder
         self.job = job
+        self.python = python
         self.storage = storage or str(folder / "runs")
         self.reports: list[dict[str, Any]] = []
         self._temp = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, for the paths of Unix sockets
@@ -185,7 +195,7 @@ class Pods:
         }
         with open(self.folder / f"{name}.log", "ab") as log:
             self._processes[name] = subprocess.Popen(
-                [*wrap, sys.executable, str(self.folder / "railhead.pyz"), role],
+                [*wrap, self.python, str(self.folder / "railhead.pyz"), role],
                 env=values,
                 cwd=self.folder,
                 stdout=log,

@@ -98,7 +98,7 @@ def _prepare(attempt: Attempt) -> None:
     """Checks the image, the script and the storage before Ray is up. Raises AttemptFailed for what cannot be used."""
     job = attempt.job
     if job.train_func:
-        require_package(job.framework)
+        require_package(job)
     if job.entrypoint:
         check_script(job)
     is_known = attempt.pod.checkpoint_index >= 0

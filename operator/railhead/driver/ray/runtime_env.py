@@ -17,6 +17,7 @@ from railhead.driver.errors import JobRefused
 
 FIELD = "spec.runtimeEnv"
 KEYS = ("env_vars", "pip", "uv", "conda", "working_dir", "py_modules", "excludes", "config")
+INSTALLERS = ("pip", "uv", "conda")
 PYTHONPATH = "PYTHONPATH"
 
 

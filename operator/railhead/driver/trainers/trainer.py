@@ -18,6 +18,7 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.train_func import CONFIG, ENTRYPOINT, INITIAL, run_train_func
+from railhead.driver.ray.runtime_env import INSTALLERS
 from railhead.driver.ray.types import RunConfig, ScalingConfig, Trainer
 from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.torch_on_ranks import leave_out_torch
@@ -99,7 +100,7 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mappin
         add_callbacks(run_config, job.callbacks)
         if job.validation_function:
             more["validation_config"] = build_validation_config(job.validation_function)
-        if job.framework == "Torch" and not runs_own_code_in_head(job):
+        if leaves_out_torch(job):
             leave_out_torch()
         return build_framework_trainer(
             job.framework,
@@ -116,22 +117,30 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mappin
         )
 
 
+def leaves_out_torch(job: JobInput) -> bool:
+    """Whether the head trains with torch without importing it."""
+    return job.framework == "Torch" and not runs_own_code_in_head(job)
+
+
 def runs_own_code_in_head(job: JobInput) -> bool:
     """Whether the driver or Ray Train's controller imports modules of the user's, which may use torch there."""
     return bool(job.callbacks or job.build or any(values.get("function") for values in job.datasets.values()))
 
 
-def require_package(framework: str) -> None:
-    """Raises JobRefused when the image cannot run it.
+def require_package(job: JobInput) -> None:
+    """Raises JobRefused when the image cannot run the job's framework.
 
-    Imports nothing: importing TensorFlow takes seconds, and this runs before Ray is up.
+    Imports nothing: importing TensorFlow takes seconds, and this runs before Ray is up. Packages of runtimeEnv are on
+    the ranks alone, which raise the same error if torch is not among them.
     """
-    known = FRAMEWORKS.get(framework)
+    known = FRAMEWORKS.get(job.framework)
     if known is None or known.package is None or _is_installed(known.package):
+        return
+    if leaves_out_torch(job) and any(job.runtime_env.get(installer) for installer in INSTALLERS):
         return
     raise JobRefused(
         MISSING,
-        f"trainer.framework: {framework} needs the Python package {known.package}, which spec.image does not have; "
+        f"trainer.framework: {job.framework} needs the Python package {known.package}, which spec.image does not have; "
         f"use an image with {known.package}",
     )
 

@@ -154,14 +154,28 @@ def test_rejects_unknown_options_by_field() -> None:
 
 def test_a_package_that_the_image_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*FRAMEWORKS, ""):  # a script, or a trainer that the user builds, has no framework
-        require_package(name)
+        require_package(make_job(framework=name))
     monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], package="absent_package"))
     with pytest.raises(JobRefused) as caught:
-        require_package("JAX")
+        require_package(make_job(framework="JAX"))
     assert str(caught.value) == (
         "trainer.framework: JAX needs the Python package absent_package, which spec.image does not have; "
         "use an image with absent_package"
     )
+
+
+def test_runtime_env_may_bring_torch_to_the_ranks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Torch", "JAX"):
+        monkeypatch.setitem(FRAMEWORKS, name, replace(FRAMEWORKS[name], package="absent_package"))
+    for installer in ("pip", "uv", "conda"):
+        require_package(make_job(runtime_env={installer: ["torch"]}))
+    for changes in (
+        {"runtime_env": {"env_vars": {"A": "1"}}},
+        {"runtime_env": {"pip": ["jax"]}, "framework": "JAX"},
+        {"runtime_env": {"pip": ["torch"]}, "callbacks": ["user:Callback"]},
+    ):
+        with pytest.raises(JobRefused, match=r"which spec\.image does not have"):
+            require_package(make_job(**changes))
 
 
 @pytest.mark.parametrize(
