@@ -113,7 +113,7 @@ coverage: $(READY) ## Print the percentage of lines that the tests without clust
 mutants: $(READY) ## Seed defects into planner and executor, each of which a test must catch [MUTANTS_ARGS="--only WORD"]
 	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
-demo: $(READY) ## Train the digits example on a cluster on this machine, and verify its result
+demo: $(READY) ## Train the digits example on a cluster on this machine, kill a worker, and verify the result
 	$(BIN)/python tools/demo.py
 
 bench-start: $(READY) ## Time from kubectl apply to Succeeded, compared with a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]

@@ -1,7 +1,7 @@
-"""`make demo`: trains the digits example on a cluster on this machine and proves the result.
+"""`make demo`: trains the digits example on a cluster on this machine, kills a worker, and proves the result.
 
-Exit code 0 only if the job succeeded, its accuracy on held-out digits is at least 0.95, and
-the checkpoint that the status names loads and gives that accuracy again.
+Exit code 0 only if the worker pod was replaced and training resumed from a checkpoint, the job succeeded, its accuracy
+on held-out digits is at least 0.95, and the checkpoint that the status names loads and gives that accuracy again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import importlib.util
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -21,13 +22,17 @@ from railhead.cli.local import Console, describe_access, interrupt_on_terminatio
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl
-from railhead.local.jobs import follow
+from railhead.local.jobs import JobResult, follow
 from railhead.local.session import Session, default_capacity
 
 PROJECT = Path(__file__).resolve().parents[1]
 MANIFEST = PROJECT / "manifests" / "examples" / "digits.yaml"
 CODE = PROJECT / "manifests" / "examples" / "src" / "digits.py"
 BAR = 0.95
+EPOCHS = 50  # the example's 10 take two seconds, which is too short to kill a worker meanwhile
+VICTIM = "railhead.dev/job-name=digits,railhead.dev/role=worker,railhead.dev/slot=1"
+WAIT_SECONDS = 300
+RESUMED = re.compile(r"^\(rank 0\) resuming (after epoch \d+) from (\S+)$", re.MULTILINE)
 
 
 def load_example() -> ModuleType:
@@ -50,13 +55,19 @@ def measure(uri: str) -> float:
     return float(example.measure_accuracy(model, example.split_digits()[1]))
 
 
-def train(session: Session, console: Console) -> dict[str, Any] | None:
-    """Applies the example and follows it; returns its status if it succeeded."""
-    kubectl = Kubectl(session.kubectl, session.kubeconfig)
-    console.echo("kubectl apply -f manifests/examples/digits.yaml")
-    for line in kubectl("apply", "-f", str(MANIFEST)).splitlines():
+def read_manifest() -> str:
+    """Returns the example with more epochs."""
+    text, count = re.subn(r"epochs: 10\b", f"epochs: {EPOCHS}", MANIFEST.read_text(), count=1)
+    assert count == 1
+    return text
+
+
+def train(kubectl: Kubectl, session: Session, console: Console) -> dict[str, Any] | None:
+    """Applies the example, kills a worker and follows the job; returns its status if it succeeded."""
+    console.echo(f"sed 's/epochs: 10/epochs: {EPOCHS}/' manifests/examples/digits.yaml | kubectl apply -f -")
+    for line in kubectl("apply", "-f", "-", stdin=read_manifest()).splitlines():
         console.echo(f"  {line}")
-    result = asyncio.run(follow(str(session.kubeconfig), namespace="default", name="digits", echo=console.echo))
+    result = asyncio.run(follow_and_kill(session, console))
     if not result.is_success:
         for line in result.lines:
             console.echo(line)
@@ -65,8 +76,46 @@ def train(session: Session, console: Console) -> dict[str, Any] | None:
     return status
 
 
-def prove(status: dict[str, Any], console: Console) -> bool:
-    """Loads the checkpoint that the status names, and measures it again."""
+async def follow_and_kill(session: Session, console: Console) -> JobResult:
+    """Follows the job to its end, and deletes a worker pod once the status has a checkpoint."""
+    killing = asyncio.create_task(kill_worker(session, console))
+    try:
+        return await follow(str(session.kubeconfig), namespace="default", name="digits", echo=console.echo)
+    finally:
+        killing.cancel()
+        await asyncio.gather(killing, return_exceptions=True)
+
+
+async def kill_worker(session: Session, console: Console) -> None:
+    waiting = ["wait", "--for=jsonpath={.status.checkpoint.uri}", "rtj/digits", f"--timeout={WAIT_SECONDS}s"]
+    killing = ["delete", "pods", "-l", VICTIM, "--wait=false"]
+    if await call(session, waiting) == 0:
+        console.echo("the job has a checkpoint; now a worker is killed")
+        console.echo(f"kubectl delete pods -l {VICTIM}")
+        await call(session, killing)
+
+
+async def call(session: Session, arguments: list[str]) -> int:
+    """Runs kubectl without its output, and kills it when the task is cancelled; returns its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        session.kubectl, "--kubeconfig", session.kubeconfig, *arguments, stdout=asyncio.subprocess.DEVNULL
+    )
+    try:
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def prove(status: dict[str, Any], log: str, console: Console) -> bool:
+    """Whether the worker was replaced, training resumed, and the checkpoint that the status names has its accuracy."""
+    resumed = RESUMED.search(log)
+    if not status["round"] or resumed is None:
+        console.echo("NOT PROVEN: training ended before the worker was replaced")
+        return False
+    console.echo(f"attempts: {status['attempt']}; rounds in which worker pods were replaced: {status['round']}")
+    console.echo(f"training resumed {resumed[1]}, from the checkpoint {resumed[2]}")
     uri, reported = status["checkpoint"]["uri"], float(status["progress"]["metrics"]["accuracy"])
     measured = measure(uri)
     console.echo(f"accuracy on 360 held-out digits, as reported: {reported:.4f}")
@@ -100,14 +149,17 @@ def run(*, is_kept: bool) -> int:
     status = None
     try:
         session.up(default_capacity(), binaries=binaries, echo=console.echo, is_ours_only=not is_kept)
-        status = train(session, console)
-        is_proven = status is not None and prove(status, console)
+        kubectl = Kubectl(session.kubectl, session.kubeconfig)
+        status = train(kubectl, session, console)
+        is_proven = status is not None and prove(status, kubectl("logs", status["head"]["pod"]), console)
     finally:
         if not (is_kept and status):
             with uninterrupted():
                 session.down()
     if is_proven:
-        console.echo("proven: the job trained, and its checkpoint has the accuracy in the status")
+        console.echo(
+            "proven: the job trained on after losing a worker, and its checkpoint has the accuracy in the status"
+        )
         tell_more(session, is_kept=is_kept)
     return 0 if is_proven else 1
 

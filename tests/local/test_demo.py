@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tools.demo import EPOCHS
 
 from railhead.local.processes import MARKER, marked
 from railhead.local.session import Session
@@ -16,6 +18,7 @@ from tests.local.test_session import read_until
 
 PROJECT = Path(__file__).resolve().parents[2]
 LONG = 600
+LATER = ("phase Running", "kubectl delete pods")
 
 
 def start_demo(folder: Path) -> subprocess.Popen[str]:
@@ -34,15 +37,22 @@ def find_session(folder: Path) -> Session:
     return Session(run)
 
 
-def test_the_demo_proves_what_it_trained(tmp_path: Path) -> None:
+def test_the_demo_kills_a_worker_and_proves_that_training_resumed(tmp_path: Path) -> None:
     process = start_demo(tmp_path)
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode == 0, output
-    assert "proven: the job trained" in output
+    before, _, after = output.partition("now a worker is killed")
+    assert re.search(r"  checkpoint \d+: ", before)
+    assert "waiting: WorkerLost: 1 of 2 worker pods were lost" in after
+    resumed = re.search(r"  training resumed after epoch (\d+), from the checkpoint \S+/checkpoint_", after)
+    assert resumed is not None and int(resumed[1]) < EPOCHS - 1
+    assert f"epoch {EPOCHS - 1}, " in after
+    assert "attempts: 1; rounds in which worker pods were replaced: 1" in after
+    assert "proven: the job trained on after losing a worker" in after
     assert marked(MARKER, find_session(tmp_path).marker) == []
 
 
-@pytest.mark.parametrize("text", ["kubectl apply", pytest.param("phase Running", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("text", ["kubectl apply", *(pytest.param(text, marks=pytest.mark.slow) for text in LATER)])
 def test_interrupted_demo_leaves_nothing(tmp_path: Path, text: str) -> None:
     process = start_demo(tmp_path)
     read_until(process, text)

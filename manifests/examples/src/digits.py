@@ -89,6 +89,7 @@ def resume(model, optimizer):
         state = torch.load(os.path.join(folder, "state.pt"), weights_only=True)
     unwrap(model).load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
+    print(f"resuming after epoch {state['epoch']} from {checkpoint.path}", flush=True)
     return state["epoch"] + 1
 
 
