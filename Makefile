@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -115,6 +115,9 @@ mutants: $(READY) ## Seed defects into planner and executor, each of which a tes
 
 demo: $(READY) ## Train the digits example on a cluster on this machine, kill a worker, and verify the result
 	$(BIN)/python tools/demo.py
+
+record-demo: $(READY) ## (by hand) Run the demo, and draw its output as docs/assets/demo.svg for the README
+	$(BIN)/python -m tools.record_demo
 
 bench-start: $(READY) ## Time from kubectl apply to Succeeded, compared with a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.start $(BENCH_ARGS)
