@@ -199,6 +199,7 @@ except TrainingFailedError as error:
 """
 
 
+@pytest.mark.slow  # tests/unit/driver/script has the two fits, the name and the end
 def test_a_failure_that_the_script_swallows_still_ends_the_attempt(tmp_path: Path) -> None:
     job = share_pod(make_script_job("python", "train.py"))
     with Pods(tmp_path, job, source={"train.py": TWO_FITS}) as pods:

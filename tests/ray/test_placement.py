@@ -83,7 +83,8 @@ def test_the_pods_satisfy_the_strategy(
     assert all(seen["labels"] == expected for seen in sees)
 
 
-@pytest.mark.parametrize("found", [None, pytest.param("A100", marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/unit/driver/test_cluster.py has the answers
+@pytest.mark.parametrize("found", [None, "A100"])
 def test_a_wrong_accelerator_is_reported_without_waiting(tmp_path: Path, found: str | None) -> None:
     job = make_input(accelerator=found, numWorkers=1, useGPU=True, acceleratorType="H100")
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:

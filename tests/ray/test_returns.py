@@ -14,7 +14,7 @@ import pytest
 from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import Pods, make_job
 
-CASES = '''
+CODE = '''
 import os, pathlib, sys, tempfile, time
 import ray, ray.train
 
@@ -126,7 +126,7 @@ class Case:
     line: str
 
 
-CORE = [
+CASES = [
     Case(
         "surrogate",
         "surrogate",
@@ -141,8 +141,6 @@ CORE = [
         r"Infrastructure: run.storagePath: a checkpoint could not be written: rank [01]: /.*: OSError: \[Errno 28\]",
     ),
     Case("thread_is_ended", "", r"Application: rank 1: ValueError: lost by Ray \(user.py"),
-]
-OTHERS = [
     Case("surrogate", "", r"Application: rank 1: ValueError: \\udcff bad \(user.py, line \d+, in surrogate\)$"),
     Case("no_pickle", "park", r"Application: rank 1: user.Stuck: not to be sent \(user.py"),
     Case("handler", "", r"Application: rank 1: ValueError: past a handler that raises \(user.py"),
@@ -150,17 +148,17 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("cases", [CORE, pytest.param(OTHERS, marks=pytest.mark.slow)], ids=["core", "others"])
-def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path, cases: list[Case]) -> None:
+@pytest.mark.slow  # tests/unit/driver/rank/test_run.py and train_controller/test_polls.py have each end of a rank
+def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path) -> None:
     (tmp_path / "turns").mkdir()
-    config = {"folder": str(tmp_path / "turns"), "plan": [[case.name, case.other] for case in cases]}
-    job = make_job(framework="Python", train_loop_config=config, max_failures=len(cases))
-    with Pods(tmp_path, job, source={"user.py": CASES}) as pods:
+    config = {"folder": str(tmp_path / "turns"), "plan": [[case.name, case.other] for case in CASES]}
+    job = make_job(framework="Python", train_loop_config=config, max_failures=len(CASES))
+    with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
         pods.start()
         assert pods.wait_ended(timeout=580) == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
     restarts = re.findall(r"railhead +[\d.]+s  (\w+: .*); restarting the worker group", log)
     # A start of a group may take too long for Ray on a busy machine.
     found = [why for why in restarts if not why.startswith("Infrastructure: ") or "run.storagePath" in why]
-    for line, case in zip(found, cases, strict=True):
+    for line, case in zip(found, CASES, strict=True):
         assert re.match(case.line, line), (line, case)

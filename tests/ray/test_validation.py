@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
 
@@ -34,6 +36,7 @@ def validate(checkpoint):
 NODE = {"cpus": 2, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE}
 
 
+@pytest.mark.slow
 def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -> None:
     job = make_job(
         framework="Python",
