@@ -23,6 +23,8 @@ _PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5")
 _SLOW = (*_PYTEST, "-m", "slow")
 _EXAMPLES = "tests/e2e/test_examples.py"
 _KILLS = ("tests/e2e/test_kills.py", "tests/e2e/test_survival.py", "tests/e2e/test_world.py")
+_SCHEDULES = "tests/model/test_schedules.py"
+_MANY = {"RAILHEAD_SCHEDULES": "25000"}  # with one operator, with two, and a tenth of them with the world's actors
 _FAULTS = "single_fault or requests_that_hang"
 _MAKE = ("make", "--no-print-directory")
 
@@ -41,8 +43,10 @@ PARTS: Mapping[str, Part] = {
     "test": Part((*_MAKE, "test")),
     "unit": Part((*_SLOW, "tests/unit")),
     "fuzz": Part((*_SLOW, "-n", "auto", "tests/fuzz", "tests/api")),
-    "schedules": Part(
-        (*_PYTEST, "-n", "auto", "tests/model"), {"RAILHEAD_FAULTS": "all", "RAILHEAD_SCHEDULES": "25000"}
+    "schedules": Part((*_PYTEST, "-n", "auto", _SCHEDULES, "-k", "1-from"), _MANY),
+    "two-operators": Part((*_PYTEST, "-n", "auto", _SCHEDULES, "-k", "2-from"), _MANY),
+    "world": Part(
+        (*_PYTEST, "-n", "auto", "tests/model", f"--ignore={_SCHEDULES}"), {"RAILHEAD_FAULTS": "all", **_MANY}
     ),
     "operator": Part((*_SLOW, "tests/operator", "-k", f"not ({_FAULTS})")),
     "faults": Part((*_SLOW, "tests/operator", "-k", _FAULTS)),

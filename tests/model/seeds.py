@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "1000"))
+SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "500"))
 
 
 def find_batches(schedules: int, *, size: int) -> list[range]:
