@@ -1,0 +1,62 @@
+"""Each file of the package has a test at the mirrored path, or a row that says which test has it instead."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[2]
+PACKAGE = PROJECT / "operator" / "railhead"
+FILES = sorted(
+    str(path.relative_to(PACKAGE).with_suffix(""))
+    for path in PACKAGE.rglob("*.py")
+    if path.name not in ("__init__.py", "__main__.py")
+)
+# By the test that has it: files, or patterns, where the files of a folder are parts of one thing.
+TESTED_BY = {
+    "tests/api/test_crd_accepts.py": ("api/*",),  # models: their fields become the CRD
+    "tests/api/test_crd_changes.py": ("api/changes",),
+    "tests/chart/test_operator.py": ("cli/operator",),
+    "tests/ray/test_failures.py": ("driver/worker", "together"),
+    "tests/unit/controller/report/test_attacks.py": ("controller/serve", "pki"),
+    "tests/unit/controller/test_executor.py": ("controller/slow_start",),
+    "tests/unit/controller/test_loop.py": ("controller/config",),
+    "tests/unit/driver/ray/test_nodes.py": ("driver/node/hosts",),
+    "tests/unit/driver/rank/test_train_stub.py": ("driver/rank/train_func",),
+    "tests/unit/driver/script/test_run.py": ("driver/script/*", "driver/site"),
+    "tests/unit/driver/storage/test_checkpoint_model.py": ("driver/storage/*", "driver/ray/checkpoints"),
+    "tests/unit/driver/storage/test_fence.py": ("driver/train_controller/fence", "driver/run_context"),
+    "tests/unit/driver/test_before_training.py": ("driver/errors",),
+    "tests/unit/driver/train_controller/test_post_mortem.py": ("driver/train_controller/evidence",),
+    "tests/unit/driver/train_controller/test_progress.py": ("driver/reporting/commits",),
+    "tests/unit/driver/trainers/test_trainer.py": ("driver/trainers/configs",),
+    "tests/unit/gitops/test_health.py": ("api/conditions",),
+    "tests/unit/kube/test_informer.py": ("kube/event", "kube/types", "kube/watch_state"),
+    "tests/unit/planning/test_children.py": ("kube/kinds", "planning/plan", "resources/roles", "resources/settings"),
+    "tests/unit/planning/test_planner.py": (
+        "planning/attempt",
+        "planning/job",
+        "planning/observed",
+        "planning/pod_view",
+    ),
+    "tests/unit/resources/test_mounts.py": ("contract/job_input", "resources/owner"),
+    "tests/unit/training/test_training.py": ("driver/training",),
+    "tests/local/test_control_plane.py": ("local/control_plane/servers",),
+    "tests/local/test_session.py": ("local/supervisor",),
+}
+WITHOUT_CODE = ("contract/environment", "driver/ray/types", "planning/facts/reasons")  # names and types
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_has_a_test_at_the_mirrored_path_or_a_row(file: str) -> None:
+    folder, _, name = file.rpartition("/")
+    has_mirror = (PROJECT / "tests" / "unit" / folder / f"test_{name.lstrip('_')}.py").exists()
+    patterns = [*WITHOUT_CODE, *(pattern for row in TESTED_BY.values() for pattern in row)]
+    assert has_mirror or any(fnmatch(file, pattern) for pattern in patterns), "write its test, or name it in TESTED_BY"
+
+
+@pytest.mark.parametrize("test", TESTED_BY)
+def test_the_tests_of_the_rows_exist(test: str) -> None:
+    assert (PROJECT / test).exists()
