@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tools.go_program import resolve_program
 
-from railhead.local.control_plane.binaries import Echo, GoModule
+from railhead.local import Echo
+from railhead.local.control_plane.binaries import GoModule
 
 CRANE_VERSION = "0.22.1"
 MODULE = GoModule("crane", package="github.com/google/go-containerregistry/cmd/crane")

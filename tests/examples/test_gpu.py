@@ -14,8 +14,8 @@ import yaml
 from railhead.contract import environment
 from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.contract.outcome import Outcome
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
-from railhead.resources.owner import JobRef
 from tests.ray.pods import OBJECT_STORE, Pods
 from tests.unit.builders import make_spec
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
-from railhead.resources.owner import JobRef
 from tests.ray.pods import OBJECT_STORE, RAY_VERSION, Pods
 from tests.unit.builders import make_spec
 
