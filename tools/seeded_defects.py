@@ -1523,7 +1523,7 @@ DEFECTS = (
     ),
     Defect(
         "an unfinished upload is removed although the snapshot names it",
-        "driver/storage/checkpoints.py",
+        "driver/storage/uploads.py",
         "    left = folder.find_existing(records) - kept\n",
         "    left = folder.find_existing(records) - _find_folders(committed)\n",
         ("tests/unit/driver/storage/test_leftovers.py",),
@@ -1615,7 +1615,7 @@ DEFECTS = (
     ),
     Defect(
         "a commit leaves no copy of the snapshot",
-        "driver/storage/checkpoints.py",
+        "driver/storage/uploads.py",
         "    folder.replace(COPY, data)\n",
         "",
         (SNAPSHOT,),
@@ -1623,7 +1623,7 @@ DEFECTS = (
     ),
     Defect(
         "a run resumes from a checkpoint without files",
-        "driver/storage/checkpoints.py",
+        "driver/storage/snapshot.py",
         "(has_newest or folder.list_names(name))",
         "True",
         (SNAPSHOT,),
@@ -1637,7 +1637,7 @@ DEFECTS = (
     ),
     Defect(
         "a head that has lost the run overwrites its successor's copy of the snapshot",
-        "driver/storage/checkpoints.py",
+        "driver/storage/uploads.py",
         "    check()\n    folder.replace(COPY, data)\n",
         "    folder.replace(COPY, data)\n",
         (SNAPSHOT,),

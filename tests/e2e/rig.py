@@ -15,7 +15,7 @@ from railhead.api import names
 from railhead.contract import environment as e
 from railhead.driver.node.hosts import is_listening
 from railhead.driver.node.machine import find_descendants, read_process_table
-from railhead.driver.storage.checkpoints import FILE, SnapshotUnreadable, parse_snapshot
+from railhead.driver.storage.snapshot import SNAPSHOT, SnapshotUnreadable, parse_snapshot
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from railhead.local.session import STOPPED, Session, default_capacity
@@ -140,7 +140,7 @@ class Job:
 
     def _committed(self) -> list[int]:
         try:
-            [snapshot] = self.storage.glob(f"*/{FILE}")
+            [snapshot] = self.storage.glob(f"*/{SNAPSHOT}")
             return [int(entry.metrics["epoch"]) for entry in parse_snapshot(snapshot.read_text()).entries]
         except (ValueError, OSError, SnapshotUnreadable):
             return []

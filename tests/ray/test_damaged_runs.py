@@ -16,9 +16,10 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.storage.acquire_run import ResumePoint, restore_run
-from railhead.driver.storage.checkpoints import FILE, finish_commit
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.snapshot import SNAPSHOT
+from railhead.driver.storage.uploads import finish_commit
 from tests.ray.pods import Pods, make_job
 from tests.s3 import S3, start_s3
 
@@ -78,7 +79,7 @@ def make_run(storage_path: str, name: str) -> RunFolder:
 
 
 def cut_off(folder: RunFolder) -> None:
-    folder.write(FILE, (folder.read(FILE) or b"")[:-20])
+    folder.write(SNAPSHOT, (folder.read(SNAPSHOT) or b"")[:-20])
 
 
 def empty(folder: RunFolder) -> None:
@@ -88,16 +89,16 @@ def empty(folder: RunFolder) -> None:
 
 def hide_all(folder: RunFolder) -> None:
     """Neither snapshot nor copy: as a run of an older version whose snapshot was truncated."""
-    folder.write(FILE, b"")
+    folder.write(SNAPSHOT, b"")
     folder.filesystem.delete_dir(folder.find(".railhead"))
 
 
 # The damage, the epoch that training starts with, and the warning.
 DAMAGES: dict[str, tuple[Callable[[RunFolder], object], int, str]] = {
     "well": (lambda folder: None, 3, ""),
-    "cut-off": (cut_off, 3, f"{FILE} cannot be read"),
-    "empty": (lambda folder: folder.write(FILE, b""), 3, f"{FILE} cannot be read (it is empty)"),
-    "gone": (lambda folder: folder.delete(FILE), 3, f"{FILE} is gone"),
+    "cut-off": (cut_off, 3, f"{SNAPSHOT} cannot be read"),
+    "empty": (lambda folder: folder.write(SNAPSHOT, b""), 3, f"{SNAPSHOT} cannot be read (it is empty)"),
+    "gone": (lambda folder: folder.delete(SNAPSHOT), 3, f"{SNAPSHOT} is gone"),
     "missing": (lambda folder: folder.filesystem.delete_dir(folder.find("c2")), 2, "checkpoint c2 is gone or empty"),
     "emptied": (empty, 2, "checkpoint c2 is gone or empty"),
     "nothing-left": (hide_all, 0, "no checkpoint is known, so training starts from scratch"),
@@ -183,5 +184,5 @@ def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_start(tmp_path
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "CheckpointsLost"
-    assert outcome.message.startswith(f"run.storagePath: {FILE} cannot be read (it is empty), and none of the ")
+    assert outcome.message.startswith(f"run.storagePath: {SNAPSHOT} cannot be read (it is empty), and none of the ")
     assert folder.read("c2/weights") == b"of this epoch", "the remains are kept for inspection"

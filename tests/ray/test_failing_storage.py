@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.driver.storage.checkpoints import FILE, RECORDS
+from railhead.driver.storage.snapshot import SNAPSHOT
+from railhead.driver.storage.uploads import RECORDS
 from tests.full_disk import mount_full_disk
 from tests.ray.pods import Pods, make_job, make_single_job, share_pod
 
@@ -101,7 +102,7 @@ def find_folders(run: Path) -> set[str]:
 
 
 def find_listed(run: Path) -> set[str]:
-    return {each["checkpoint_dir_name"] for each in json.loads((run / FILE).read_text())["checkpoint_results"]}
+    return {each["checkpoint_dir_name"] for each in json.loads((run / SNAPSHOT).read_text())["checkpoint_results"]}
 
 
 # In the first group, the process of rank 1 dies in the middle of an upload in the background.

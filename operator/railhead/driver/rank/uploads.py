@@ -1,4 +1,4 @@
-"""Before a rank uploads a checkpoint, the upload is recorded in the run's folder (`storage.checkpoints`).
+"""Before a rank uploads a checkpoint, the upload is recorded in the run's folder (`storage.uploads`).
 
 Rank 0 does it before the other ranks learn the folder's name, so that one small write per checkpoint is enough and
 no upload begins earlier. A rank that finds no record, because rank 0 has no checkpoint or its write is
@@ -13,8 +13,8 @@ from railhead.driver.describe import describe_exception, log
 from railhead.driver.rank.steps import reporting
 from railhead.driver.ray.context import Watch, watch_reports
 from railhead.driver.ray.types import Storage
-from railhead.driver.storage.checkpoints import is_recorded, keep_uploads, record_upload
 from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.uploads import is_recorded, keep_uploads, record_upload
 
 PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage that hangs
 

@@ -23,17 +23,10 @@ from railhead.driver.ray.types import RunConfig
 from railhead.driver.reporting.progress import build_checkpoint_uri, parse_known
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import Warn, call_storage
-from railhead.driver.storage.checkpoints import (
-    FILE,
-    UNREADABLE,
-    examine,
-    finish_commit,
-    forget_uploads,
-    read_copy,
-    write_snapshot,
-)
 from railhead.driver.storage.fence import Claim, forget_outcome, take_run
 from railhead.driver.storage.run_folder import RunFolder, open_run_folder
+from railhead.driver.storage.snapshot import SNAPSHOT, UNREADABLE, find_resumable, read_copy, write_snapshot
+from railhead.driver.storage.uploads import finish_commit, forget_uploads
 
 PROBE = ".railhead-write-check-"
 PROBE_BYTES = 4096  # a full disk takes an empty file
@@ -128,17 +121,17 @@ def check_resume_from(uri: str, *, warn: Warn) -> None:
 
 def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int) -> ResumePoint:
     """Call only behind the fence. `commits`: how many the status records. Raises JobRefused when none is left."""
-    snapshot, damage = examine(folder, known=known)
+    snapshot, damage = find_resumable(folder, known=known)
     forget_uploads(folder, None if damage else known)
     if snapshot is None:
         _refuse_lost_checkpoints(damage, commits=commits)
-        data = folder.read(FILE)
+        data = folder.read(SNAPSHOT)
         if data is not None and damage:  # Ray would raise on it
             folder.write(UNREADABLE, data)
-            folder.delete(FILE)
+            folder.delete(SNAPSHOT)
         return ResumePoint(None, _complete(damage, "no checkpoint is known, so training starts from scratch"))
     if damage or not fields <= snapshot.fields:
-        folder.replace(FILE, write_snapshot(snapshot, fields=fields, ray_version=find_version()).encode())
+        folder.replace(SNAPSHOT, write_snapshot(snapshot, fields=fields, ray_version=find_version()).encode())
     copy = read_copy(folder)
     if copy is None or copy.entries != snapshot.entries:
         finish_commit(folder, lambda: None)
@@ -147,7 +140,7 @@ def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str
 
 def _refuse_lost_checkpoints(damage: Optional[RunWarning], *, commits: int) -> None:
     if commits:
-        what = damage.message if damage else f"{FILE} is gone"
+        what = damage.message if damage else f"{SNAPSHOT} is gone"
         raise JobRefused(
             "CheckpointsLost",
             f"run.storagePath: {what}, and none of the {commits} committed checkpoints is intact; Railhead does not "

@@ -29,9 +29,9 @@ from railhead.driver.ray.types import CheckpointManager, Worker, WorkerGroup
 from railhead.driver.reporting.mailbox import Box, FromController, Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE, Patience
-from railhead.driver.storage.checkpoints import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
 from railhead.driver.storage.fence import Claim, check_claim
 from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.uploads import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
 from railhead.driver.train_controller.group import Group
 
 # A storage that hangs holds up neither a group nor the end.

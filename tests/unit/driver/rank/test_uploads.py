@@ -17,8 +17,8 @@ from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.rank import steps, uploads
 from railhead.driver.ray import context
-from railhead.driver.storage.checkpoints import ELSEWHERE, RECORDS, record_upload
 from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.uploads import ELSEWHERE, RECORDS, record_upload
 
 NAME = "checkpoint_2026-11-22_23-44-51.000123"
 SYNC, ASYNC, NO_UPLOAD = CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC, CheckpointUploadMode.NO_UPLOAD

@@ -36,9 +36,9 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import ResumePoint, restore_run
 from railhead.driver.storage.call import Patience
-from railhead.driver.storage.checkpoints import finish_commit, record_upload
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.uploads import finish_commit, record_upload
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
 from railhead.driver.train_controller.progress import find_score

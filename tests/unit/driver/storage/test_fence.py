@@ -34,9 +34,10 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.call import Patience
-from railhead.driver.storage.checkpoints import RECORDS, examine, record_upload
 from railhead.driver.storage.fence import Claim, check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.snapshot import find_resumable
+from railhead.driver.storage.uploads import RECORDS, record_upload
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
 
@@ -403,7 +404,7 @@ def test_one_name_for_all_checkpoints_keeps_the_newest(tmp_path: Path, monkeypat
     for number in range(8):
         run.commit("last")
         assert (run.kept(), run.latest()) == (["last"], "last")
-        assert examine(run.folder, known={"last": number})[1] is None
+        assert find_resumable(run.folder, known={"last": number})[1] is None
     run.commit("c0")
     run.commit("c1")
     assert (run.kept(), (tmp_path / "r" / "last").exists()) == (["c0", "c1"], False)
@@ -442,7 +443,7 @@ def test_a_name_repeated_after_a_fall_back_is_kept(
     assert run.kept() == ["c2"]
     for name in names:
         run.commit(name)
-        assert examine(run.folder, known={"c2": 3})[1] is None
+        assert find_resumable(run.folder, known={"c2": 3})[1] is None
     assert run.kept() == sorted(set(names)) == sorted(path.name for path in (tmp_path / "r").glob("c?"))
 
 

@@ -14,22 +14,24 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from railhead.driver.errors import Kind, explain_exception
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.storage.acquire_run import restore_run
-from railhead.driver.storage.checkpoints import (
-    FILE,
-    RECORDS,
+from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.snapshot import (
+    SNAPSHOT,
     Entry,
     Snapshot,
     SnapshotUnreadable,
+    parse_snapshot,
+    write_snapshot,
+)
+from railhead.driver.storage.uploads import (
+    RECORDS,
     find_leftovers,
     finish_commit,
     is_recorded,
     keep_uploads,
-    parse_snapshot,
     record_upload,
     remove_leftovers,
-    write_snapshot,
 )
-from railhead.driver.storage.run_folder import RunFolder
 
 PARTIAL, COMMITTED = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
 COPIED = "checkpoint_2026-11-22_23-44-59.999999"  # by a user, from another run
@@ -45,7 +47,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def names(folder: RunFolder) -> set[str]:
-    return set(folder.list_names("")) - {".railhead", FILE}
+    return set(folder.list_names("")) - {".railhead", SNAPSHOT}
 
 
 def clean_up(folder: RunFolder, *, committed: Collection[str]) -> list[str]:
@@ -59,7 +61,7 @@ def commit(folder: RunFolder, *committed: str) -> None:
     """As Ray's manager writes it."""
     entries = tuple(Entry(name, {}, number) for number, name in enumerate(committed))
     snapshot = Snapshot(entries, committed[-1], reports=len(entries))
-    folder.write(FILE, write_snapshot(snapshot, fields=find_fields(), ray_version="2.60.0").encode())
+    folder.write(SNAPSHOT, write_snapshot(snapshot, fields=find_fields(), ray_version="2.60.0").encode())
 
 
 def test_removes_only_recorded_uploads(folder: RunFolder) -> None:
@@ -98,7 +100,7 @@ def test_keeps_what_the_snapshot_names_whatever_the_manager_knows(folder: RunFol
     assert clean_up(folder, committed=[]) == []
     assert names(folder) == ALL and folder.list_names(RECORDS) == []
     record_upload(folder, COMMITTED)
-    folder.write(FILE, b'{"checkpoint_results": [')
+    folder.write(SNAPSHOT, b'{"checkpoint_results": [')
     with pytest.raises(SnapshotUnreadable):
         clean_up(folder, committed=[])
     assert names(folder) == ALL and is_recorded(folder, COMMITTED)
@@ -139,7 +141,7 @@ class Upload:
         """A later one, twice: what it lists."""
         for _ in range(2):
             restore_run(self.folder, fields=find_fields(), known=known, commits=1)
-            listed = set(parse_snapshot((self.folder.read(FILE) or b"").decode()).names)
+            listed = set(parse_snapshot((self.folder.read(SNAPSHOT) or b"").decode()).names)
             clean_up(self.folder, committed=listed)
         return listed
 
@@ -165,7 +167,7 @@ def test_a_repaired_snapshot_keeps_a_checkpoint_that_it_does_not_list(
     upload = Upload(folder)
     for step in upload.steps[:steps]:
         step()
-    folder.delete(FILE) if text is None else folder.write(FILE, text)
+    folder.delete(SNAPSHOT) if text is None else folder.write(SNAPSHOT, text)
     listed = upload.attempt()
     assert (PARTIAL in listed) == (steps > COMMIT), "the copy lists it"
     assert names(folder) == ALL

@@ -23,18 +23,18 @@ from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import ResumePoint, restore_run
-from railhead.driver.storage.checkpoints import (
+from railhead.driver.storage.fence import check_claim, take_run
+from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.snapshot import (
     COPY,
-    FILE,
+    SNAPSHOT,
     UNREADABLE,
     SnapshotUnreadable,
-    finish_commit,
     parse_snapshot,
     read_copy,
     write_snapshot,
 )
-from railhead.driver.storage.fence import check_claim, take_run
-from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.uploads import finish_commit
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
 from tests.unit.driver.storage.test_fence import fake_group, wait_for_clean_up
@@ -85,7 +85,7 @@ def test_the_installed_ray_resumes_from_a_snapshot_of_another_version(form: str,
     run = Run(tmp_path)
     for name in ("c0", "c1"):
         run.commit(name)
-    (tmp_path / "r" / FILE).write_text(json.dumps(FORMS[form]))
+    (tmp_path / "r" / SNAPSHOT).write_text(json.dumps(FORMS[form]))
     (tmp_path / "r" / COPY).unlink(missing_ok=True)
     assert run.restore() == ResumePoint("c1", None)
     manager = Run(tmp_path).manager
@@ -101,10 +101,10 @@ def test_a_suspended_run_resumes_with_an_older_and_with_a_newer_ray(tmp_path: Pa
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
     for name in ("c0", "c1"):
         folder.write(f"{name}/weights", b"w")
-    folder.write(FILE, json.dumps(FORMS[before]).encode())
+    folder.write(SNAPSHOT, json.dumps(FORMS[before]).encode())
     for form in (after, before):
         assert restore_run(folder, fields=frozenset(FORMS[form]), known={}, commits=2) == ResumePoint("c1", None)
-        text = (folder.read(FILE) or b"").decode()
+        text = (folder.read(SNAPSHOT) or b"").decode()
         values, snapshot = json.loads(text), parse_snapshot(text)
         assert set(FORMS[form]) <= set(values) and values.items() >= RESULTS.items()
         assert (snapshot.latest, snapshot.names) == ("c1", ["c1", "c0"])
@@ -190,12 +190,15 @@ def empty(run: Path, name: str) -> None:
 
 Damage = Callable[[Path], object]
 DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
-    "empty": (lambda r: (r / FILE).write_text(""), "SnapshotUnreadable", "cannot be read (it is empty)", "c2"),
+    "empty": (lambda r: (r / SNAPSHOT).write_text(""), "SnapshotUnreadable", "cannot be read (it is empty)", "c2"),
     "cut-off": (
-        lambda r: (r / FILE).write_text((r / FILE).read_text()[:-9]), "SnapshotUnreadable", "cannot be read", "c2",
+        lambda r: (r / SNAPSHOT).write_text((r / SNAPSHOT).read_text()[:-9]),
+        "SnapshotUnreadable",
+        "cannot be read",
+        "c2",
     ),
-    "binary": (lambda r: (r / FILE).write_bytes(b"\xff\xfe\x00" * 9), "SnapshotUnreadable", "cannot be read", "c2"),
-    "gone": (lambda r: (r / FILE).unlink(), "SnapshotUnreadable", "is gone", "c2"),
+    "binary": (lambda r: (r / SNAPSHOT).write_bytes(b"\xff\xfe\x00" * 9), "SnapshotUnreadable", "cannot be read", "c2"),
+    "gone": (lambda r: (r / SNAPSHOT).unlink(), "SnapshotUnreadable", "is gone", "c2"),
     "no-folder": (lambda r: remove(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
     "empty-folder": (lambda r: empty(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
     "older-one": (lambda r: remove(r, "c1"), "CheckpointMissing", "checkpoint c1 is gone or empty", "c2"),
@@ -261,7 +264,7 @@ def make_many(tmp_path: Path) -> RunFolder:
     values = {**FORM_2_60, "checkpoint_results": results, "checkpoint_report_indices": list(range(MANY))}
     text = json.dumps({**values, "latest_checkpoint_result": results[-1], "pending_training_results": []})
     folder = RunFolder(Counting(), str(tmp_path / "r"))
-    folder.write(FILE, text.encode())
+    folder.write(SNAPSHOT, text.encode())
     folder.write(COPY, text.encode())
     folder.filesystem.calls.clear()
     return folder
@@ -287,9 +290,9 @@ def test_writes_no_copy_once_a_successor_has_the_run(run: Run) -> None:
     before = run.folder.read(COPY)
     claim = take_run(run.folder, uid="mine", attempt=1)
     take_run(run.folder, uid="mine", attempt=2)
-    run.folder.write(FILE, json.dumps(FORM_2_60).encode())
+    run.folder.write(SNAPSHOT, json.dumps(FORM_2_60).encode())
     finish_commit(run.folder, lambda: check_claim(run.folder, claim))
-    assert run.folder.read(COPY) == before != run.folder.read(FILE)
+    assert run.folder.read(COPY) == before != run.folder.read(SNAPSHOT)
 
 
 def test_keeps_old_checkpoints_without_files_in_the_snapshot(tmp_path: Path) -> None:
@@ -297,7 +300,7 @@ def test_keeps_old_checkpoints_without_files_in_the_snapshot(tmp_path: Path) -> 
     for number in range(MANY - 1):
         empty(tmp_path / "r", f"c{number}")
     assert restore(folder) == ResumePoint("c999", None)
-    snapshot = parse_snapshot((folder.read(FILE) or b"").decode())
+    snapshot = parse_snapshot((folder.read(SNAPSHOT) or b"").decode())
     assert len(snapshot.names) == MANY, "Ray can still remove them"
 
 
@@ -313,13 +316,13 @@ def test_skips_damaged_checkpoints_from_the_newest_on(tmp_path: Path) -> None:
 def test_ignores_a_truncated_copy(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / COPY).write_text("{")
     assert run.restore() == ResumePoint("c2", None)
-    (tmp_path / "r" / FILE).write_text("{")
+    (tmp_path / "r" / SNAPSHOT).write_text("{")
     claimed = run.restore()
     assert claimed.latest == "c2" and claimed.warning is not None
 
 
 def test_restores_from_the_status_when_both_files_are_lost(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "r" / FILE).unlink()
+    (tmp_path / "r" / SNAPSHOT).unlink()
     (tmp_path / "r" / COPY).unlink()
     claimed = run.restore(known={"c2": 2, "c0": 0})
     assert claimed.latest == "c2"
@@ -327,7 +330,7 @@ def test_restores_from_the_status_when_both_files_are_lost(run: Run, tmp_path: P
     assert manager.latest_checkpoint_result is not None and manager._current_report_index == 3
 
 
-@pytest.mark.parametrize("damage_run", [remove_both, lambda r: (r / FILE).write_text("")])
+@pytest.mark.parametrize("damage_run", [remove_both, lambda r: (r / SNAPSHOT).write_text("")])
 def test_fails_instead_of_training_from_scratch_if_no_checkpoint_is_left(
     run: Run, tmp_path: Path, damage_run: Damage
 ) -> None:
@@ -346,7 +349,7 @@ def test_fails_instead_of_training_from_scratch_if_no_checkpoint_is_left(
 def test_starts_a_run_without_commits(tmp_path: Path) -> None:
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
     assert restore_run(folder, fields=find_fields(), known={}, commits=0) == ResumePoint(None, None)
-    with pytest.raises(JobRefused, match=f"{FILE} is gone"):
+    with pytest.raises(JobRefused, match=f"{SNAPSHOT} is gone"):
         restore_run(folder, fields=find_fields(), known={}, commits=1)
 
 

@@ -1,5 +1,4 @@
-"""A run's checkpoints: Ray Train's `checkpoint_manager_snapshot.json` in all known formats, what is left of it after
-damage, and the folders of uploads that never became a checkpoint.
+"""A run's checkpoints: Ray Train's `checkpoint_manager_snapshot.json` in all known formats, also after damage.
 
 The formats only grew. That of 2.52 has the checkpoints and the latest of them; 2.55 adds the number
 of each report, the pending validations and the names of the validated checkpoints; 2.60 adds two
@@ -8,36 +7,24 @@ so a run can resume with a newer Ray, or an older one; Ray itself rejects that.
 
 Ray would raise on a truncated file and on a missing folder, in an actor, at every attempt. A checkpoint is committed
 when all its files exist, and its files are deleted only after it has been removed from the snapshot; so a folder that
-is missing was lost. Next to the snapshot we keep a copy, written after each commit (`finish_commit`): Ray
+is missing was lost. Next to the snapshot we keep a copy, written after each commit (`uploads.finish_commit`): Ray
 writes its own in place, so a crash may leave half of it. A single listing shows which checkpoints exist, however many
 there are, and one more whether the newest has files; what is in them only a reader can judge.
-
-An upload is recorded before it begins, and its folder removed before a later group trains. Nothing else is removed. A
-record is a file without content, which a full disk still takes. It has the name of a folder that Ray Train has chosen
-for this one upload, and goes once the checkpoint is committed. A crash may leave the record of a committed checkpoint;
-so whatever any snapshot or the status names stays, and where a snapshot was damaged, all records are forgotten.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Collection, Iterable, Mapping, Optional
+from typing import Any, Collection, Mapping, Optional
 
 from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE, RunWarning
-from railhead.driver.describe import never_raises
 from railhead.driver.ray.types import Metrics
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 
-FILE = "checkpoint_manager_snapshot.json"
+SNAPSHOT = "checkpoint_manager_snapshot.json"
 COPY = f"{OWN_FOLDER}/snapshot.json"
 UNREADABLE = f"{OWN_FOLDER}/unreadable-snapshot.json"
-RECORDS = f"{OWN_FOLDER}/uploads"
-ELSEWHERE = f"{OWN_FOLDER}/uploads-elsewhere"
-# By the time of the upload. A name that the user chose may be an older folder's; and the next upload fills it again.
-_NAMED_BY_RAY = re.compile(r"checkpoint_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.\d{6}")
 _CHECKED = (
     "validated_checkpoint_dir_names",
     "timed_out_validation_checkpoint_dir_names",
@@ -148,13 +135,13 @@ def write_snapshot(snapshot: Snapshot, *, fields: Collection[str], ray_version: 
     return json.dumps({key: value for key, value in values.items() if key in fields})
 
 
-def examine(folder: RunFolder, *, known: Mapping[str, int]) -> tuple[Optional[Snapshot], Optional[RunWarning]]:
+def find_resumable(folder: RunFolder, *, known: Mapping[str, int]) -> tuple[Optional[Snapshot], Optional[RunWarning]]:
     """Returns the snapshot that the run resumes from, or None, and the damage, or None: the beginning of a warning.
 
     Changes nothing. `known`: names of the checkpoints in the status, with their index.
     """
     copy = read_copy(folder)
-    data = folder.read(FILE)
+    data = folder.read(SNAPSHOT)
     if data is None and copy is None and not known:
         return None, None
     own, damage = _read_own(data)
@@ -177,11 +164,11 @@ def read_copy(folder: RunFolder) -> Optional[Snapshot]:
 
 def _read_own(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[RunWarning]]:
     if data is None:
-        return None, RunWarning(SNAPSHOT_UNREADABLE, f"{FILE} is gone")
+        return None, RunWarning(SNAPSHOT_UNREADABLE, f"{SNAPSHOT} is gone")
     try:
         return parse_snapshot(data.decode(errors="replace")), None
     except SnapshotUnreadable as error:
-        return None, RunWarning(SNAPSHOT_UNREADABLE, f"{FILE} cannot be read ({error})")
+        return None, RunWarning(SNAPSHOT_UNREADABLE, f"{SNAPSHOT} cannot be read ({error})")
 
 
 def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Optional[RunWarning]]:
@@ -209,94 +196,3 @@ def _from_status(known: Mapping[str, int]) -> Snapshot:
     """Knows only the names, for when both files are lost."""
     entries = tuple(Entry(name, {}, index) for name, index in sorted(known.items(), key=lambda item: item[1]))
     return Snapshot(entries, entries[-1].name if entries else None, reports=entries[-1].report + 1 if entries else 0)
-
-
-def is_named_by_ray(name: str) -> bool:
-    return _NAMED_BY_RAY.fullmatch(name) is not None
-
-
-def record_upload(folder: RunFolder, name: str) -> None:
-    if is_named_by_ray(name):
-        folder.write(f"{RECORDS}/{name}", b"")
-
-
-def is_recorded(folder: RunFolder, name: str) -> bool:
-    return folder.read(f"{RECORDS}/{name}") is not None
-
-
-def keep_uploads(folder: RunFolder) -> None:
-    """Keeps all folders for good: the user's function has put a checkpoint elsewhere, which may need any of them."""
-    if folder.read(ELSEWHERE) is None:
-        folder.write(ELSEWHERE, b"")
-
-
-def forget_uploads(folder: RunFolder, names: Optional[Collection[str]]) -> None:
-    """Removes the records with these names, None for all; their folders stay, whatever happens."""
-    committed = None if names is None else _find_folders(names)
-    for name in _list_records(folder):
-        if committed is None or name in committed:
-            _forget(folder, name)
-
-
-@never_raises("keep a copy of the run's snapshot")
-def finish_commit(folder: RunFolder, check: Callable[[], None]) -> None:
-    """Copies Ray's snapshot after a commit, and forgets the records of the uploads that it names. Never raises.
-
-    A run without a copy is as robust as plain Ray. `check` is the fence: a successor's copy must not be overwritten.
-    """
-    data = folder.read(FILE) or b""
-    snapshot = parse_snapshot(data.decode(errors="replace"))
-    check()
-    folder.replace(COPY, data)
-    forget_uploads(folder, snapshot.names)
-
-
-@dataclass(frozen=True)
-class Leftovers:
-    """What unfinished uploads have left.
-
-    Attributes:
-        folders: names of those to remove.
-        records: names of those to remove whose folders are gone or stay.
-    """
-
-    folders: tuple[str, ...] = ()
-    records: tuple[str, ...] = ()
-
-
-def find_leftovers(folder: RunFolder, *, committed: Collection[str]) -> Leftovers:
-    """Call only while no rank of this attempt trains.
-
-    A record goes only once there is no folder: a process on a lost node may still be writing. Raises
-    SnapshotUnreadable.
-    """
-    records = _list_records(folder)
-    if not records or folder.read(ELSEWHERE) is not None:
-        return Leftovers(records=tuple(records))
-    data = folder.read(FILE)
-    kept = _find_folders([*committed, *(parse_snapshot(data.decode(errors="replace")).names if data else ())])
-    left = folder.find_existing(records) - kept
-    return Leftovers(tuple(sorted(left)), tuple(name for name in records if name not in left))
-
-
-def remove_leftovers(folder: RunFolder, found: Leftovers) -> None:
-    """Call only behind the fence. The next group may train already: its uploads have new names."""
-    for name in found.folders:
-        with contextlib.suppress(FileNotFoundError):  # an earlier removal was still under way
-            folder.delete_folder(name)
-    for name in found.records:
-        _forget(folder, name)
-
-
-def _list_records(folder: RunFolder) -> list[str]:
-    return list(filter(is_named_by_ray, folder.list_names(RECORDS)))
-
-
-def _find_folders(names: Iterable[str]) -> set[str]:
-    """Returns the run's folders that hold these checkpoints: each may be in a subfolder of what Ray has named."""
-    return {name.partition("/")[0] for name in names}
-
-
-def _forget(folder: RunFolder, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # a commit and the clean-up, a thread, may both remove it
-        folder.delete(f"{RECORDS}/{name}")
