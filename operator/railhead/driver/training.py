@@ -37,7 +37,7 @@ from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.datasets import build_datasets
 from railhead.driver.trainers.trainer import build_trainer, require_package
-from railhead.driver.trainers.users import build_users_trainer
+from railhead.driver.trainers.users_trainer import build_users_trainer
 from railhead.driver.user_code import find_user_folders, find_working_folder
 
 CALLBACKS = "RAY_TRAIN_CALLBACKS"
@@ -145,8 +145,8 @@ def _run_script(attempt: Attempt) -> Ending:
             attempt.watch()
 
     threading.Thread(target=join_and_watch, daemon=True).start()
-    offer = RunSettings.from_job(attempt.job, storage_path=attempt.storage_path)
-    return run_script(attempt.job, attempt.pod, offer=offer, mailbox=attempt.mailbox, host=attempt.host)
+    settings = RunSettings.from_job(attempt.job, storage_path=attempt.storage_path)
+    return run_script(attempt.job, attempt.pod, settings=settings, mailbox=attempt.mailbox, host=attempt.host)
 
 
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:

@@ -72,8 +72,8 @@ def read_end() -> RankEnd:
     return RankEnd(_END.stage, _END.error, os.environ.get(environment.POD_NAME, ""), age, NOTICES.was_read)
 
 
-def run_rank(function: Callable[[int], object], *, initial: str, keeps_exception: bool) -> object:
-    """Calls `function(rank)`; `initial` is the URI of a checkpoint to start from, or empty.
+def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_exception: bool) -> object:
+    """Calls `function(rank)`; `resume_from` is the URI of a checkpoint to start from, or empty.
 
     Raises TrainingError, or with `keeps_exception` the user's own exception if it can be pickled.
     """
@@ -91,7 +91,7 @@ def run_rank(function: Callable[[int], object], *, initial: str, keeps_exception
         watch_notices()
         watch_uploads()
         watch_optimizers()
-        start_from_checkpoint(initial)
+        start_from_checkpoint(resume_from)
         result = function(rank)
         _refuse_what_has_not_run(result, rank)
         _END.stage = RETURNED

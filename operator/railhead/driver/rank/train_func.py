@@ -15,7 +15,7 @@ from railhead.driver.errors import Kind, build_training_error
 from railhead.driver.rank.run import call_function, run_rank
 from railhead.driver.user_code import has_parameter, load_function
 
-ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"
+ENTRYPOINT, CONFIG, RESUME_FROM = "entrypoint", "config", "resume_from"
 
 # What a broken entrypoint raises during its import. Anything else (a network that does
 # not respond, a full disk) may succeed next time.
@@ -23,9 +23,9 @@ _PERMANENT = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 
 def run_train_func(values: dict[str, Any]) -> object:
-    """`values`: {entrypoint: "module:function", config: trainLoopConfig, initial: a checkpoint's URI or empty}."""
+    """`values`: {entrypoint: "module:function", config: trainLoopConfig, resume_from: a checkpoint's URI or empty}."""
     call = functools.partial(_load_and_call, values[ENTRYPOINT], values.get(CONFIG) or {})
-    result = run_rank(call, initial=values.get(INITIAL) or "", keeps_exception=False)
+    result = run_rank(call, resume_from=values.get(RESUME_FROM) or "", keeps_exception=False)
     # The controller may lack the result's class, and nobody uses it.
     return result if isinstance(result, (str, int, float, bool)) else None
 
@@ -48,19 +48,19 @@ def _load(entrypoint: str, rank: int) -> Callable[..., object]:
         raise build_training_error(Kind.RAISED, rank, error) from error
 
 
-def mark_loop(function: Callable[..., object], *, initial: str = "") -> Callable[..., object]:
+def mark_loop(function: Callable[..., object], *, resume_from: str = "") -> Callable[..., object]:
     """Returns a function with as many parameters as the user's, for a trainer that the user built.
 
-    `initial` is the URI of a checkpoint to start from, or empty. Raises TypeError when Ray would not accept the
+    `resume_from` is the URI of a checkpoint to start from, or empty. Raises TypeError when Ray would not accept the
     function.
     """
-    return functools.partial(_run_with_config if has_parameter(function) else _run_without, function, initial)
+    return functools.partial(_run_with_config if has_parameter(function) else _run_without, function, resume_from)
 
 
 # Ray inspects the signature to decide whether to pass the config.
-def _run_with_config(function: Callable[..., object], initial: str, config: object) -> object:
-    return run_rank(lambda _: call_function(function, config), initial=initial, keeps_exception=True)
+def _run_with_config(function: Callable[..., object], resume_from: str, config: object) -> object:
+    return run_rank(lambda _: call_function(function, config), resume_from=resume_from, keeps_exception=True)
 
 
-def _run_without(function: Callable[..., object], initial: str) -> object:
-    return run_rank(lambda _: call_function(function), initial=initial, keeps_exception=True)
+def _run_without(function: Callable[..., object], resume_from: str) -> object:
+    return run_rank(lambda _: call_function(function), resume_from=resume_from, keeps_exception=True)

@@ -37,7 +37,7 @@ def watch_trainers(module: Any) -> None:
         check_hooks()
         replace_parts(partial(make_retries, default=0))  # as often as the script itself says
     except AttemptFailed as error:
-        _tell(Mailbox(Path(os.environ[environment.TEMP])), Fit(0, FAILED, error.failure))
+        _write(Mailbox(Path(os.environ[environment.TEMP])), Fit(0, FAILED, error.failure))
         raise
     original = module.DataParallelTrainer.fit
 
@@ -51,38 +51,38 @@ def watch_trainers(module: Any) -> None:
 def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
     """Raises what fit() raises; JobRefused instead of waiting forever; or AttemptFailed if the run is another's."""
     from railhead.driver.train_controller.failure_policy import build_failure
-    from railhead.driver.trainers.users import make_ready
+    from railhead.driver.trainers.users_trainer import make_ready
 
     mailbox = Mailbox(Path(os.environ[environment.TEMP]))
     before = mailbox.script.read().fit
     number = before.number + 1 if before else 1
     controller = Mailbox(Path(os.environ[environment.TEMP]), fit=number).controller
-    _tell(mailbox, Fit(number, RUNNING))
+    _write(mailbox, Fit(number, RUNNING))
     try:
-        offer = RunSettings.from_environment(os.environ)
+        settings = RunSettings.from_environment(os.environ)
         pod = Pod.from_environment(os.environ)
         job = pod.read_job()
-        name_run(trainer.run_config, offer, number=number)
-        run = make_ready(trainer, who="trainer.entrypoint", job=job, offer=offer, offered_path=offer.storage_path)
+        name_run(trainer.run_config, settings, number=number)
+        run = make_ready(trainer, who="trainer.entrypoint", job=job, settings=settings, job_path=settings.storage_path)
         if not trainer.running_in_local_mode:
             acquire_run(trainer.run_config, replace(run, fit=number), pod=pod, job=job, warn=partial(_warn, mailbox))
         result = fit(trainer)
         if not (trainer.running_in_local_mode or controller.read().has_returned):
             raise AttemptFailed(miss_success())
     except AttemptFailed as error:
-        _tell(mailbox, Fit(number, FAILED, error.failure))
+        _write(mailbox, Fit(number, FAILED, error.failure))
         _wait_until_read(mailbox, number)
         raise
     except Exception as error:
-        _tell(mailbox, Fit(number, FAILED, controller.read().failure or build_failure(error)))
+        _write(mailbox, Fit(number, FAILED, controller.read().failure or build_failure(error)))
         _wait_until_read(mailbox, number)
         raise
-    _tell(mailbox, Fit(number, FINISHED))
+    _write(mailbox, Fit(number, FINISHED))
     _wait_until_read(mailbox, number)
     return result
 
 
-def _tell(mailbox: Mailbox, fit: Fit) -> None:
+def _write(mailbox: Mailbox, fit: Fit) -> None:
     mailbox.script.change(lambda value: replace(value, fit=fit))
 
 
@@ -111,8 +111,8 @@ def complete_run_configs(module: Any) -> None:
     module.RunConfig.__post_init__ = __post_init__
 
 
-def name_run(run_config: RunConfig, offer: RunSettings, *, number: int) -> None:
+def name_run(run_config: RunConfig, settings: RunSettings, *, number: int) -> None:
     """Names the run of the script's fit() of this number; a RunConfig that is used again keeps its run, as in Ray."""
     if getattr(run_config, _IS_UNNAMED, False):
-        run_config.name = offer.name_run(number)
+        run_config.name = settings.name_run(number)
         setattr(run_config, _IS_UNNAMED, False)

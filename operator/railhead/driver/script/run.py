@@ -65,11 +65,11 @@ def build_command(entrypoint: Iterable[str]) -> list[str]:
     return command
 
 
-def build_environment(environment: Mapping[str, str], *, pod: Pod, offer: RunSettings) -> dict[str, str]:
+def build_environment(environment: Mapping[str, str], *, pod: Pod, settings: RunSettings) -> dict[str, str]:
     callbacks = [CALLBACK, environment.get("RAY_TRAIN_CALLBACKS", "")]
     return {
         **environment,
-        **offer.to_environment(),
+        **settings.to_environment(),
         SCRIPT: "1",
         "RAY_ADDRESS": f"{pod.ip}:{pod.head_port}",
         "RAY_TRAIN_CALLBACKS": ",".join(filter(None, callbacks)),
@@ -101,10 +101,10 @@ def check_script(job: JobInput) -> None:
         )
 
 
-def run_script(job: JobInput, pod: Pod, *, offer: RunSettings, mailbox: Mailbox, host: ScriptHost) -> Ending:
+def run_script(job: JobInput, pod: Pod, *, settings: RunSettings, mailbox: Mailbox, host: ScriptHost) -> Ending:
     """Call once Ray's head listens. Raises JobRefused."""
     command = build_command(job.entrypoint)
-    environment = build_environment(os.environ, pod=pod, offer=offer)
+    environment = build_environment(os.environ, pod=pod, settings=settings)
     try:
         child = start_piped_child(command, environment=environment, folder=find_working_folder())
     except OSError as error:

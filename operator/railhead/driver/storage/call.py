@@ -69,7 +69,7 @@ _AWAY_CODES = _PASSING_CODES | {errno.ENOENT, errno.EROFS}
 
 def call_storage(
     storage_path: str,
-    question: Callable[[], T],
+    function: Callable[[], T],
     *,
     field: str = "run.storagePath",
     timeout: Optional[float] = None,
@@ -78,11 +78,11 @@ def call_storage(
 ) -> T:
     """`is_known`: it was written to before, so it is not the configuration that is wrong while it is away.
 
-    Raises JobRefused or Unreachable, with the field's name; `question`'s own AttemptFailed propagates unchanged. With
+    Raises JobRefused or Unreachable, with the field's name; `function`'s own AttemptFailed propagates unchanged. With
     `warn` it waits for storage that is unreachable, however long, and warns of it meanwhile.
     """
     seconds = timeout or CHECK_SECONDS
-    call = _Call(question)
+    call = _Call(function)
 
     def ask() -> T:
         try:
@@ -107,7 +107,7 @@ def _wait_for(ask: Callable[[], T], warn: Warn) -> T:
 
     has_warned = False
 
-    def tell(error: Exception) -> None:
+    def warn_of(error: Exception) -> None:
         nonlocal has_warned
         message = clean(f"{error}; the attempt waits for it, and training begins afterwards")
         log(message)
@@ -115,7 +115,7 @@ def _wait_for(ask: Callable[[], T], warn: Warn) -> T:
             warn(RunWarning(UNREACHABLE, message))
             has_warned = True
 
-    result = Patience(tell, seconds=math.inf, longest=LONGEST_WAIT_SECONDS).call(ask)
+    result = Patience(warn_of, seconds=math.inf, longest=LONGEST_WAIT_SECONDS).call(ask)
     if has_warned:
         warn(None)
     return result
@@ -124,8 +124,8 @@ def _wait_for(ask: Callable[[], T], warn: Warn) -> T:
 class _Call(Generic[T]):
     """A call that hangs is never repeated: it may still write once the storage responds. Its thread dies with us."""
 
-    def __init__(self, question: Callable[[], T]) -> None:
-        self._question = question
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
         self._future: Optional[Future[T]] = None
 
     def wait(self, seconds: float) -> T:
@@ -141,7 +141,7 @@ class _Call(Generic[T]):
 
         def run() -> None:
             try:
-                future.set_result(self._question())
+                future.set_result(self._function())
             except Exception as error:
                 future.set_exception(error)
 
@@ -161,12 +161,12 @@ class Patience:
     """Tries again what the storage cannot do for a moment.
 
     Attributes:
-        tell: receives each error that is tried again.
+        on_error: receives each error that is tried again.
         seconds: bounds the tries together, not one of them.
         longest: the longest pause, in seconds.
     """
 
-    tell: Callable[[Exception], None]
+    on_error: Callable[[Exception], None]
     seconds: float = 120.0
     longest: float = LONGEST_PAUSE_SECONDS
     sleep: Callable[[float], None] = time.sleep
@@ -181,7 +181,7 @@ class Patience:
             except Exception as error:
                 if not (isinstance(error, Unreachable) or is_passing(error)) or self.monotonic() + pause > deadline:
                     raise
-                self.tell(error)
+                self.on_error(error)
             self.sleep(pause)
             pause = min(pause * 2, self.longest)
 

@@ -17,7 +17,7 @@ from railhead.contract import environment
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.train_func import CONFIG, ENTRYPOINT, INITIAL, run_train_func
+from railhead.driver.rank.train_func import CONFIG, ENTRYPOINT, RESUME_FROM, run_train_func
 from railhead.driver.ray.runtime_env import INSTALLERS
 from railhead.driver.ray.types import RunConfig, ScalingConfig, Trainer
 from railhead.driver.trainers.datasets import build_data_config
@@ -109,7 +109,7 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mappin
             train_loop_config={
                 ENTRYPOINT: job.train_func,
                 CONFIG: job.train_loop_config,
-                INITIAL: os.environ.get(environment.RESUME_FROM, ""),
+                RESUME_FROM: os.environ.get(environment.RESUME_FROM, ""),
             },
             scaling_config=scaling_config,
             run_config=run_config,

@@ -104,7 +104,7 @@ def test_records_every_error_in_a_form_that_can_be_pickled(
     name: str, act: Callable[[], Any], expected: str, keeps: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with own_streams(), pytest.raises(BaseException) as caught:
-        rank.run_rank(lambda _: act(), initial="", keeps_exception=keeps)
+        rank.run_rank(lambda _: act(), resume_from="", keeps_exception=keeps)
     end = pickle.loads(pickle.dumps(rank.read_end()))
     assert (end.stage, end.error.kind, end.error.rank) == (rank.RAISED, Kind.RAISED, 1)
     assert expected in end.error.text
@@ -119,7 +119,7 @@ def test_records_every_error_in_a_form_that_can_be_pickled(
 )
 def test_records_the_exit_code_of_a_rank(code: Any, expected: int | None) -> None:
     with own_streams(), pytest.raises(TrainingError):
-        rank.run_rank(lambda _: sys.exit(code), initial="", keeps_exception=False)
+        rank.run_rank(lambda _: sys.exit(code), resume_from="", keeps_exception=False)
     assert pickle.loads(pickle.dumps(rank.read_end())).error.exit_code == expected
 
 
@@ -138,7 +138,7 @@ def test_contract_records_an_error_that_rays_thread_loses() -> None:
         raise SystemExit
 
     def act() -> Any:
-        return rank.run_rank(lambda _: fail(ValueError("\udcff bad")), initial="", keeps_exception=True)
+        return rank.run_rank(lambda _: fail(ValueError("\udcff bad")), resume_from="", keeps_exception=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thread_runner, "construct_user_exception_with_traceback", lose)
@@ -153,14 +153,14 @@ def test_contract_records_an_error_that_rays_thread_loses() -> None:
 def test_contract_rays_thread_keeps_the_error_of_a_rank(error: str) -> None:
     """Even with closed streams: Ray logs it before it keeps it."""
     act = lambda _: close_streams(ValueError(error))  # noqa: E731
-    runner = run_as_ray_does(lambda: rank.run_rank(act, initial="", keeps_exception=False))
+    runner = run_as_ray_does(lambda: rank.run_rank(act, resume_from="", keeps_exception=False))
     kept = runner.get_error()
     assert kept is not None and kept._base_exc.kind is Kind.RAISED
 
 
 def test_records_a_return(capfd: pytest.CaptureFixture[str]) -> None:
     with own_streams():
-        assert rank.run_rank(lambda number: number, initial="", keeps_exception=False) == 1
+        assert rank.run_rank(lambda number: number, resume_from="", keeps_exception=False) == 1
     assert rank.read_end().stage == rank.RETURNED
     found = [find_mark(line) for line in capfd.readouterr().out.splitlines()]
     assert [mark and mark.kind for mark in found] == ["begin", "end"]
@@ -169,7 +169,7 @@ def test_records_a_return(capfd: pytest.CaptureFixture[str]) -> None:
 def test_records_an_error_before_the_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: fail(RuntimeError("no context")))
     with pytest.raises(TrainingError, match=r"^RuntimeError: no context"):
-        rank.run_rank(lambda _: None, initial="", keeps_exception=False)
+        rank.run_rank(lambda _: None, resume_from="", keeps_exception=False)
     assert rank.read_end().stage == rank.RAISED
 
 
@@ -177,7 +177,7 @@ def test_rejects_a_function_whose_body_never_ran() -> None:
     async def train() -> None: ...
 
     with pytest.raises(TrainingError, match="returned a coroutine, and its body never ran") as caught:
-        rank.run_rank(lambda _: train(), initial="", keeps_exception=True)
+        rank.run_rank(lambda _: train(), resume_from="", keeps_exception=True)
     assert caught.value.kind is Kind.UNUSABLE
     assert rank.read_end().stage == rank.RAISED
 
@@ -215,9 +215,9 @@ def test_without_the_controllers_permission_the_function_does_not_run(monkeypatc
     monkeypatch.setattr(rank, "_is_permitted", False)
     ran: list[int] = []
     with pytest.raises(TrainingError, match="does not run Railhead's callbacks"):
-        rank.run_rank(ran.append, initial="", keeps_exception=False)
+        rank.run_rank(ran.append, resume_from="", keeps_exception=False)
     assert ran == []
     monkeypatch.setattr("ray.get_gpu_ids", list)
     rank.permit_training()
-    rank.run_rank(ran.append, initial="", keeps_exception=False)
+    rank.run_rank(ran.append, resume_from="", keeps_exception=False)
     assert ran == [1]

@@ -45,8 +45,8 @@ def loop(config: Any) -> Any:
 
 
 def test_a_users_loop_keeps_its_parameters() -> None:
-    assert list(inspect.signature(mark_loop(loop, initial="/c")).parameters) == ["config"]
-    assert list(inspect.signature(mark_loop(lambda: None, initial="/c")).parameters) == []
+    assert list(inspect.signature(mark_loop(loop, resume_from="/c")).parameters) == ["config"]
+    assert list(inspect.signature(mark_loop(lambda: None, resume_from="/c")).parameters) == []
 
 
 def test_rejects_a_missing_checkpoint_before_training(tmp_path: Path) -> None:

@@ -73,11 +73,11 @@ def test_only_the_jobs_own_run_begins_from_the_checkpoint_of_another_job(
     monkeypatch.setenv(e.RESUME_FROM, str(other))
     begun: list[str] = []
 
-    def mark(loop: Any, *, initial: str) -> Any:
-        begun.append(initial)
+    def mark(loop: Any, *, resume_from: str) -> Any:
+        begun.append(resume_from)
         return loop
 
-    monkeypatch.setattr("railhead.driver.trainers.users.mark_loop", mark)
+    monkeypatch.setattr("railhead.driver.trainers.users_trainer.mark_loop", mark)
     fit(in_script), fit(in_script), fit(in_script, RunConfig(name="mine"))
     assert begun == [str(other), "", ""]
 

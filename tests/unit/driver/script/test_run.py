@@ -155,7 +155,7 @@ def run(folder: Path, code: str, host: Host, *, entrypoint: list[str] | None = N
     job = make_job(train_func="", entrypoint=entrypoint or ["python", "train.py", "two words"])
     settings = RunSettings("the-run", "/runs", 3)
     own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
-    return run_script(job, Pod.from_environment(own), offer=settings, mailbox=Mailbox(folder), host=host.as_host())
+    return run_script(job, Pod.from_environment(own), settings=settings, mailbox=Mailbox(folder), host=host.as_host())
 
 
 def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,7 @@ def test_ray_accepts_the_arguments(framework: str, backend: dict[str, str], tmp_
     )
     trainer: Any = build_trainer(job, storage_path=str(tmp_path))
     assert trainer.train_loop_per_worker is run_train_func
-    assert trainer.train_loop_config == {"entrypoint": "user:train_func", "config": {"lr": 0.1}, "initial": ""}
+    assert trainer.train_loop_config == {"entrypoint": "user:train_func", "config": {"lr": 0.1}, "resume_from": ""}
     assert trainer.run_config.checkpoint_config.num_to_keep == 3
     assert trainer.run_config.logging_config.log_level == "ERROR"
 

@@ -21,7 +21,7 @@ from railhead.driver.rank.train_func import mark_loop
 from railhead.driver.run_context import RunContext, RunSettings
 from railhead.driver.train_controller.failure_policy import translate_rank_error
 from railhead.driver.train_controller.group import Group
-from railhead.driver.trainers.users import build_users_trainer, find_warning
+from railhead.driver.trainers.users_trainer import build_users_trainer, find_warning
 from tests.ray.pods import make_job
 
 GOOD = """
@@ -121,7 +121,7 @@ def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatc
     assert read_note(unpickled) is not None
     found = translate_rank_error(3, unpickled, Group())
     assert found.kind == Kind.RAISED
-    assert found.text.startswith("ValueError: plain (test_users.py, line ") and found.text.endswith(
+    assert found.text.startswith("ValueError: plain (test_users_trainer.py, line ") and found.text.endswith(
         "in raise_value_error)"
     )
 

@@ -45,9 +45,9 @@ def build_users_trainer(
         "datasets": datasets,
     }
     who = f"trainer.build {job.build}"
-    offer = RunSettings.from_job(job, storage_path=storage_path)
+    settings = RunSettings.from_job(job, storage_path=storage_path)
     trainer = call_build(_load(job.build, who), arguments, who=who)
-    run = make_ready(trainer, who=who, job=job, offer=offer, offered_path=run_config.storage_path)
+    run = make_ready(trainer, who=who, job=job, settings=settings, job_path=run_config.storage_path)
     return trainer, run
 
 
@@ -84,33 +84,33 @@ def call_build(function: Callable[..., object], arguments: Mapping[str, object],
     return built
 
 
-def make_ready(trainer: Trainer, *, who: str, job: JobInput, offer: RunSettings, offered_path: str) -> RunContext:
+def make_ready(trainer: Trainer, *, who: str, job: JobInput, settings: RunSettings, job_path: str) -> RunContext:
     """Changes the trainer in place, idempotently; returns its run, not claimed yet. Raises JobRefused.
 
-    `who` begins the message; `offered_path`: the storage path in the RunConfig that was offered.
+    `who` begins the message; `job_path`: the storage path in the RunConfig that was offered.
     """
     from railhead.driver.trainers.callbacks import add_callbacks
 
     add_callbacks(trainer.run_config, job.callbacks)
-    run = find_run(offer, trainer.run_config, offered_path=offered_path)
-    initial = os.environ.get(environment.RESUME_FROM, "") if run.is_own else ""
+    run = find_run(settings, trainer.run_config, job_path=job_path)
+    resume_from = os.environ.get(environment.RESUME_FROM, "") if run.is_own else ""
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:
-            trainer.train_loop_per_worker = mark_loop(trainer.train_loop_per_worker, initial=initial)
+            trainer.train_loop_per_worker = mark_loop(trainer.train_loop_per_worker, resume_from=resume_from)
         except (TypeError, ValueError) as error:
             raise JobRefused("TrainerNotUsable", f"{who}: train_loop_per_worker: {error}") from error
         setattr(trainer, _READY, True)
     return run
 
 
-def find_warning(offer: RunSettings, *, name: str, storage_path: str) -> Optional[RunWarning]:
+def find_warning(settings: RunSettings, *, name: str, storage_path: str) -> Optional[RunWarning]:
     """Returns a warning if the run is not the job's."""
-    if not offer.owns(name):
-        what = f'RunConfig has the name "{name}", but the job\'s run is "{offer.run_name}"'
+    if not settings.owns(name):
+        what = f'RunConfig has the name "{name}", but the job\'s run is "{settings.run_name}"'
         return _warn("RunNameDiffers", what, f'RunConfig(name=os.environ["{RUN_NAME}"])')
-    if storage_path.rstrip("/") != offer.storage_path.rstrip("/"):
-        what = f'RunConfig has the storage_path "{storage_path}", but the job\'s is "{offer.storage_path}"'
+    if storage_path.rstrip("/") != settings.storage_path.rstrip("/"):
+        what = f'RunConfig has the storage_path "{storage_path}", but the job\'s is "{settings.storage_path}"'
         return _warn("StoragePathDiffers", what, f'RunConfig(storage_path=os.environ["{STORAGE_PATH}"])')
     return None
 
@@ -120,16 +120,16 @@ def _warn(reason: str, what: str, remedy: str) -> RunWarning:
     return RunWarning(reason, message)
 
 
-def find_run(offer: RunSettings, run_config: RunConfig, *, offered_path: str) -> RunContext:
+def find_run(settings: RunSettings, run_config: RunConfig, *, job_path: str) -> RunContext:
     """Returns the run at which the RunConfig puts its checkpoints, with a warning if that is not the job's location.
 
-    `offered_path`: the storage path of the offered RunConfig, as normalized by Ray.
+    `job_path`: the storage path of the offered RunConfig, as normalized by Ray.
     """
-    is_ours = run_config.storage_path == offered_path
-    path = offer.storage_path if is_ours else strip_credentials(os.path.expanduser(run_config.storage_path))
-    warning = find_warning(offer, name=run_config.name, storage_path=path)
+    is_ours = run_config.storage_path == job_path
+    path = settings.storage_path if is_ours else strip_credentials(os.path.expanduser(run_config.storage_path))
+    warning = find_warning(settings, name=run_config.name, storage_path=path)
     if warning:
         log(warning.message)
     run_uri = build_checkpoint_uri(path, run_config.name)
-    is_own = run_uri == build_checkpoint_uri(offer.storage_path, offer.run_name)
+    is_own = run_uri == build_checkpoint_uri(settings.storage_path, settings.run_name)
     return RunContext(run_uri, warning=warning, is_own=is_own)
