@@ -15,7 +15,7 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
 from railhead.controller.queue import KeyedQueue, Timer
-from railhead.controller.report.schedule import Urgency
+from railhead.controller.report.schedule import Urgency, WriteSchedule
 from railhead.controller.report.writer import ReportWriter, Waiting
 from railhead.controller.store import Store
 from railhead.controller.watch_guard import sweep_once
@@ -100,10 +100,9 @@ class ModelOperator:
         )
         self.writer = ReportWriter(
             self.client,
+            WriteSchedule(25.0, lambda: 0.0),
             lookup=self.state.find_facts,
             record_job=self.state.record_job,
-            per_second=25.0,
-            monotonic=lambda: 0.0,
             call_later=self.alarms.call_later,
         )
         self._seen = {JOBS: 0, PODS: 0}

@@ -43,9 +43,10 @@ from railhead.controller.report.certificate import (
     present,
     read_certificates,
 )
+from railhead.controller.report.schedule import WriteSchedule
 from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import Gate, serve
+from railhead.controller.serve import TlsListener, serve
 from railhead.controller.store import Store
 from railhead.controller.tokens import TokenReviews, judge_pod
 from railhead.controller.watch_guard import WatchGuard, run_sweep
@@ -181,10 +182,9 @@ def _build_writer(config: OperatorConfig, parts: Parts) -> ReportWriter:
     state = parts.state
     return ReportWriter(
         parts.client,
+        WriteSchedule(config.report_writes, time.monotonic),
         lookup=lambda key: state.find_facts(key) if state.is_current(key.namespace) else None,
         record_job=state.record_job,
-        per_second=config.report_writes,
-        monotonic=time.monotonic,
         call_later=asyncio.get_running_loop().call_later,
         count_delay=parts.metrics.count_delay,
     )
@@ -195,23 +195,23 @@ def _serve_metrics(config: OperatorConfig, context: ssl.SSLContext, parts: Parts
     if config.metrics_listen is None:
         return nullcontext()
     reviews = TokenReviews(partial(judge_reader, parts.client), time.monotonic)
-    gate = Gate(context, most=MOST_SCRAPERS, seconds=SCRAPE_SECONDS)  # all of them remain strangers
-    return serve(build_metrics(reviews, parts.metrics.render), config.metrics_listen, gate=gate)
+    listener = TlsListener(context, most=MOST_SCRAPERS, seconds=SCRAPE_SECONDS)  # all of them remain strangers
+    return serve(build_metrics(reviews, parts.metrics.render), config.metrics_listen, listener=listener)
 
 
 def _serve_reports(
     config: OperatorConfig, context: ssl.SSLContext, parts: Parts, writer: ReportWriter
 ) -> AbstractAsyncContextManager[None]:
-    gate = Gate(context)
+    listener = TlsListener(context)
     handler = ReportHandler(
         reviews=TokenReviews(partial(judge_pod, parts.client), time.monotonic),
         writer=writer,
         lookup=parts.state.find_facts,
         is_head=parts.store.is_head,
-        gate=gate,
+        listener=listener,
         now=parts.client.clock.now,
     )
-    return serve(build_app(handler, parts.metrics.count_report), config.report_listen, gate=gate)
+    return serve(build_app(handler, parts.metrics.count_report), config.report_listen, listener=listener)
 
 
 async def run_operator(config: OperatorConfig) -> None:

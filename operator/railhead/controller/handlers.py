@@ -9,8 +9,8 @@ kopf gives up after a minute of errors, and waits without end for a CRD that it 
 once the API server lists the namespace's jobs, and again after an answer that may be another one next time. It ends
 with any other error; then the operator ends, and Kubernetes restarts it.
 
-It passes on no bookmark, so a quiet watch looks like a dead one. `_hear` therefore wraps the one function through which
-everything comes that its watches deliver.
+It passes on no bookmark, so a quiet watch looks like a dead one. `_note_deliveries` therefore wraps the one function
+through which everything comes that its watches deliver.
 
 It keeps no state in annotations or finalizers: `loop.py` reconciles. A deletion that it missed it
 never reports: see `watch_guard.sweep_once`.
@@ -90,7 +90,7 @@ _on_delivery: ContextVar[Callable[[], None]] = ContextVar("on_delivery")  # kopf
 _deliver: Callable[..., Any] = watching.continuous_watch
 
 
-async def _hear(**arguments: Any) -> AsyncIterator[Any]:
+async def _note_deliveries(**arguments: Any) -> AsyncIterator[Any]:
     """What kopf's watch delivers: listed objects, the end of a list, events and bookmarks."""
     async with aclosing(_deliver(**arguments)) as delivered:
         async for event in delivered:
@@ -98,7 +98,7 @@ async def _hear(**arguments: Any) -> AsyncIterator[Any]:
             yield event
 
 
-watching.continuous_watch = _hear
+watching.continuous_watch = _note_deliveries
 
 
 def build_registry(on_job: OnJob) -> kopf.OperatorRegistry:

@@ -34,7 +34,6 @@ LEASE_NAME = "railhead-operator"
 NEVER = float("-inf")
 RELEASE_SECONDS = 3.0  # with the last passes and reports, less than a pod's 10 s to terminate
 TEST_FAILED = 422
-DEFAULT_LEASE_SECONDS = 15
 Answer = TypeVar("Answer")
 
 
@@ -42,7 +41,7 @@ Answer = TypeVar("Answer")
 class Timing:
     """The times of an election, all derived from one number, in seconds."""
 
-    lease_seconds: int = DEFAULT_LEASE_SECONDS
+    lease_seconds: int
 
     @property
     def lead_seconds(self) -> float:
@@ -93,7 +92,7 @@ class Choice(Enum):
 
     MAKE = "there is no Lease"
     TAKE = "it is free, has expired, or is the candidate's own or its predecessor's"
-    WAIT = "somebody holds it"
+    WAIT = "another candidate holds it"
 
 
 def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sighting:

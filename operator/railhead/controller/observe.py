@@ -44,7 +44,7 @@ class Owner(NamedTuple):
     uid: str
 
 
-NOBODY = Owner("", "")
+NO_OWNER = Owner("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class PodRecord:
     """All that is kept of a pod.
 
     Attributes:
-        owner: the TrainJob that controls it, or NOBODY.
+        owner: the TrainJob that controls it, or NO_OWNER.
         view: its facts.
-        claims: of a pod without owner: the TrainJob whose label it carries, or NOBODY.
+        claims: of a pod without owner: the TrainJob whose label it carries, or NO_OWNER.
     """
 
     owner: Owner
     view: PodView
-    claims: Owner = NOBODY
+    claims: Owner = NO_OWNER
 
 
 def record_pod(pod: Object) -> PodRecord:
@@ -68,7 +68,7 @@ def record_pod(pod: Object) -> PodRecord:
     if uid:
         return PodRecord(Owner(namespace, uid), observe_pod(pod))
     label = _part(metadata, "labels").get(names.LABEL_JOB_UID)
-    return PodRecord(NOBODY, observe_pod(pod), claims=Owner(namespace, str(label)) if label else NOBODY)
+    return PodRecord(NO_OWNER, observe_pod(pod), claims=Owner(namespace, str(label)) if label else NO_OWNER)
 
 
 def has_own_name(view: PodView, job: str, uid: str) -> bool:

@@ -1,4 +1,4 @@
-"""Serves the operator's applications: probes, metrics and reports. A gate bounds the connections of what others reach.
+"""Serves the operator's applications: probes, metrics and reports. A TLS listener bounds the number of connections.
 
 A stranger is a connection that has not had a report accepted, from its first packet on: it may be slow with the TLS
 handshake, with headers or with a body, or send nothing. When there are too many, the oldest one makes way for a new
@@ -31,8 +31,8 @@ LINGER_SECONDS = 1.0  # for the rest of a body that no handler reads, so that it
 BUFFER_BYTES = 16 * 1024  # of a body before a handler reads it
 
 
-class Gate:
-    """Accepts TLS connections and closes those that bring no report."""
+class TlsListener:
+    """Accepts TLS connections, and closes those that bring no report."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Gate:
         self._seconds = seconds
         self._grace = grace
         self._strangers: dict[asyncio.Task[None], float] = {}  # with the time of their arrival, the oldest first
-        self._proofs: dict[web.RequestHandler, asyncio.Event] = {}
+        self._reports: dict[web.RequestHandler, asyncio.Event] = {}
         self._of_pods: WeakValueDictionary[str, asyncio.Transport] = WeakValueDictionary()
 
-    def admit(self, request: web.Request, *, pod_uid: str) -> None:
+    def keep(self, request: web.Request, *, pod_uid: str) -> None:
         """Keeps the connection of a report that was accepted, and closes an earlier one of the same pod."""
-        proof = self._proofs.pop(request.protocol, None)
-        if proof is None or request.transport is None:
+        report = self._reports.pop(request.protocol, None)
+        if report is None or request.transport is None:
             return
-        proof.set()
+        report.set()
         earlier = self._of_pods.get(pod_uid)
         if earlier is not None:
             earlier.abort()
@@ -80,18 +80,18 @@ class Gate:
     async def _accept(self, listening: socket.socket, server: web.Server) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await self._make_way()
+            await self._make_room()
             try:
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:  # such as too many open files
                 log.warning("cannot accept a connection: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            task = asyncio.create_task(self._meet(connection, server))
+            task = asyncio.create_task(self._await_report(connection, server))
             self._strangers[task] = loop.time()
             task.add_done_callback(lambda task: self._strangers.pop(task, None))
 
-    async def _make_way(self) -> None:
+    async def _make_room(self) -> None:
         """Returns when one more stranger may come; later ones wait in the kernel."""
         while len(self._strangers) >= self._most:
             oldest, arrived = next(iter(self._strangers.items()))
@@ -100,28 +100,28 @@ class Gate:
             self._strangers.pop(oldest, None)
             oldest.cancel()
 
-    async def _meet(self, connection: socket.socket, server: web.Server) -> None:
+    async def _await_report(self, connection: socket.socket, server: web.Server) -> None:
         """Ends when the stranger is none any more, or its time is over."""
         protocol, transport = server(), None
-        proof = self._proofs[protocol] = asyncio.Event()
+        report = self._reports[protocol] = asyncio.Event()
         try:
             async with asyncio.timeout(self._seconds):
                 transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: protocol, connection, ssl=self._context
                 )
-                await proof.wait()
+                await report.wait()
                 transport = None
         except OSError:  # TLS errors and the end of its time
             pass
         finally:
-            self._proofs.pop(protocol, None)
+            self._reports.pop(protocol, None)
             if transport is not None:
                 transport.abort()
 
 
 @asynccontextmanager
-async def serve(app: web.Application, listen: str, *, gate: Gate | None = None) -> AsyncIterator[None]:
-    """Serves the application on host:port while the context lasts: through the gate with TLS, or in the open."""
+async def serve(app: web.Application, listen: str, *, listener: TlsListener | None = None) -> AsyncIterator[None]:
+    """Serves the application on host:port while the context lasts: with TLS by the listener, or in the open."""
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -134,12 +134,12 @@ async def serve(app: web.Application, listen: str, *, gate: Gate | None = None) 
     await runner.setup()
     host, port = split_address(listen)
     try:
-        if gate is None:
+        if listener is None:
             await web.TCPSite(runner, host, port).start()
             yield
         else:
             assert runner.server is not None
-            async with gate.accepting(host, port, runner.server):
+            async with listener.accepting(host, port, runner.server):
                 yield
     finally:
         await runner.cleanup()

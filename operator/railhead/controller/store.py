@@ -17,7 +17,7 @@ from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import JobRecord, read_key, record_job
-from railhead.controller.observe import NOBODY, Owner, PodRecord, has_own_name
+from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.facts.start_line import find_creators, find_rivals
 from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Place, Rejection
@@ -214,8 +214,8 @@ class Store:
 
     def change_pod(self, old: PodRecord | None, new: PodRecord | None) -> JobKey | None:
         """A pod was added, modified or deleted; returns the key of its job."""
-        before = old.owner if old is not None else NOBODY
-        after = new.owner if new is not None else NOBODY
+        before = old.owner if old is not None else NO_OWNER
+        after = new.owner if new is not None else NO_OWNER
         if old is not None and before.uid and before != after:  # gone, or orphaned by --cascade=orphan
             self._forget_pod(before, old.view.name)
         if new is not None and after.uid:
@@ -233,9 +233,9 @@ class Store:
 
     def _change_foreign(self, old: PodRecord | None, new: PodRecord | None) -> Owner:
         """The job that gained or lost a foreign pod; a change of one wakes nobody."""
-        before, after = old.claims if old else NOBODY, new.claims if new else NOBODY
+        before, after = old.claims if old else NO_OWNER, new.claims if new else NO_OWNER
         if before == after:
-            return NOBODY
+            return NO_OWNER
         if old is not None and before.uid:
             self._foreign[before].discard(old.view.name)
             self._rejections.pop(before.uid, None)  # it may have had the name of one of the job's own

@@ -24,7 +24,7 @@ from railhead.controller.metrics import Metrics, Sources, build_access_review, b
 from railhead.controller.probes import build_probes
 from railhead.controller.report.certificate import present
 from railhead.controller.report.schedule import Urgency
-from railhead.controller.serve import Gate, serve
+from railhead.controller.serve import TlsListener, serve
 from railhead.controller.tokens import KEEP_REJECTED_SECONDS, KEEP_SECONDS, TURN_SECONDS, TokenReviews
 from railhead.kube.client import RequestLabels
 from railhead.kube.errors import Denied, KubeError, RetryAfter
@@ -361,7 +361,7 @@ async def test_the_metrics_are_served_over_https_and_the_probes_stay_open(
     client = ssl.create_default_context(cadata=ca.certificate)
     secure, probes = free_port(), free_port()
     async with (
-        serve(app, f"127.0.0.1:{secure}", gate=Gate(context)),
+        serve(app, f"127.0.0.1:{secure}", listener=TlsListener(context)),
         serve(build_probes(lambda: True, list), f"127.0.0.1:{probes}"),
         aiohttp.ClientSession() as session,
     ):

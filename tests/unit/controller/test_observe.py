@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
-from railhead.controller.observe import NOBODY, Owner, PodRecord, observe_pod, owner_uid, record_pod
+from railhead.controller.observe import NO_OWNER, Owner, PodRecord, observe_pod, owner_uid, record_pod
 from railhead.planning.pod_view import ENDED_WITHIN, Disruption, PodView, Problem
 from tests.unit.builders import NOW, UID
 from tests.unit.controller.raws import JOB_OWNER, Object, make_container, make_pod
@@ -249,7 +249,7 @@ POD = maybe(
 
 @given(POD)
 def test_a_pod_with_missing_fields_still_gives_a_view(pod: Object) -> None:
-    assert record_pod(pod) == PodRecord(NOBODY, observe_pod(pod))
+    assert record_pod(pod) == PodRecord(NO_OWNER, observe_pod(pod))
 
 
 @pytest.mark.parametrize(

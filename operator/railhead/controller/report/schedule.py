@@ -54,7 +54,7 @@ class WriteSchedule:
 
     def __init__(self, per_second: float, monotonic: Callable[[], float]) -> None:
         self._seconds_per_write = 1 / per_second
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._spent_until = -math.inf  # what the writes so far leave of the budget begins then
         self._wanted: dict[JobKey, Entry] = {}  # the oldest first
         self._writing: set[JobKey] = set()
@@ -66,7 +66,7 @@ class WriteSchedule:
 
         A running job reports at least every SILENCE_SECONDS, so those that did in twice that time share the budget.
         """
-        now = self._monotonic()
+        now = self.monotonic()
         self._reporting.put(key, None, now)
         share = self._reporting.count(now) * self._seconds_per_write
         return min(max(GAP_SECONDS[Urgency.PROGRESS], share), SILENCE_SECONDS)
@@ -77,7 +77,7 @@ class WriteSchedule:
 
     def want(self, key: JobKey, urgency: Urgency) -> None:
         """Asks for a write of the job's newest report, even if one is being written now."""
-        now = self._monotonic()
+        now = self.monotonic()
         written = self._written.get(key, now)
         at = now if written is None else max(now, written + GAP_SECONDS[urgency])
         entry = Entry(at + PATIENCE_SECONDS[urgency], at)
@@ -88,7 +88,7 @@ class WriteSchedule:
         next `want` or `done`."""
         if not self._wanted or len(self._writing) >= WRITES_AT_A_TIME:
             return math.inf
-        now = self._monotonic()
+        now = self.monotonic()
         saved = max(0.0, BURST_SECONDS - self._seconds_per_write)
         if (seconds := self._spent_until - saved - now) > PRECISION_SECONDS:
             return seconds

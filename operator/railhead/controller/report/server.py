@@ -16,7 +16,7 @@ from railhead.api.job import JobKey
 from railhead.contract.report import DEADLINE, HANG_POLICY, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES, Report
 from railhead.controller.report.authority import NOT_HEAD, JobFacts, Limits, Speaker, refusal
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import Gate
+from railhead.controller.serve import TlsListener
 from railhead.controller.tokens import NotYet, TokenReviews, read_bearer, read_claims
 from railhead.kube.errors import KubeError
 
@@ -44,7 +44,7 @@ def _answer(status: int, message: str) -> web.Response:
     return web.json_response({"message": message}, status=status)
 
 
-def _accept(limits: Limits, next_seconds: float) -> web.Response:
+def _answer_accepted(limits: Limits, next_seconds: float) -> web.Response:
     rules = [asdict(rule) for rule in limits.rules]
     values = {
         DEADLINE: limits.progress_deadline,
@@ -69,7 +69,7 @@ class ReportHandler:
         writer: ReportWriter,
         lookup: Callable[[JobKey], JobFacts | None],
         is_head: Callable[[str], bool],
-        gate: Gate,
+        listener: TlsListener,
         now: Callable[[], datetime],
         body_seconds: float = BODY_SECONDS,
     ) -> None:
@@ -78,7 +78,7 @@ class ReportHandler:
         self._writer = writer
         self._lookup = lookup
         self._is_head = is_head
-        self._gate = gate
+        self._listener = listener
         self._now = now
         self._body_seconds = body_seconds
         self._open: Counter[tuple[str, bool]] = Counter()  # requests by the pod's uid and whether its token is known
@@ -98,13 +98,13 @@ class ReportHandler:
             return _answer(429, "too many requests name this pod; try again in a second")
         self._open[place] += 1
         try:
-            return await self._hear(request, token, speaker)
+            return await self._process(request, token, speaker)
         finally:
             self._open[place] -= 1
             if not self._open[place]:
                 del self._open[place]
 
-    async def _hear(self, request: web.Request, token: str, claimed: Speaker) -> web.Response:
+    async def _process(self, request: web.Request, token: str, claimed: Speaker) -> web.Response:
         try:
             async with asyncio.timeout(self._body_seconds):
                 report = parse_report(await request.read())
@@ -131,8 +131,8 @@ class ReportHandler:
         if rejection is not None:
             return _answer(*rejection)
         next_seconds = self._writer.put(report)
-        self._gate.admit(request, pod_uid=speaker.pod_uid)
-        return _accept(facts.limits if facts else Limits(), next_seconds)
+        self._listener.keep(request, pod_uid=speaker.pod_uid)
+        return _answer_accepted(facts.limits if facts else Limits(), next_seconds)
 
 
 def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:

@@ -59,7 +59,7 @@ def is_outrun(report: Report, status: JobStatus) -> bool:
     return known.attempt == report.attempt and cut_count(report.reports) < known.reports
 
 
-def is_for_nobody(error: KubeError) -> bool:
+def is_obsolete(error: KubeError) -> bool:
     """Whether the job is gone, or in another attempt (a failed test is `Denied`). Pure.
 
     An API server that has just started knows neither our rights nor the CRD for a moment: it answers 401, 403, or a
@@ -84,22 +84,20 @@ class ReportWriter:
     def __init__(
         self,
         client: KubeClient,
+        schedule: WriteSchedule,
         *,
         lookup: Callable[[JobKey], JobFacts | None],
         record_job: Callable[[dict[str, Any]], None],
-        per_second: float,
-        monotonic: Callable[[], float],
         call_later: CallLater,
         count_delay: Callable[[Urgency, float], None] = lambda urgency, seconds: None,
     ) -> None:
-        """`per_second`: writes for all jobs together. `count_delay`: how long each report waited."""
+        """`count_delay`: how long each report waited."""
         self._client = client
         self._lookup = lookup
         self._record_job = record_job
         self._call_later = call_later
         self._count_delay = count_delay
-        self._monotonic = monotonic
-        self._schedule = WriteSchedule(per_second, monotonic)
+        self._schedule = schedule
         self._latest: dict[JobKey, Waiting] = {}  # of exactly the jobs that the schedule has
         self._in_flight: dict[JobKey, Waiting] = {}
         self._refused: set[JobKey] = set()  # a failed test and an admission that fails once look the same: try again
@@ -110,7 +108,7 @@ class ReportWriter:
     def put(self, report: Report) -> float:
         """Accepts the report; never blocks. Returns the seconds until the next one of plain progress is of use."""
         key = JobKey(report.namespace, report.name)
-        self._want(key, report, since=self._monotonic())
+        self._request_write(key, report, since=self._schedule.monotonic())
         self._write_due()
         return self._schedule.note_report(key)
 
@@ -136,7 +134,7 @@ class ReportWriter:
         except TimeoutError:
             log.warning("reports of %d jobs were not written in time", len(list(left)) + WRITES_AT_A_TIME)
 
-    def _want(self, key: JobKey, report: Report, *, since: float, unwritten: Waiting | None = None) -> None:
+    def _request_write(self, key: JobKey, report: Report, *, since: float, unwritten: Waiting | None = None) -> None:
         """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
         facts = self._find_facts(key, report)
         urgency = find_urgency(report, facts.status) if facts else None
@@ -205,15 +203,15 @@ class ReportWriter:
         except KubeError as error:
             is_first = key not in self._refused
             self._refused.discard(key)
-            if is_for_nobody(error) and not (is_first and isinstance(error, Denied)):
+            if is_obsolete(error) and not (is_first and isinstance(error, Denied)):
                 log.info("%s/%s: dropped a report: %s", key.namespace, key.name, error)
                 return
             log.warning("%s/%s: %s; retrying the report", key.namespace, key.name, error)
             newest = self._latest.get(key, waiting)
-            self._want(key, newest.report, since=newest.since, unwritten=waiting)
+            self._request_write(key, newest.report, since=newest.since, unwritten=waiting)
             if isinstance(error, Denied) and key in self._latest:
                 self._refused.add(key)
         else:
             self._refused.discard(key)
             self._record_job(answer)
-            self._count_delay(waiting.urgency, self._monotonic() - waiting.since)
+            self._count_delay(waiting.urgency, self._schedule.monotonic() - waiting.since)

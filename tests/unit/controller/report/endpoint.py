@@ -15,9 +15,10 @@ from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.contract.report import PATH, Report
 from railhead.controller.report.authority import JobFacts, Speaker
+from railhead.controller.report.schedule import WriteSchedule
 from railhead.controller.report.server import BODY_SECONDS, ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import Gate
+from railhead.controller.serve import TlsListener
 from railhead.controller.tokens import NotYet, TokenReviews, Verdict
 from railhead.kube.errors import KubeError
 from tests.model.client import make_client
@@ -60,10 +61,9 @@ class FakeWriter(ReportWriter):
     def __init__(self) -> None:
         super().__init__(
             make_client(),
+            WriteSchedule(25.0, lambda: 0.0),
             lookup=lambda key: None,
             record_job=lambda raw: None,
-            per_second=25.0,
-            monotonic=lambda: 0.0,
             call_later=asyncio.get_running_loop().call_later,
         )
         self.reports: list[Report] = []
@@ -76,25 +76,25 @@ class FakeWriter(ReportWriter):
 class Endpoint:
     """The handler with one job, and what it has accepted and counted."""
 
-    def __init__(self, gate: Gate | None = None, *, body_seconds: float = BODY_SECONDS) -> None:
+    def __init__(self, listener: TlsListener | None = None, *, body_seconds: float = BODY_SECONDS) -> None:
         self.reviews = Reviews()
         self.writer = FakeWriter()
         self.jobs: dict[JobKey, JobFacts] = {JobKey("default", "digits"): make_facts()}
         self.counted: list[int] = []
-        self.gate = gate or Gate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        self.listener = listener or TlsListener(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.handler = ReportHandler(
             reviews=self.reviews,
             writer=self.writer,
             lookup=self.jobs.get,
             is_head=self._is_head,
-            gate=self.gate,
+            listener=self.listener,
             now=lambda: NOON,
             body_seconds=body_seconds,
         )
 
     @cached_property
     def client(self) -> TestClient[web.Request, web.Application]:
-        """Of a server without TLS and without a gate."""
+        """Returns a client of a server without TLS."""
         return TestClient(TestServer(build_app(self.handler, self.counted.append)))
 
     def _is_head(self, uid: str) -> bool:

@@ -1,7 +1,7 @@
 """The report endpoint under attack, over TLS on the loopback: each attack gets its answer, or the end of its
 connection, and costs no other sender anything.
 
-One scenario for the gate of `serve.py`, `tokens.py` and `server.py`: an attack passes through all three.
+One scenario for `serve.py`, `tokens.py` and `server.py`: an attack passes through all three.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from railhead.controller import serve
 from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.report.certificate import present
 from railhead.controller.report.server import REQUESTS_OF_A_POD, build_app
-from railhead.controller.serve import MOST_STRANGERS, Gate
+from railhead.controller.serve import MOST_STRANGERS, TlsListener
 from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
 from railhead.planning.pod_view import PodView
@@ -106,7 +106,7 @@ class Connection:
 class Attacked(Endpoint):
     """The endpoint as the operator serves it."""
 
-    def __init__(self, contexts: Contexts, entrance: Gate, *, body_seconds: float) -> None:
+    def __init__(self, contexts: Contexts, entrance: TlsListener, *, body_seconds: float) -> None:
         super().__init__(entrance, body_seconds=body_seconds)
         self.jobs[JobKey("default", "other")] = make_facts(OTHER_HEAD, uid=OTHER_UID)
         self.reviews.speakers[OTHER_TOKEN] = Speaker("default", OTHER_HEAD.name, OTHER_HEAD.uid)
@@ -148,10 +148,10 @@ async def serving(
     body_seconds: float = NEVER,
 ) -> AsyncIterator[Attacked]:
     attacked = Attacked(
-        contexts, Gate(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
+        contexts, TlsListener(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
     )
     app = build_app(attacked.handler, attacked.counted.append)
-    async with serve.serve(app, f"127.0.0.1:{attacked.port}", gate=attacked.gate):
+    async with serve.serve(app, f"127.0.0.1:{attacked.port}", listener=attacked.listener):
         try:
             yield attacked
         finally:
@@ -370,7 +370,7 @@ async def test_a_driver_keeps_its_connection(contexts: Contexts) -> None:
         driver, silent = await attacked.connect(), await attacked.connect()
         driver.send(request_of())
         assert await driver.read_status() == 202
-        assert len(attacked.gate._strangers) == 1
+        assert len(attacked.listener._strangers) == 1
         for _ in range(5):
             await attacked.connect()
         await silent.wait_closed()
@@ -456,7 +456,7 @@ async def test_many_connections_are_few_and_delay_no_other_job(contexts: Context
             for _ in range(20):
                 connections.append(await attacked.connect())
                 connections[-1].send(half)
-            assert len(attacked.gate._strangers) <= most and len(attacked.handler._open) <= 1
+            assert len(attacked.listener._strangers) <= most and len(attacked.handler._open) <= 1
         for connection in connections[: 200 - most]:
             await connection.wait_closed()
         assert attacked.reviews.reviewed == [OTHER_TOKEN] * 10

@@ -14,7 +14,7 @@ import pytest
 from railhead.api.job import JobKey
 from railhead.api.status import parse_status
 from railhead.controller.report.authority import JobFacts
-from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency
+from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
 from railhead.controller.report.writer import ReportWriter, find_urgency
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from tests.model.client import make_client
@@ -44,10 +44,9 @@ class Harness:
         self.delays: list[tuple[Urgency, float]] = []
         self.writer = ReportWriter(
             self.client,
+            WriteSchedule(per_second, self.clock.monotonic),
             lookup=self.jobs.get,
             record_job=self.record,
-            per_second=per_second,
-            monotonic=self.clock.monotonic,
             call_later=self.clock.call_later,
             count_delay=lambda urgency, seconds: self.delays.append((urgency, seconds)),
         )
