@@ -13,7 +13,8 @@ from tools.crane import resolve_crane
 from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 
-from railhead.local.control_plane.binaries import NoControlPlane, resolve
+from railhead.local import LocalError
+from railhead.local.control_plane.binaries import resolve
 
 
 def echo(text: str) -> None:
@@ -26,7 +27,7 @@ def main() -> int:
         resolve(echo)
         resolve_helm(echo)
         resolve_crane(echo)
-    except (NoControlPlane, NotBuilt) as error:
+    except (LocalError, NotBuilt) as error:
         echo(str(error))
         return 1
     return 0

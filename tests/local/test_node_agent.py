@@ -38,18 +38,8 @@ class RunningAgent:
         self._plane = plane
 
     def start(self) -> None:
-        folder, pki = self._plane.folder, self._plane.pki
-        options = {
-            "kubeconfig": folder / "node.kubeconfig",
-            "server": self._plane.server,
-            "dir": self.folder,
-            "ca": pki / "ca.crt",
-            "cert": pki / "node.crt",
-            "key": pki / "node.key",
-            "cpus": 16,
-            "memory": 32 << 30,
-            "gpus": 4,
-        }
+        plane = {"plane": self._plane.folder, "server": self._plane.server}
+        options = {**plane, "dir": self.folder, "cpus": 16, "memory": 32 << 30, "gpus": 4}
         command = python_command("railhead.local.node", options)
         self.process = spawn(command, log=self.folder / "log", env={**os.environ, MARKER: str(self.folder)})
 

@@ -180,12 +180,12 @@ def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, cons
     """Applies the file and follows the job. An interruption deletes the job if this command created it."""
     import asyncio
 
+    from railhead.local import LocalError
     from railhead.local.install import Kubectl
     from railhead.local.jobs import follow
-    from railhead.local.session import SessionError
 
     if session.state().gpus < options.gpus:
-        raise SessionError(
+        raise LocalError(
             f"the session in {session.folder} has {session.state().gpus} GPUs, not {options.gpus}; "
             "stop it with `railhead local down`, or choose another --dir"
         )

@@ -29,10 +29,6 @@ class KubectlFailed(LocalError):
     """kubectl failed; the message is its stderr."""
 
 
-class MissingAsset(LocalError):
-    """The package lacks the file."""
-
-
 class Kubectl:
     """The session's kubectl, with an administrator's kubeconfig."""
 
@@ -76,16 +72,16 @@ def find_manifests() -> Path:
     installed package contains a copy.
 
     Raises:
-        MissingAsset: with the expected path.
+        LocalError: with the expected path.
     """
     place = Path(railhead.__file__).parent / "data" / "install.yaml"
     if not place.is_file():
-        raise MissingAsset(f"{place} is missing; reinstall Railhead")
+        raise LocalError(f"{place} is missing; reinstall Railhead")
     return place
 
 
 def load_manifests() -> list[Object]:
-    """Returns the CRD and the operator's objects. Raises MissingAsset."""
+    """Returns the CRD and the operator's objects. Raises LocalError."""
     return [document for document in yaml.safe_load_all(find_manifests().read_text()) if document]
 
 
@@ -121,7 +117,7 @@ def build_node_role(node: str) -> list[Object]:
 
 
 def install(kubectl: Kubectl) -> None:
-    """Installs Railhead, except for what runs as a process. Raises KubectlFailed or MissingAsset."""
+    """Installs Railhead, except for what runs as a process. Raises LocalError."""
     kubectl.apply(select_installed(load_manifests()))
     kubectl("wait", "--for=condition=Established", "crd/trainjobs.railhead.dev", "--timeout=30s")
 

@@ -29,10 +29,6 @@ FIRST_METRICS = ("epoch", "step", "loss", "accuracy")
 TROUBLE = ("Reconciling", "Stalled")
 
 
-class BadFile(LocalError):
-    """The file cannot be run; the message says why and what to do."""
-
-
 @dataclass(frozen=True)
 class JobName:
     """Namespace and name that the job will have."""
@@ -57,20 +53,20 @@ def find_job(path: Path) -> JobName:
     """Returns the only TrainJob of the file, which may contain other objects too.
 
     Raises:
-        BadFile: the file cannot be read, or it does not contain exactly one TrainJob with a name.
+        LocalError: the file cannot be read, or it does not contain exactly one TrainJob with a name.
     """
     try:
         documents = list(yaml.safe_load_all(path.read_text()))
     except OSError as error:
-        raise BadFile(f"{path} cannot be read: {error.strerror}") from None
+        raise LocalError(f"{path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadFile(f"{path} is not YAML: {error}") from None
+        raise LocalError(f"{path} is not YAML: {error}") from None
     jobs = [d["metadata"] for d in documents if _is_train_job(d)]
     if len(jobs) != 1:
-        raise BadFile(f"{path} contains {len(jobs)} TrainJobs of {names.API_VERSION}; `run` needs exactly one")
+        raise LocalError(f"{path} contains {len(jobs)} TrainJobs of {names.API_VERSION}; `run` needs exactly one")
     name = jobs[0].get("name")
     if not isinstance(name, str) or not name:
-        raise BadFile(f"{path}: the TrainJob has no metadata.name; give it one")
+        raise LocalError(f"{path}: the TrainJob has no metadata.name; give it one")
     return JobName(str(jobs[0].get("namespace") or DEFAULT_NAMESPACE), name)
 
 

@@ -73,7 +73,6 @@ def spawn(
     log: Path,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    parent_death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[bytes]:
     """Starts a process in its own session, with its output in a file, that ends when this process ends."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +85,7 @@ def spawn(
             env=dict(env) if env is not None else None,
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=lambda: die_with_parent(parent_death_signal),
+            preexec_fn=die_with_parent,
         )
 
 

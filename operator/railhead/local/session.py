@@ -26,10 +26,6 @@ TEMP_PREFIX = "rh-"  # of the folder of an agent's pods, elsewhere for short soc
 TEMP_NOTE = "temp-folder"  # the file in the node's folder that names it, for the cleanup after a crash
 
 
-class SessionError(LocalError):
-    """The session cannot do what was requested; the message says why and what to do."""
-
-
 @dataclass(frozen=True)
 class Capacity:
     """What the node advertises. It limits no process: it only decides what is scheduled."""
@@ -115,9 +111,9 @@ class Session:
         return supervisor is not None and is_alive(supervisor)
 
     def refuse_if_up(self) -> None:
-        """Raises SessionError when it is up."""
+        """Raises LocalError when it is up."""
         if self.is_up():
-            raise SessionError(f"a session is up in {self.folder}; stop it with `railhead local down`, or set --dir")
+            raise LocalError(f"a session is up in {self.folder}; stop it with `railhead local down`, or set --dir")
 
     def up(
         self, capacity: Capacity, *, binaries: Path, echo: Echo, is_ours_only: bool, has_operator: bool = True
@@ -129,7 +125,7 @@ class Session:
             has_operator: whether to install and run Railhead; otherwise it is a plain Kubernetes cluster.
 
         Raises:
-            SessionError: it is up already, or it did not become ready.
+            LocalError: it is up already, or it did not become ready.
         """
         self.refuse_if_up()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -146,7 +142,7 @@ class Session:
                     echo(line.rstrip())
             state = self.state()
             if state.phase != READY or not self.is_up():
-                raise SessionError(f"{state.message or 'the supervisor exited'} (logs: {self.logs})")
+                raise LocalError(f"{state.message or 'the supervisor exited'} (logs: {self.logs})")
         except BaseException:
             process.terminate()
             self.down()

@@ -18,12 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.servers import answers
+from railhead.local.control_plane.servers import NODE, NotReady, answers, check_running
 from railhead.local.install import NAMESPACE, Kubectl, build_node_role, install, make_operator_kubeconfig
 from railhead.local.processes import (
     MARKER,
@@ -31,13 +32,11 @@ from railhead.local.processes import (
     identify,
     outlive_parent,
     python_command,
-    read_end,
     spawn,
     try_lock,
 )
 from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
 
-NODE = "local"
 WATCH_SECONDS = 0.25
 READY_SECONDS = 60.0
 # The operator may die at any moment, by design; the agent ends its pods first.
@@ -50,16 +49,12 @@ class StopSignal(BaseException):
     """The session is to stop. Not an Exception, so that no handler on the way treats it as an error."""
 
 
-class Failed(Exception):
-    """The session cannot continue."""
-
-
 class Supervisor:
     """Everything that runs in one session."""
 
     def __init__(self, session: Session, *, binaries: Path, capacity: Capacity, has_operator: bool = True) -> None:
         self.session = session
-        self.plane = ControlPlane(session.folder, binaries=binaries, node=NODE)
+        self.plane = ControlPlane(session.folder, binaries=binaries)
         self.capacity = capacity
         self.has_operator = has_operator
         self._report_port, self._probe_port = free_port(), free_port()
@@ -71,7 +66,7 @@ class Supervisor:
         """Brings everything up.
 
         Raises:
-            Failed: or any error of the components, with a clear message.
+            NotReady: or any error of the components, with a clear message.
         """
         began = time.monotonic()
         self._write(STARTING)
@@ -97,25 +92,8 @@ class Supervisor:
         echo(f"  ready ({time.monotonic() - began:.1f} s)")
 
     def start_agent(self) -> None:
-        folder, pki = self.session.folder, self.plane.pki
-        capacity = self.capacity
-        self._spawn(
-            "node-agent",
-            "railhead.local.node",
-            {
-                "kubeconfig": folder / "node.kubeconfig",
-                "name": NODE,
-                "server": self.plane.server,
-                "dir": self.session.node,
-                "ca": pki / "ca.crt",
-                "cert": pki / "node.crt",
-                "key": pki / "node.key",
-                "address": "127.0.0.1",
-                "gpus": capacity.gpus,
-                "cpus": capacity.cpus,
-                "memory": capacity.memory,
-            },
-        )
+        plane = {"plane": self.plane.folder, "server": self.plane.server}
+        self._spawn("node-agent", "railhead.local.node", {**plane, "dir": self.session.node, **asdict(self.capacity)})
 
     def start_operator(self) -> None:
         report = f"127.0.0.1:{self._report_port}"
@@ -137,7 +115,7 @@ class Supervisor:
         """Never returns; restarts the operator when it exits.
 
         Raises:
-            Failed: a component that the session cannot do without has exited.
+            NotReady: a component that the session cannot do without has exited.
         """
         again_at = 0.0
         while True:
@@ -152,11 +130,11 @@ class Supervisor:
                 self._write(READY)
 
     def check(self) -> None:
-        """Raises Failed when the control plane or the node agent has exited."""
+        """Raises NotReady when the control plane or the node agent has exited."""
         self.plane.check()
         agent = self._children.get("node-agent")
-        if agent is not None and agent.poll() is not None:
-            raise Failed(f"the node agent exited with code {agent.returncode}: {read_end(self._log('node-agent'))}")
+        if agent is not None:
+            check_running("the node agent", agent, log=self._log("node-agent"))
 
     def stop(self, phase: str, message: str) -> None:
         """Ends everything: first what acts on the cluster, then the cluster, then whatever is left."""
@@ -182,10 +160,10 @@ class Supervisor:
         while not is_ready():
             self.check()
             operator = self._children.get("operator")
-            if operator is not None and operator.poll() is not None:
-                raise Failed(f"the operator exited with code {operator.returncode}: {read_end(self._log('operator'))}")
+            if operator is not None:
+                check_running("the operator", operator, log=self._log("operator"))
             if time.monotonic() > deadline:
-                raise Failed(f"{what} was not ready after {READY_SECONDS:.0f} s")
+                raise NotReady(f"{what} was not ready after {READY_SECONDS:.0f} s")
             time.sleep(0.1)
 
     def _write(self, phase: str) -> None:

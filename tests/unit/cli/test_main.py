@@ -12,7 +12,7 @@ import pytest
 from railhead import __version__
 from railhead.cli import local
 from railhead.cli.main import main
-from railhead.local.session import SessionError
+from railhead.local import LocalError
 from railhead.resources.bundle import build_bundle, bundle_name
 
 # Prints the top-level modules that the help imports, other than Python's own and those of its start.
@@ -88,7 +88,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(KeyboardInterrupt(), 130), (SessionError("a sentence"), 1), (BrokenPipeError(), 1)]
+    ("error", "code"), [(KeyboardInterrupt(), 130), (LocalError("a sentence"), 1), (BrokenPipeError(), 1)]
 )
 def test_known_errors_become_exit_codes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, code: int

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from railhead.local import LocalError
 from railhead.local.install import (
     Kubectl,
     KubectlFailed,
-    MissingAsset,
     build_node_role,
     find_manifests,
     load_manifests,
@@ -25,7 +25,7 @@ def test_the_package_includes_the_manifests() -> None:
 
 def test_reports_an_incomplete_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("railhead.__file__", str(tmp_path / "railhead" / "__init__.py"))
-    with pytest.raises(MissingAsset, match=r"data/install.yaml is missing; reinstall Railhead"):
+    with pytest.raises(LocalError, match=r"data/install.yaml is missing; reinstall Railhead"):
         find_manifests()
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from railhead.local import LocalError
 from railhead.local.jobs import (
-    BadFile,
     JobName,
     decide_ending,
     describe_job_change,
@@ -50,12 +50,12 @@ def test_namespace_is_taken_from_the_job(tmp_path: Path) -> None:
     ],
 )
 def test_rejects_bad_files_with_a_clear_message(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(BadFile, match=message):
+    with pytest.raises(LocalError, match=message):
         find_job(write(tmp_path, text))
 
 
 def test_names_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(BadFile, match=r"none\.yaml cannot be read: No such file"):
+    with pytest.raises(LocalError, match=r"none\.yaml cannot be read: No such file"):
         find_job(tmp_path / "none.yaml")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from railhead.local import LocalError
 from railhead.local.processes import MARKER, Identity, identify, spawn
 from railhead.local.session import (
     READY,
@@ -15,7 +16,6 @@ from railhead.local.session import (
     SUPERVISOR,
     Capacity,
     Session,
-    SessionError,
     State,
     default_capacity,
     parse_state,
@@ -49,7 +49,7 @@ def test_session_is_up_only_while_its_supervisor_lives(tmp_path: Path) -> None:
     assert identity is not None
     session.write_state(State(READY, processes={SUPERVISOR: identity}))
     assert session.is_up()
-    with pytest.raises(SessionError, match="railhead local down"):
+    with pytest.raises(LocalError, match="railhead local down"):
         session.refuse_if_up()
     process.kill()
     process.wait()
@@ -96,7 +96,7 @@ def test_up_reports_why_the_supervisor_ended(tmp_path: Path) -> None:
     """Here it finds no programs to start."""
     session = Session(tmp_path / "session")
     printed: list[str] = []
-    with pytest.raises(SessionError, match="logs"):
+    with pytest.raises(LocalError, match="logs"):
         session.up(Capacity(1, 1 << 30), binaries=tmp_path / "none", echo=printed.append, is_ours_only=True)
     assert not session.is_up()
 

@@ -42,10 +42,6 @@ PATIENCE_SECONDS = 3  # for a publisher that does not answer, while Go can build
 LAST_PATIENCE_SECONDS = 60
 
 
-class NoControlPlane(LocalError):
-    """The programs can be neither found nor built nor downloaded; the message says what was tried."""
-
-
 @dataclass(frozen=True)
 class Release:
     """A file of a publisher.
@@ -113,13 +109,13 @@ def resolve(echo: Echo, *, publishers: Publishers = Publishers(), checksums: Map
         checksums: default: those in the tree.
 
     Raises:
-        NoControlPlane: with what was tried and what to do.
+        LocalError: with what was tried and what to do.
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
         if has_programs(Path(assets)):
             return Path(assets)
-        raise NoControlPlane(
+        raise LocalError(
             f"KUBEBUILDER_ASSETS={assets} lacks some of {', '.join(PROGRAMS)}; unset it or add the missing ones"
         )
     cache = cache_folder()
@@ -148,7 +144,7 @@ def make_once(
 
 
 def _make(cache: Path, publishers: Publishers, checksums: Mapping[str, str], echo: Echo) -> None:
-    """Downloads or builds. Raises NoControlPlane."""
+    """Downloads or builds. Raises LocalError."""
     tried = []
     try:
         download(cache, publishers, checksums, patience_seconds=PATIENCE_SECONDS, echo=echo)
@@ -170,7 +166,7 @@ def _make(cache: Path, publishers: Publishers, checksums: Mapping[str, str], ech
         return
     except NotDownloaded as error:
         tried.append(str(error))
-    raise NoControlPlane("no control plane: " + "; ".join(tried))
+    raise LocalError("no control plane: " + "; ".join(tried))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from railhead.local.processes import read_end, spawn
 from railhead.pki import Pair, issue, make_ca, make_signing_keys
 
 READY_SECONDS = 90.0
+NODE = "local"  # the only node
 FIRST = ("etcd", "kube-apiserver")
 ALL = (*FIRST, "kube-controller-manager", "kube-scheduler")
 # Nothing here resolves Services, and Endpoints may not be in the loopback range: they would only log warnings.
@@ -65,7 +66,6 @@ class ControlPlane:
         folder: Path,
         *,
         binaries: Path,
-        node: str = "local",
         api_server_options: Sequence[str] = (),
         disabled_controllers: Sequence[str] = (),
         client_options: Sequence[str] = (),
@@ -79,7 +79,6 @@ class ControlPlane:
         self.api_server_options = api_server_options
         self.disabled_controllers = (*NOT_NEEDED, *disabled_controllers)
         self.client_options = client_options
-        self._node = node
         self._etcd = (free_port(), free_port())
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -90,7 +89,7 @@ class ControlPlane:
             NotReady: with the end of the server's log.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_identities(self.folder, server=self.server, node=self._node)
+        write_identities(self.folder, server=self.server)
         for component in FIRST:
             if component in components:
                 self.start_one(component)
@@ -119,8 +118,7 @@ class ControlPlane:
     def check(self) -> None:
         """Raises NotReady when a server has exited."""
         for component, process in self._processes.items():
-            if process.poll() is not None:
-                raise NotReady(f"{component} exited with code {process.returncode}: {read_end(self._log(component))}")
+            check_running(component, process, log=self._log(component))
 
     def pids(self) -> dict[str, int]:
         return {component: process.pid for component, process in self._processes.items()}
@@ -217,6 +215,12 @@ class ControlPlane:
         ]
 
 
+def check_running(name: str, process: subprocess.Popen[bytes], *, log: Path) -> None:
+    """Raises NotReady when the process has exited."""
+    if process.poll() is not None:
+        raise NotReady(f"{name} exited with code {process.returncode}: {read_end(log)}")
+
+
 def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
     """Whether a GET of the URL succeeds."""
     try:
@@ -229,7 +233,7 @@ def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
     return False
 
 
-def write_identities(folder: Path, *, server: str, node: str) -> None:
+def write_identities(folder: Path, *, server: str) -> None:
     """Writes keys (readable by the owner only) into `folder/pki` and kubeconfigs into `folder`."""
     pki = folder / "pki"
     pki.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -240,9 +244,9 @@ def write_identities(folder: Path, *, server: str, node: str) -> None:
     _write(pki / "sa.key", private)
     _write(pki / "sa.pub", public)
     _write_pair(pki, "apiserver", issue(ca, "kube-apiserver", now=now, days=DAYS, names=SERVER_NAMES))
-    who = {**CLIENTS, "node": (f"system:node:{node}", "system:nodes")}
+    who = {**CLIENTS, "node": (f"system:node:{NODE}", "system:nodes")}
     for name, (common_name, organization) in who.items():
-        names = ("127.0.0.1", node) if name == "node" else ()
+        names = ("127.0.0.1", NODE) if name == "node" else ()
         pair = issue(ca, common_name, now=now, days=DAYS, names=names, organization=organization)
         _write_pair(pki, name, pair)
         write_kubeconfig(folder / f"{name}.kubeconfig", server=server, pki=pki, user=name)

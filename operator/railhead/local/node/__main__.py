@@ -9,22 +9,20 @@ import signal
 from pathlib import Path
 
 from railhead.kube.client import connect
+from railhead.local.control_plane.servers import NODE
 from railhead.local.node.agent import Agent, NodeConfig, keep_alive, register, serve_logs
 from railhead.local.node.volumes import Provisioner
 from railhead.local.session import TEMP_NOTE
 from railhead.together import run_together
 
+ADDRESS = "127.0.0.1"
+
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="railhead.local.node", description="Runs a node's pods as processes.")
-    parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--plane", type=Path, required=True, help="folder of the control plane")
     parser.add_argument("--server", required=True, help="URL of the API server, for pods that talk to it")
-    parser.add_argument("--name", default="local")
-    parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--dir", type=Path, required=True, help="folder of the volumes")
-    parser.add_argument("--ca", required=True, help="CA of the API server's client certificate")
-    parser.add_argument("--cert", required=True)
-    parser.add_argument("--key", required=True)
     parser.add_argument("--cpus", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True, help="bytes")
     parser.add_argument("--gpus", type=int, default=0, help="number of GPUs to advertise")
@@ -36,14 +34,12 @@ async def run(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for sig in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sig, stop.set)
-    config = NodeConfig(options.name, options.address, options.cpus, options.memory, options.gpus, options.server)
-    async with connect(options.kubeconfig) as client:
+    config = NodeConfig(NODE, ADDRESS, options.cpus, options.memory, options.gpus, options.server)
+    async with connect(str(options.plane / "node.kubeconfig")) as client:
         agent = Agent(client, config)
         options.dir.mkdir(parents=True, exist_ok=True)
         (options.dir / TEMP_NOTE).write_text(str(agent.folder))
-        async with serve_logs(
-            agent, address=options.address, ca=options.ca, certificate=options.cert, key=options.key
-        ) as port:
+        async with serve_logs(agent, address=ADDRESS, pki=options.plane / "pki") as port:
             await register(client, config, port=port)
             provisioner = Provisioner(client, options.dir / "volumes")
             loops = (

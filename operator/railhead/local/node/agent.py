@@ -329,11 +329,11 @@ def build_app(agent: Agent) -> web.Application:
 
 
 @asynccontextmanager
-async def serve_logs(agent: Agent, *, address: str, ca: str, certificate: str, key: str) -> AsyncIterator[int]:
+async def serve_logs(agent: Agent, *, address: str, pki: Path) -> AsyncIterator[int]:
     """Serves while the context lasts; yields the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    context.load_verify_locations(ca)
+    context.load_cert_chain(pki / "node.crt", pki / "node.key")
+    context.load_verify_locations(pki / "ca.crt")
     context.verify_mode = ssl.CERT_REQUIRED
     runner = web.AppRunner(build_app(agent), access_log=None, shutdown_timeout=1)
     await runner.setup()

@@ -20,11 +20,11 @@ from threading import Thread
 
 import pytest
 
+from railhead.local import LocalError
 from railhead.local.control_plane import binaries
 from railhead.local.control_plane.binaries import (
     ETCD_VERSION,
     PROGRAMS,
-    NoControlPlane,
     Publishers,
     Release,
     cache_folder,
@@ -91,7 +91,7 @@ def test_assets_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 def test_rejects_incomplete_assets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
-    with pytest.raises(NoControlPlane, match=r"KUBEBUILDER_ASSETS=.* lacks .*unset it"):
+    with pytest.raises(LocalError, match=r"KUBEBUILDER_ASSETS=.* lacks .*unset it"):
         resolve(print)
 
 
@@ -124,7 +124,7 @@ def test_two_processes_do_not_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_the_error_lists_every_attempt() -> None:
     with pytest.raises(
-        NoControlPlane,
+        LocalError,
         match=r"no checksums .*; no Go 1\.26 or newer \(install Go.*; http.* cannot be downloaded: no network",
     ):
         resolve(print)
@@ -135,7 +135,7 @@ def test_a_failed_build_names_its_log_and_falls_back_to_the_download(
 ) -> None:
     go = make_program(tmp_path / "go", "#!/bin/sh\necho no such module\nexit 3\n")
     monkeypatch.setattr(binaries, "find_go", lambda: [str(go)])
-    with pytest.raises(NoControlPlane, match=r"exit code 3\); see .*\.log; http.* cannot be downloaded"):
+    with pytest.raises(LocalError, match=r"exit code 3\); see .*\.log; http.* cannot be downloaded"):
         resolve(print)
     assert "no such module" in Path(f"{cache_folder()}.log").read_text()
     assert not cache_folder().exists()
@@ -353,12 +353,12 @@ def test_without_go_the_publishers_checksums_of_today_must_do(site: Site) -> Non
 @pytest.mark.parametrize("program", ["kubectl", "etcd"])
 def test_does_not_keep_a_file_with_a_wrong_checksum(site: Site, program: str) -> None:
     site.files[site.releases[program].url] = b"something else"
-    with pytest.raises(NoControlPlane, match=f"checksum of .*{program}.* does not match"):
+    with pytest.raises(LocalError, match=f"checksum of .*{program}.* does not match"):
         resolve(print, publishers=site.publishers, checksums={})
     assert not cache_folder().exists()
 
 
 def test_rejects_a_machine_without_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    with pytest.raises(NoControlPlane, match="no release binaries for riscv64"):
+    with pytest.raises(LocalError, match="no release binaries for riscv64"):
         resolve(print)

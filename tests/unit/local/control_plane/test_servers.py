@@ -12,7 +12,7 @@ from railhead.local.control_plane.servers import write_identities, write_kubecon
 
 
 def test_each_certificate_has_its_subject(tmp_path: Path) -> None:
-    write_identities(tmp_path, server="https://127.0.0.1:1", node="local")
+    write_identities(tmp_path, server="https://127.0.0.1:1")
     ca = x509.load_pem_x509_certificate((tmp_path / "pki" / "ca.crt").read_bytes())
     subjects = {}
     for name in ("admin", "kube-scheduler", "node", "apiserver"):
@@ -27,7 +27,7 @@ def test_each_certificate_has_its_subject(tmp_path: Path) -> None:
 
 
 def test_only_the_owner_can_read_keys(tmp_path: Path) -> None:
-    write_identities(tmp_path, server="https://127.0.0.1:1", node="local")
+    write_identities(tmp_path, server="https://127.0.0.1:1")
     secrets = [*(tmp_path / "pki").glob("*.key"), *tmp_path.glob("*.kubeconfig")]
     assert secrets
     assert {path.stat().st_mode & 0o077 for path in secrets} == {0}
