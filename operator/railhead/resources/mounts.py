@@ -28,18 +28,17 @@ TOKEN_KEY = "token"
 NONCE_CHARS = 12
 
 
-def build_token(job: JobRef, settings: OperatorSettings, *, input_name: str) -> str:
-    """The same in every replica and process of the operator, so that a create can be sent again."""
-    return derive_text(job, settings, input_name)
-
-
 def derive_text(job: JobRef, settings: OperatorSettings, purpose: str) -> str:
-    """64 hexadecimal digits that nobody without the key can know."""
+    """Returns 64 hexadecimal digits that only the owner of the key can know.
+
+    They are the same in every replica and process of the operator, so that a create can be sent again. Ray's token has
+    the name of the input as its purpose.
+    """
     return hmac.new(settings.token_key, f"{job.uid} {purpose}".encode(), "sha256").hexdigest()
 
 
 def find_secret_name(job: JobRef, settings: OperatorSettings, *, input_name: str) -> str:
-    token = build_token(job, settings, input_name=input_name)
+    token = derive_text(job, settings, input_name)
     return names.secret_name(job.name, job.uid, digest(token.encode()))
 
 
@@ -53,7 +52,7 @@ def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) ->
         "metadata": {key: value for key, value in metadata.items() if key != "ownerReferences"},
         "type": "Opaque",
         "immutable": True,
-        "stringData": {TOKEN_KEY: build_token(job, settings, input_name=input_name)},
+        "stringData": {TOKEN_KEY: derive_text(job, settings, input_name)},
     }
 
 

@@ -15,7 +15,7 @@ from railhead.driver.__main__ import main
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import check_content
 from railhead.resources.base import JobRef
-from railhead.resources.mounts import build_input, build_token, find_mounts, get_digest
+from railhead.resources.mounts import build_input, derive_text, find_mounts, get_digest
 from tests.unit.builders import SETTINGS, UID, make_spec
 
 JOB = JobRef("team", "digits", UID)
@@ -32,7 +32,7 @@ def pod(tmp_path: Path) -> dict[str, str]:
     for name, text in files.items():
         folder, name = ("source", name.removeprefix("source.")) if name.startswith("source.") else ("input", name)
         (tmp_path / folder / name).write_text(text)
-    (tmp_path / "auth" / "token").write_text(build_token(JOB, SETTINGS, input_name=OWN.input))
+    (tmp_path / "auth" / "token").write_text(derive_text(JOB, SETTINGS, OWN.input))
     return {
         e.INPUT: str(tmp_path / "input"),
         e.SOURCE: str(tmp_path / "source"),
