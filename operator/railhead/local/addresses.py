@@ -16,6 +16,7 @@ from railhead.local.processes import try_lock
 # restarts. Above the ports of Ray's workers and of the jobs' heads (`api.names.head_port`).
 PORTS = range(30000, 32768)
 TRIES = 100
+NODE_ADDRESS = "127.0.0.1"
 
 
 def hold(kind: str, name: str) -> IO[str] | None:

@@ -83,16 +83,9 @@ class Session:
         self.node = self.folder / "node"
         self.temp_note = self.node / TEMP_NOTE
         self.lock = self.folder / "lock"
+        self.state_file = self.folder / "state.json"
+        self.marker = str(self.folder)  # the environment variable that marks the session's processes has this value
         self._supervisor: subprocess.Popen[str] | None = None  # if this process started it
-
-    @property
-    def state_file(self) -> Path:
-        return self.folder / "state.json"
-
-    @property
-    def marker(self) -> str:
-        """Returns the value of the environment variable that marks the session's processes."""
-        return str(self.folder)
 
     def state(self) -> State:
         try:

@@ -15,8 +15,6 @@ from railhead.local.node.volumes import Provisioner
 from railhead.local.session import TEMP_NOTE
 from railhead.together import run_together
 
-ADDRESS = "127.0.0.1"
-
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="railhead.local.node", description="Runs a node's pods as processes.")
@@ -34,12 +32,12 @@ async def run(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for sig in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sig, stop.set)
-    config = NodeConfig(NODE, ADDRESS, options.cpus, options.memory, options.gpus, options.server)
+    config = NodeConfig(NODE, options.cpus, options.memory, options.gpus, options.server)
     async with connect(str(options.plane / "node.kubeconfig")) as client:
         agent = Agent(client, config)
         options.dir.mkdir(parents=True, exist_ok=True)
         (options.dir / TEMP_NOTE).write_text(str(agent.folder))
-        async with serve_logs(agent, address=ADDRESS, pki=options.plane / "pki") as port:
+        async with serve_logs(agent, pki=options.plane / "pki") as port:
             await register(client, config, port=port)
             provisioner = Provisioner(client, options.dir / "volumes")
             loops = (

@@ -31,7 +31,7 @@ from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import LEASE, NODE, POD, SERVICE
-from railhead.local.addresses import AddressPool
+from railhead.local.addresses import NODE_ADDRESS, AddressPool
 from railhead.local.control_plane.binaries import ARCHITECTURES, KUBERNETES_VERSION
 from railhead.local.node.container import PodStopped
 from railhead.local.node.pod_runner import PodRunner
@@ -53,7 +53,6 @@ class NodeConfig:
     """Identity and capacity of this node."""
 
     name: str
-    address: str
     cpus: int
     memory_bytes: int
     gpus: int
@@ -149,7 +148,6 @@ class Agent:
         return Place(
             folder=self.folder / str(self._number),
             address=self._pool.take(),
-            node_address=self._config.address,
             hosts_file=self._hosts,
             gpus=gpus,
             server=self._config.server,
@@ -184,12 +182,9 @@ class Agent:
             for runner in self.runners.values():
                 labels = runner.pod["metadata"].get("labels") or {}
                 is_selected = bool(selector) and selector.items() <= labels.items()
-                if is_selected and runner.key[0] == metadata["namespace"] and self._takes_part(runner):
+                takes_part = runner.is_ready and not runner.is_released and not runner.is_stopping
+                if is_selected and takes_part and runner.key[0] == metadata["namespace"]:
                     yield f"{metadata['name']}.{metadata['namespace']}.svc", runner
-
-    @staticmethod
-    def _takes_part(runner: PodRunner) -> bool:
-        return runner.is_ready and not runner.is_released and not runner.is_stopping
 
 
 def build_node_status(config: NodeConfig, *, port: int, now: str) -> Object:
@@ -213,7 +208,7 @@ def build_node_status(config: NodeConfig, *, port: int, now: str) -> Object:
         "allocatable": capacity,
         "conditions": [ready],
         "addresses": [
-            {"type": "InternalIP", "address": config.address},
+            {"type": "InternalIP", "address": NODE_ADDRESS},
             {"type": "Hostname", "address": config.name},
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
@@ -329,7 +324,7 @@ def build_app(agent: Agent) -> web.Application:
 
 
 @asynccontextmanager
-async def serve_logs(agent: Agent, *, address: str, pki: Path) -> AsyncIterator[int]:
+async def serve_logs(agent: Agent, *, pki: Path) -> AsyncIterator[int]:
     """Serves while the context lasts; yields the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pki / "node.crt", pki / "node.key")
@@ -337,7 +332,7 @@ async def serve_logs(agent: Agent, *, address: str, pki: Path) -> AsyncIterator[
     context.verify_mode = ssl.CERT_REQUIRED
     runner = web.AppRunner(build_app(agent), access_log=None, shutdown_timeout=1)
     await runner.setup()
-    site = web.TCPSite(runner, address, 0, ssl_context=context)
+    site = web.TCPSite(runner, NODE_ADDRESS, 0, ssl_context=context)
     await site.start()
     try:
         yield int(runner.addresses[0][1])

@@ -257,7 +257,7 @@ class ContainerRunner:
         env = await build_environment(
             self._container,
             mounts=mounts,
-            fields=lambda path: field_value(pod, path, address=place.address, node_address=place.node_address),
+            fields=lambda path: field_value(pod, path, address=place.address),
             lookup=self._context.volumes.data,
         )
         # A device plugin decides this, whatever the pod specifies; without GPUs the pod's value stays.

@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from railhead.api.base import Object
+from railhead.local.addresses import NODE_ADDRESS
 
 # (kind, name) -> its data as text, or None when there is no such object
 Lookup = Callable[[str, str], Awaitable[Mapping[str, str] | None]]
@@ -47,7 +48,7 @@ def rewrite(text: str, mounts: Mapping[str, str]) -> str:
     return pattern.sub(lambda match: folders[match[1]], text)
 
 
-def field_value(pod: Object, path: str, *, address: str, node_address: str) -> str:
+def field_value(pod: Object, path: str, *, address: str) -> str:
     """The value of a downward API field."""
     metadata, spec = pod["metadata"], pod["spec"]
     known = {
@@ -58,7 +59,7 @@ def field_value(pod: Object, path: str, *, address: str, node_address: str) -> s
         "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
         "status.podIP": address,
         "status.podIPs": address,
-        "status.hostIP": node_address,
+        "status.hostIP": NODE_ADDRESS,
     }
     match = re.match(r"metadata\.(labels|annotations)\['([^']+)'\]$", path)
     if match:

@@ -33,7 +33,7 @@ class PodRunner:
         self._client = client
         self._status = PodStatus(client, pod, place, on_change=on_change)
         self._stop = StopRequest()
-        volumes = VolumeMaker(client, pod, place.folder, address=place.address, node_address=place.node_address)
+        volumes = VolumeMaker(client, pod, place.folder, address=place.address)
         self._context = PodContext(pod, place, self._status, self._stop, volumes)
         self.pod = pod
         self.place = place

@@ -18,6 +18,7 @@ from railhead.contract.text import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
+from railhead.local.addresses import NODE_ADDRESS
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +32,10 @@ ENVIRONMENT_NOTE = "not pulled: runs in the host's environment"
 
 @dataclass(frozen=True)
 class Place:
-    """Folder, addresses and GPUs that the node assigns to one pod."""
+    """The folder, address and GPUs that the node assigns to one pod."""
 
     folder: Path
     address: str
-    node_address: str
     hosts_file: Path
     gpus: tuple[int, ...]
     server: str = ""
@@ -93,7 +93,7 @@ def pod_phase(containers: Sequence[ContainerFacts], *, policy: str) -> str:
 
 
 def build_status(
-    containers: Sequence[ContainerFacts], *, policy: str, address: str, node_address: str, start_time: str, now: str
+    containers: Sequence[ContainerFacts], *, policy: str, address: str, start_time: str, now: str
 ) -> Object:
     """The pod's status, for a strategic merge patch (PodScheduled is the scheduler's and stays)."""
     mains = [c for c in containers if not c.is_init]
@@ -103,8 +103,8 @@ def build_status(
     status: Object = {
         "phase": phase,
         "startTime": start_time,
-        "hostIP": node_address,
-        "hostIPs": [{"ip": node_address}],
+        "hostIP": NODE_ADDRESS,
+        "hostIPs": [{"ip": NODE_ADDRESS}],
         "containerStatuses": [container_status(c) for c in mains],
         "conditions": [
             _condition("Initialized", has_begun, phase, now),
@@ -250,7 +250,6 @@ class PodStatus:
             list(self.facts.values()),
             policy=self.policy,
             address=self._place.address,
-            node_address=self._place.node_address,
             start_time=self._start_time,
             now=now,
         )

@@ -35,12 +35,12 @@ class VolumeMaker:
         NotPossible: its kind is not supported here.
     """
 
-    def __init__(self, client: KubeClient, pod: Object, folder: Path, *, address: str, node_address: str) -> None:
+    def __init__(self, client: KubeClient, pod: Object, folder: Path, *, address: str) -> None:
         self._client = client
         self._pod = pod
         self._folder = folder
         self._namespace = pod["metadata"]["namespace"]
-        self._addresses = {"address": address, "node_address": node_address}
+        self._address = address
 
     async def make(self) -> dict[str, Path]:
         """Returns the folder of each volume, by the volume's name."""
@@ -129,7 +129,7 @@ class VolumeMaker:
 
     def _write_fields(self, folder: Path, source: Object) -> None:
         for item in source.get("items") or []:
-            value = field_value(self._pod, item["fieldRef"]["fieldPath"], **self._addresses)
+            value = field_value(self._pod, item["fieldRef"]["fieldPath"], address=self._address)
             _write(folder / item["path"], value.encode(), mode=0o644)
 
     async def _claimed(self, name: str) -> Path:

@@ -26,7 +26,7 @@ def cluster() -> ModelClient:
 
 @pytest.fixture
 async def agent(cluster: ModelClient) -> AsyncIterator[Agent]:
-    agent = Agent(cluster, NodeConfig("local", "127.0.0.1", cpus=8, memory_bytes=2**30, gpus=4))
+    agent = Agent(cluster, NodeConfig("local", cpus=8, memory_bytes=2**30, gpus=4))
     yield agent
     await agent.close()
 

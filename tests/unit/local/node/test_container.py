@@ -49,7 +49,7 @@ def is_ready(client: ModelClient) -> bool:
 
 async def test_a_service_resolves_to_a_pod_while_its_probe_succeeds(tmp_path: Path) -> None:
     client, flag = make_client(), tmp_path / "flag"
-    agent = Agent(client, NodeConfig("local", "127.0.0.1", cpus=8, memory_bytes=2**30, gpus=0))
+    agent = Agent(client, NodeConfig("local", cpus=8, memory_bytes=2**30, gpus=0))
     hosts = agent.folder / "hosts"
     try:
         agent.services.record_write(client.api.put(SERVICE))

@@ -153,9 +153,9 @@ POD = {
     ],
 )
 def test_fields_of_the_pod(path: str, value: str) -> None:
-    assert field_value(POD, path, address="127.1.1.1", node_address="127.0.0.1") == value
+    assert field_value(POD, path, address="127.1.1.1") == value
 
 
 def test_names_an_unknown_field() -> None:
     with pytest.raises(MissingReference, match=r"field spec\.priority is not supported on this node"):
-        field_value(POD, "spec.priority", address="", node_address="")
+        field_value(POD, "spec.priority", address="")

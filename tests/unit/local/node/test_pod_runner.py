@@ -34,7 +34,7 @@ async def start(client: ModelClient, tmp_path: Path) -> AsyncIterator[Start]:
     started: list[PodRunner] = []
 
     def begin(pod: Object) -> tuple[PodRunner, asyncio.Task[None]]:
-        place = Place(tmp_path / "pod", "127.9.9.9", "127.0.0.1", tmp_path / "hosts", ())
+        place = Place(tmp_path / "pod", "127.9.9.9", tmp_path / "hosts", ())
         runner = PodRunner(client, client.api.put(pod), place, on_change=lambda: None)
         started.append(runner)
         return runner, asyncio.create_task(runner.run())

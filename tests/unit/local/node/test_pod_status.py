@@ -61,7 +61,7 @@ def accepted(store: ModelClient) -> list[Object]:
 
 
 def make_place(folder: Path) -> Place:
-    return Place(folder / "pod", "127.9.9.9", "127.0.0.1", folder / "hosts", ())
+    return Place(folder / "pod", "127.9.9.9", folder / "hosts", ())
 
 
 def make_status(store: ModelClient, folder: Path) -> PodStatus:
@@ -148,9 +148,7 @@ def init(facts: ContainerFacts) -> ContainerFacts:
 
 
 def describe(*containers: ContainerFacts, policy: str = "Never", address: str = "127.9.9.1") -> dict[str, object]:
-    return build_status(
-        containers, policy=policy, address=address, node_address="127.0.0.1", start_time="then", now="now"
-    )
+    return build_status(containers, policy=policy, address=address, start_time="then", now="now")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def client() -> ModelClient:
 async def make(client: ModelClient, folder: Path, *volumes: dict[str, Any]) -> list[Path]:
     pod = make_pod(volumes=[{"name": f"n{index}", **volume} for index, volume in enumerate(volumes)])
     pod = client.api.put(pod)
-    made = await VolumeMaker(client, pod, folder, address="127.1.1.1", node_address="127.0.0.1").make()
+    made = await VolumeMaker(client, pod, folder, address="127.1.1.1").make()
     return [made[f"n{index}"] for index in range(len(volumes))]
 
 
@@ -186,7 +186,7 @@ async def test_removes_the_pods_folder_but_no_host_path(client: ModelClient, tmp
     (own / "link").symlink_to(outside)
     (outside / "kept").write_text("")
     await make(client, own, {"emptyDir": {}}, {"hostPath": {"path": str(outside)}})
-    place = Place(own, "127.1.1.1", "127.0.0.1", tmp_path / "hosts", ())
+    place = Place(own, "127.1.1.1", tmp_path / "hosts", ())
     await PodRunner(client, make_pod(), place, on_change=lambda: None).delete()
     assert not own.exists()
     assert (outside / "kept").exists()
