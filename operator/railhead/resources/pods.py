@@ -285,7 +285,7 @@ def _essential_spec(attempt: Attempt, part: RolePart) -> Object:
             "secret": {"secretName": mounts.secret, "defaultMode": 0o440},
         },
         {"name": "railhead-temp", "emptyDir": {}},
-        *build_source_volumes(spec, input_name=mounts.input, copy_name=mounts.source),
+        *build_source_volumes(spec, mounts),
     ]
     if spec.run.storage_volume:
         claim = spec.run.storage_volume.persistent_volume_claim.claim_name

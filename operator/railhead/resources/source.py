@@ -103,7 +103,7 @@ def build_source_copy(job: JobRef, name: str) -> Object:
     }
 
 
-def build_source_volumes(spec: TrainJobSpec, *, input_name: str, copy_name: str) -> list[Object]:
+def build_source_volumes(spec: TrainJobSpec, mounts: Mounts) -> list[Object]:
     if spec.source is None:
         return []
     if spec.source.git is not None:
@@ -112,9 +112,9 @@ def build_source_volumes(spec: TrainJobSpec, *, input_name: str, copy_name: str)
         image = {"reference": spec.source.image.reference, "pullPolicy": spec.source.image.pull_policy}
         return [{"name": SOURCE_VOLUME, "image": {key: value for key, value in image.items() if value}}]
     if spec.source.config_map is not None:
-        return [{"name": SOURCE_VOLUME, "configMap": _mount_copy(copy_name, spec.source.config_map)}]
+        return [{"name": SOURCE_VOLUME, "configMap": _mount_copy(mounts.source, spec.source.config_map)}]
     items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
-    return [{"name": SOURCE_VOLUME, "configMap": {"name": input_name, "items": items}}]
+    return [{"name": SOURCE_VOLUME, "configMap": {"name": mounts.input, "items": items}}]
 
 
 def _mount_copy(name: str, source: ConfigMapSource) -> Object:
