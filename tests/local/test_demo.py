@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -37,6 +38,15 @@ def find_session(folder: Path) -> Session:
     return Session(run)
 
 
+def find_commands(folder: Path) -> list[str]:
+    """Returns the command lines that name the folder, such as those of kubectl."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            found.append(path.read_text(errors="replace").replace("\0", " "))
+    return [command for command in found if str(folder) in command]
+
+
 def test_the_demo_kills_a_worker_and_proves_that_training_resumed(tmp_path: Path) -> None:
     process = start_demo(tmp_path)
     output, _ = process.communicate(timeout=LONG)
@@ -63,4 +73,5 @@ def test_interrupted_demo_leaves_nothing(tmp_path: Path, text: str) -> None:
     output, _ = process.communicate(timeout=LONG)
     assert process.returncode == 130, output
     assert marked(MARKER, session.marker, folder=temp) == []
+    assert find_commands(tmp_path) == []
     assert temp is not None and not temp.exists()
