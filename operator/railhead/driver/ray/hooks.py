@@ -89,35 +89,19 @@ LARGE = (
     Hook(f"{_EXECUTION}.checkpoint.sync_actor", "SynchronizationActor"),
     Hook(f"{_EXECUTION}.worker_group.worker_group", "SynchronizationActor"),
 )
+_NO_NOTICE = "the ranks are not notified before the run ends"
+_LEFTOVERS = "folders of unfinished uploads stay"
 OPTIONAL = (
-    Hook(
-        f"{_EXECUTION}.train_fn_utils",
-        "DistributedTrainFnUtils.get_preemption_info",
-        "the ranks are not notified before the run ends",
-        since=(2, 58),
-    ),
-    Hook(
-        "ray.train.v2.api.preemption",
-        "PreemptionInfo",
-        "the ranks are not notified before the run ends",
-        since=(2, 58),
-    ),
-    Hook(f"{_EXECUTION}.context", "TrainContext.report", "folders of unfinished uploads stay"),
-    Hook(f"{_EXECUTION}.context", "TrainContext._upload_checkpoint", "folders of unfinished uploads stay"),
+    Hook(f"{_EXECUTION}.train_fn_utils", "DistributedTrainFnUtils.get_preemption_info", _NO_NOTICE, since=(2, 58)),
+    Hook("ray.train.v2.api.preemption", "PreemptionInfo", _NO_NOTICE, since=(2, 58)),
+    Hook(f"{_EXECUTION}.context", "TrainContext.report", _LEFTOVERS),
+    Hook(f"{_EXECUTION}.context", "TrainContext._upload_checkpoint", _LEFTOVERS),
     Hook("ray._private.node", "Node.start_ray_client_server", "each node starts a server that no job uses"),
     Hook("ray._private.node", "Node.start_api_server", "the head starts a server that no job uses"),
     Hook("ray._private.services", "start_raylet", "on a busy machine a node may not join"),
     Hook("ray._raylet", "GcsClient", "spec.logs.forward Rank0 forwards the lines of all ranks"),
-    Hook(
-        "ray.core.generated.gcs_service_pb2",
-        "UnregisterNodeRequest",
-        "a lost node is noticed only by Ray's own health check",
-    ),
-    Hook(
-        "ray.util.scheduling_strategies",
-        "NodeAffinitySchedulingStrategy",
-        "the message of a rank whose process died does not say why",
-    ),
+    Hook("ray.core.generated.gcs_service_pb2", "UnregisterNodeRequest", "only Ray's own health check sees a lost node"),
+    Hook("ray.util.scheduling_strategies", "NodeAffinitySchedulingStrategy", "no message says why a rank died"),
 )
 
 

@@ -69,16 +69,11 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
         result = fit(trainer)
         if not (trainer.running_in_local_mode or controller.read().has_returned):
             raise AttemptFailed(miss_success())
-    except AttemptFailed as error:
-        _write(mailbox, Fit(number, FAILED, error.failure))
-        _wait_until_read(mailbox, number)
-        raise
     except Exception as error:
-        _write(mailbox, Fit(number, FAILED, controller.read().failure or build_failure(error)))
-        _wait_until_read(mailbox, number)
+        found = error.failure if isinstance(error, AttemptFailed) else controller.read().failure
+        _end_fit(mailbox, Fit(number, FAILED, found or build_failure(error)))
         raise
-    _write(mailbox, Fit(number, FINISHED))
-    _wait_until_read(mailbox, number)
+    _end_fit(mailbox, Fit(number, FINISHED))
     return result
 
 
@@ -90,10 +85,11 @@ def _warn(mailbox: Mailbox, warning: Optional[RunWarning]) -> None:
     mailbox.script.change(lambda value: replace(value, warning=warning))
 
 
-def _wait_until_read(mailbox: Mailbox, number: int) -> None:
-    """The ranks' last lines pass through this process: it must not exit before they do."""
+def _end_fit(mailbox: Mailbox, fit: Fit) -> None:
+    """Waits until it is read: the ranks' last lines pass through this process, which must not exit before they do."""
+    _write(mailbox, fit)
     deadline = time.monotonic() + READ_SECONDS
-    while mailbox.driver.read().read_fits < number and time.monotonic() < deadline:
+    while mailbox.driver.read().read_fits < fit.number and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
