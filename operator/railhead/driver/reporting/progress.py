@@ -57,18 +57,11 @@ class Progress:
         has_run = self.has_run or name == "RUNNING"
         return replace(self, state=states[self.has_run], has_run=has_run, is_training=states[True] == "RUNNING")
 
-    def with_report(
-        self, metrics: Mapping[str, Any], *, checkpoint_uri: Optional[str], first_index: int, time: str
-    ) -> Progress:
-        """One report from all ranks; `first_index` is that of this attempt's first commit."""
-        texts = format_metrics(metrics)
-        progress = replace(self, reports=self.reports + 1, metrics=texts)
-        if checkpoint_uri is None:
-            return progress
-        return progress.with_commit(texts, checkpoint_uri=checkpoint_uri, first_index=first_index, time=time)
+    def with_report(self, metrics: Mapping[str, Any]) -> Progress:
+        """One report from all ranks."""
+        return replace(self, reports=self.reports + 1, metrics=format_metrics(metrics))
 
-    def with_commit(self, texts: dict[str, str], *, checkpoint_uri: str, first_index: int, time: str) -> Progress:
-        checkpoint = Checkpoint(checkpoint_uri, first_index + self.commits, time, texts)
+    def with_commit(self, checkpoint: Checkpoint) -> Progress:
         return replace(self, commits=self.commits + 1, checkpoint=checkpoint)
 
 

@@ -72,16 +72,11 @@ class ProgressStep(Step):
         self._group.commits += checkpoint is not None
         self._group.note_report()
         name = checkpoints.name_checkpoint(self._manager, checkpoint) if self._manager and checkpoint else None
-        time = now_text()
-        values = metrics[0] if metrics else report.metrics
-        uri = build_checkpoint_uri(self._run_uri, name) if name else None
-        index = self._first_index + self._progress.commits
-        progress = self._progress.with_report(
-            values or {}, checkpoint_uri=uri, first_index=self._first_index, time=time
-        )
+        values = (metrics[0] if metrics else report.metrics) or {}
+        progress = self._progress.with_report(values)
         if name:
             self._box.change(lambda value: replace(value, warning=None))  # the storage takes checkpoints again
-            self._commits[name] = Commit(index, time, self._attempt)
+            progress = self._add_commit(progress, name, values)
             begun = self._group.reports_before_end
             is_last = progress.has_last_commit or (begun is not None and self._group.reports > begun)
             progress = self._with_best(replace(progress, has_last_commit=is_last))
@@ -105,11 +100,14 @@ class ProgressStep(Step):
         known = self._commits.get(name)
         if known is not None and known.index == self._first_index - 1:
             return
-        uri, time = build_checkpoint_uri(self._run_uri, name), now_text()
-        self._commits[name] = Commit(self._first_index, time, self._attempt)
-        self._progress = self._progress.with_commit(
-            format_metrics(metrics), checkpoint_uri=uri, first_index=self._first_index, time=time
-        )
+        self._progress = self._add_commit(self._progress, name, metrics)
+
+    def _add_commit(self, progress: Progress, name: str, metrics: Metrics) -> Progress:
+        """Records it under the next index, which continues those of earlier attempts."""
+        index, time = self._first_index + progress.commits, now_text()
+        self._commits[name] = Commit(index, time, self._attempt)
+        uri = build_checkpoint_uri(self._run_uri, name)
+        return progress.with_commit(CheckpointRecord(uri, index, time, format_metrics(metrics)))
 
     def _with_best(self, progress: Progress) -> Progress:
         self._ranking = ranking = checkpoints.read_ranking(self._manager) if self._manager else None

@@ -13,14 +13,10 @@ from railhead.driver.reporting.progress import _STATES, Progress, build_checkpoi
 WARNING = RunWarning("RunNameDiffers", "another name")
 
 
-def test_commit_numbers_continue_from_earlier_attempts() -> None:
-    now = Progress().with_report({"loss": 1}, checkpoint_uri="/r/c1", first_index=5, time="t1")
-    now = now.with_report({"loss": 0.5}, checkpoint_uri=None, first_index=5, time="t2")
-    assert now.checkpoint == Checkpoint("/r/c1", 5, "t1", {"loss": "1"})
-    assert (now.reports, now.metrics) == (2, {"loss": "0.5"})
-    now = now.with_report({"loss": 0.25}, checkpoint_uri="/r/c2", first_index=5, time="t3")
-    assert now.checkpoint is not None
-    assert now.checkpoint.index == 6
+def test_a_report_without_a_checkpoint_keeps_the_last_one() -> None:
+    checkpoint = Checkpoint("/r/c1", 5, "t1", {"loss": "1"})
+    now = Progress().with_report({"loss": 1}).with_commit(checkpoint).with_report({"loss": 0.5})
+    assert (now.reports, now.commits, now.metrics, now.checkpoint) == (2, 1, {"loss": "0.5"}, checkpoint)
 
 
 @pytest.mark.parametrize(
