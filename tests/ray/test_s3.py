@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import FailureClass
-from railhead.driver.errors import JobRefused, Unreachable
+from railhead.driver.errors import JobRefused
 from railhead.driver.storage.acquire_run import prepare_storage
 from tests.ray.pods import Pods, make_job
 from tests.s3 import BUCKET, S3, start_s3
+from tests.unit.driver.storage.waiting import Waits, refuse_to_wait
 
 WRONG = "a-secret-that-is-wrong-0123456789"
 
@@ -31,23 +32,26 @@ def credentials(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("credentials")
 def test_the_endpoint_comes_from_the_uri_or_the_environment(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert prepare_storage(s3.build_uri("by-uri"), run_name="r") == s3.build_uri("by-uri/r")
+    assert prepare_storage(s3.build_uri("by-uri"), run_name="r", warn=refuse_to_wait) == s3.build_uri("by-uri/r")
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
-    assert prepare_storage(f"s3://{BUCKET}/by-environment", run_name="r") == f"s3://{BUCKET}/by-environment/r"
+    assert (
+        prepare_storage(f"s3://{BUCKET}/by-environment", run_name="r", warn=refuse_to_wait)
+        == f"s3://{BUCKET}/by-environment/r"
+    )
     assert s3.list("by-uri/r") == s3.list("by-environment/r") != set()
 
 
 @pytest.mark.usefixtures("credentials")
 def test_a_missing_bucket_is_rejected(s3: S3) -> None:
     with pytest.raises(JobRefused, match=r"run\.storagePath s3://absent/x.*Bucket 'absent' not found"):
-        prepare_storage(s3.build_uri("x", bucket="absent"), run_name="r")
+        prepare_storage(s3.build_uri("x", bucket="absent"), run_name="r", warn=refuse_to_wait)
 
 
 @pytest.mark.usefixtures("credentials")
 def test_an_endpoint_that_does_not_answer_is_retriable_and_detected_soon() -> None:
     began = time.monotonic()
-    with pytest.raises(Unreachable, match=r"run\.storagePath s3://b/x.* cannot be reached: .*Could not connect"):
-        prepare_storage("s3://b/x?endpoint_override=127.0.0.1:9&scheme=http", run_name="r")
+    with pytest.raises(Waits, match=r"run\.storagePath s3://b/x.* cannot be reached: .*Could not connect"):
+        prepare_storage("s3://b/x?endpoint_override=127.0.0.1:9&scheme=http", run_name="r", warn=refuse_to_wait)
     assert time.monotonic() - began < 60
 
 

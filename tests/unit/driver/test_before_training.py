@@ -7,27 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract.failure import FailureClass
-from railhead.driver.errors import JobRefused, Unreachable
-from railhead.driver.node.hosts import LONGEST_WAIT_SECONDS, compute_wait, find_address, parse_hosts
+from railhead.driver.errors import JobRefused
+from railhead.driver.node.hosts import DNS_WAIT_SECONDS, compute_pause, find_address, parse_hosts
 from railhead.driver.storage.acquire_run import prepare_storage
+from tests.unit.driver.storage.waiting import Waits, refuse_to_wait
 
 
 def test_storage_check_leaves_no_files(tmp_path: Path) -> None:
-    assert prepare_storage(str(tmp_path / "runs"), run_name="r") == f"{tmp_path}/runs/r"
+    assert prepare_storage(str(tmp_path / "runs"), run_name="r", warn=refuse_to_wait) == f"{tmp_path}/runs/r"
     assert list((tmp_path / "runs" / "r").iterdir()) == []
 
 
 def test_rejects_a_file_as_storage_with_the_original_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JobRefused, match=r"run\.storagePath .* NotADirectoryError"):
-        prepare_storage(str(tmp_path / "file"), run_name="r")
+        prepare_storage(str(tmp_path / "file"), run_name="r", warn=refuse_to_wait)
 
 
 def test_storage_by_uri(tmp_path: Path) -> None:
-    assert prepare_storage(f"file://{tmp_path}/runs", run_name="r") == f"file://{tmp_path}/runs/r"
+    assert prepare_storage(f"file://{tmp_path}/runs", run_name="r", warn=refuse_to_wait) == f"file://{tmp_path}/runs/r"
     with pytest.raises(JobRefused, match=r"run\.storagePath nosuch://bucket"):
-        prepare_storage("nosuch://bucket", run_name="r")
+        prepare_storage("nosuch://bucket", run_name="r", warn=refuse_to_wait)
 
 
 def test_hosts_file_comes_first(tmp_path: Path) -> None:
@@ -40,8 +40,10 @@ def test_hosts_file_comes_first(tmp_path: Path) -> None:
 
 def test_waits_for_dns_double_up_to_a_bound() -> None:
     """512 pods that wait for a head send the cluster's DNS about 100 queries per second, not 5,000."""
-    assert [compute_wait(tries) for tries in range(5)] == [0.5, 1.0, 2.0, 4.0, LONGEST_WAIT_SECONDS]
-    assert compute_wait(10_000) == LONGEST_WAIT_SECONDS
+    first, longest = DNS_WAIT_SECONDS
+    waits = [compute_pause(tries, first=first, longest=longest) for tries in range(5)]
+    assert waits == [0.5, 1.0, 2.0, 4.0, 5.0]
+    assert compute_pause(10_000, first=first, longest=longest) == 5.0
 
 
 def test_a_full_disk_is_retryable_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +53,6 @@ def test_a_full_disk_is_retryable_and_leaves_no_files(tmp_path: Path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", run_full)
-    with pytest.raises(Unreachable, match=r"run\.storagePath .* No space left on device") as caught:
-        prepare_storage(str(tmp_path), run_name="r")
-    assert caught.value.failure.class_ is FailureClass.INFRASTRUCTURE
+    with pytest.raises(Waits, match=r"run\.storagePath .* No space left on device"):
+        prepare_storage(str(tmp_path), run_name="r", warn=refuse_to_wait)
     assert list((tmp_path / "r").iterdir()) == []

@@ -14,8 +14,8 @@ from typing import Optional
 from railhead.driver.describe import log
 
 HEAD_RESOURCE = "node:__internal_head__"  # of the head's Ray node
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 5.0  # in a large job all workers ask the cluster's DNS
-FILE_WAIT_SECONDS = 0.1  # a file costs nothing
+DNS_WAIT_SECONDS = (0.5, 5.0)  # the first and the longest: in a large job all workers ask the cluster's DNS
+FILE_WAIT_SECONDS = (0.1, 0.1)  # a file costs nothing
 NOTED_AFTER_SECONDS = 10.0
 
 
@@ -30,11 +30,12 @@ def is_listening(address: str, port: int, *, timeout: float) -> bool:
 
 def wait_for_address(host: str, *, hosts_file: Optional[str]) -> str:
     tries, waited, is_noted = 0, 0.0, False
+    first, longest = FILE_WAIT_SECONDS if hosts_file else DNS_WAIT_SECONDS
     while True:
         address = find_address(host, hosts_file=hosts_file)
         if address:
             return address
-        wait = FILE_WAIT_SECONDS if hosts_file else compute_wait(tries)
+        wait = compute_pause(tries, first=first, longest=longest)
         tries, waited = tries + 1, waited + wait
         if waited > NOTED_AFTER_SECONDS and not is_noted:
             is_noted = True
@@ -42,9 +43,9 @@ def wait_for_address(host: str, *, hosts_file: Optional[str]) -> str:
         time.sleep(wait * random.uniform(0.8, 1.2))
 
 
-def compute_wait(tries: int) -> float:
-    """Seconds before the next try, after `tries` others."""
-    return float(min(FIRST_WAIT_SECONDS * 2 ** min(tries, 10), LONGEST_WAIT_SECONDS))
+def compute_pause(tries: int, *, first: float, longest: float) -> float:
+    """Seconds before the next try, after `tries` others: they double up to a bound."""
+    return float(min(first * 2 ** min(tries, 10), longest))
 
 
 def find_address(host: str, *, hosts_file: Optional[str]) -> Optional[str]:

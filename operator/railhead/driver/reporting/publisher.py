@@ -35,7 +35,7 @@ from railhead.contract.report import (
 )
 from railhead.contract.text import now_text
 from railhead.driver.describe import log, read_text
-from railhead.driver.node.hosts import find_in_hosts_file
+from railhead.driver.node.hosts import compute_pause, find_in_hosts_file
 from railhead.driver.reporting.mailbox import Mailbox
 
 SHORTEST_INTERVAL_SECONDS = 0.5  # between two reports
@@ -168,8 +168,8 @@ class Publisher:
             if self._post(report, endpoint):
                 self._sent, self._sent_at, failures, wait = report, time.monotonic(), 0, SHORTEST_INTERVAL_SECONDS
             else:
-                failures += 1
-                wait = compute_backoff(failures) * random.uniform(0.5, 1.0)
+                wait = compute_pause(failures, first=FIRST_WAIT_SECONDS, longest=LONGEST_WAIT_SECONDS)
+                failures, wait = failures + 1, wait * random.uniform(0.5, 1.0)
             if self._stopping.is_set():
                 last_failures += 1
                 wait = min(0.2 * last_failures, LONGEST_LAST_WAIT_SECONDS) if failures else 0.0
@@ -254,11 +254,6 @@ class Publisher:
 
 def _has_reason(warning: Optional[RunWarning], reason: str) -> bool:
     return warning is not None and warning.reason == reason
-
-
-def compute_backoff(failures: int) -> float:
-    """Seconds before the next try."""
-    return float(min(FIRST_WAIT_SECONDS * 2 ** min(failures - 1, 10), LONGEST_WAIT_SECONDS))
 
 
 def build_connection(endpoint: Endpoint) -> http.client.HTTPConnection:

@@ -46,10 +46,10 @@ class ResumePoint:
     warning: Optional[RunWarning]
 
 
-def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False, warn: Optional[Warn] = None) -> str:
+def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False, warn: Warn) -> str:
     """Returns the URI of the run's folder, after writing and removing a small file there.
 
-    `is_known`: the job has checkpoints there. `warn`: as in `call_storage`. Raises JobRefused or Unreachable.
+    `is_known`: the job has checkpoints there. `warn`: as in `call_storage`. Raises JobRefused.
     """
     run_uri = build_checkpoint_uri(storage_path, run_name)
     check = functools.partial(write_marker, storage_path, run_name)

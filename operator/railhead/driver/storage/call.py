@@ -71,26 +71,26 @@ def call_storage(
     storage_path: str,
     function: Callable[[], T],
     *,
+    warn: Warn,
     field: str = "run.storagePath",
-    timeout: Optional[float] = None,
+    timeout: float = CHECK_SECONDS,
     is_known: bool = False,
-    warn: Optional[Warn] = None,
 ) -> T:
-    """`is_known`: it was written to before, so it is not the configuration that is wrong while it is away.
+    """Waits for storage that is unreachable, however long, and warns of it: a new attempt would find the same storage.
 
-    Raises JobRefused or Unreachable, with the field's name; `function`'s own AttemptFailed propagates unchanged. With
-    `warn` it waits for storage that is unreachable, however long, and warns of it meanwhile.
+    `is_known`: it was written to before, so it is not the configuration that is wrong while it is away. Raises
+    JobRefused, with the field's name; `function`'s own AttemptFailed propagates unchanged unless it is Unreachable.
     """
-    seconds = timeout or CHECK_SECONDS
     call = _Call(function)
+    has_warned = False
 
-    def ask() -> T:
+    def try_once() -> T:
         try:
-            return call.wait(seconds)
+            return call.wait(timeout)
         except AttemptFailed:
             raise
         except TimeoutError:
-            message = f"{field} {storage_path} cannot be reached: no response within {seconds:.0f} s"
+            message = f"{field} {storage_path} cannot be reached: no response within {timeout:.0f} s"
             raise Unreachable(UNREACHABLE, message) from None
         except Exception as error:
             text = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:TEXT_LIMIT]
@@ -98,14 +98,6 @@ def call_storage(
             if is_away(error) if is_known else is_passing(error):
                 raise Unreachable(UNREACHABLE, message) from error
             raise JobRefused("StorageRefused", message) from error
-
-    return ask() if warn is None else _wait_for(ask, warn)
-
-
-def _wait_for(ask: Callable[[], T], warn: Warn) -> T:
-    """No attempt is lost to it: the next one would find the same storage."""
-
-    has_warned = False
 
     def warn_of(error: Exception) -> None:
         nonlocal has_warned
@@ -115,7 +107,7 @@ def _wait_for(ask: Callable[[], T], warn: Warn) -> T:
             warn(RunWarning(UNREACHABLE, message))
             has_warned = True
 
-    result = Patience(warn_of, seconds=math.inf, longest=LONGEST_WAIT_SECONDS).call(ask)
+    result = Patience(warn_of, seconds=math.inf, longest=LONGEST_WAIT_SECONDS).call(try_once)
     if has_warned:
         warn(None)
     return result

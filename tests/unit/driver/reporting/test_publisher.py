@@ -19,7 +19,7 @@ from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.publisher import LONGEST_WAIT_SECONDS, Endpoint, Publisher, compute_backoff
+from railhead.driver.reporting.publisher import Endpoint, Publisher
 from tests.unit.driver.certificates import DNS_NAME, write_certificate
 from tests.unit.driver.mailboxes import tell
 from tests.waiting import wait_until
@@ -269,12 +269,6 @@ def test_sends_no_token_to_a_server_with_an_unknown_ca(server: Server, tmp_path:
     publisher.wait_stopped(0.5)
     assert server.bodies == []
     assert any("CERTIFICATE_VERIFY_FAILED" in text for text in logged)
-
-
-def test_backoff_is_bounded() -> None:
-    waits = [compute_backoff(n) for n in range(1, 100)]
-    assert waits == sorted(waits)
-    assert max(waits) == LONGEST_WAIT_SECONDS
 
 
 def test_resolves_the_endpoint_with_a_local_nodes_hosts_file(server: Server, tmp_path: Path) -> None:

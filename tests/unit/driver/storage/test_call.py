@@ -11,10 +11,11 @@ import pyarrow.fs
 import pytest
 from ray.train.v2._internal.execution.storage import get_fs_and_path
 
-from railhead.driver.errors import JobRefused, Unreachable
+from railhead.driver.errors import JobRefused
 from railhead.driver.storage import acquire_run, call
 from railhead.driver.storage.acquire_run import prepare_storage
-from railhead.driver.storage.call import explain_error, is_passing, is_unreachable
+from railhead.driver.storage.call import call_storage, explain_error, is_passing, is_unreachable
+from tests.unit.driver.storage.waiting import Waits, refuse_to_wait
 
 
 @pytest.mark.parametrize(
@@ -38,13 +39,13 @@ def test_contract_ray_passes_every_uri_to_arrow(storage_path: str, type_name: st
 
 def test_reports_hadoop_without_its_client() -> None:
     with pytest.raises(JobRefused, match=r"run\.storagePath hdfs://namenode:8020/runs: spec\.image lacks") as caught:
-        prepare_storage("hdfs://namenode:8020/runs", run_name="r")
+        prepare_storage("hdfs://namenode:8020/runs", run_name="r", warn=print)
     assert "libhdfs" in str(caught.value) and "JAVA_HOME" in str(caught.value)
 
 
 def test_rejects_azure_without_an_account() -> None:
     with pytest.raises(JobRefused, match=r"run\.storagePath abfs://container/runs cannot be written: .*account"):
-        prepare_storage("abfs://container/runs", run_name="r")
+        prepare_storage("abfs://container/runs", run_name="r", warn=print)
 
 
 # Messages of Arrow 26; those for S3 were observed, the others are from its source.
@@ -103,9 +104,9 @@ def test_storage_that_was_used_before_is_unreachable_not_misconfigured(
 
     monkeypatch.setattr(acquire_run, "_check_path", fail)
     with pytest.raises(JobRefused):
-        prepare_storage("/runs", run_name="r")
-    with pytest.raises(Unreachable, match=r"run\.storagePath /runs cannot be"):
-        prepare_storage("/runs", run_name="r", is_known=True)
+        prepare_storage("/runs", run_name="r", warn=refuse_to_wait)
+    with pytest.raises(Waits, match=r"run\.storagePath /runs cannot be"):
+        prepare_storage("/runs", run_name="r", is_known=True, warn=refuse_to_wait)
 
 
 def test_hadoop_codes_are_not_mistaken_for_errno() -> None:
@@ -140,11 +141,9 @@ def test_names_a_pyarrow_that_is_too_old(text: str) -> None:
     )
 
 
-def test_a_storage_that_hangs_times_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(call, "CHECK_SECONDS", 0.1)
-    monkeypatch.setattr(acquire_run, "_check_path", lambda folder: threading.Event().wait())
-    with pytest.raises(Unreachable, match=r"run\.storagePath .* no response within"):
-        prepare_storage(str(tmp_path), run_name="r")
+def test_a_storage_that_hangs_times_out() -> None:
+    with pytest.raises(Waits, match=r"run\.storagePath .* no response within"):
+        call_storage("/runs", threading.Event().wait, timeout=0.1, warn=refuse_to_wait)
 
 
 def test_finds_the_version_of_pyarrow() -> None:
