@@ -23,6 +23,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from railhead.contract import environment
 from railhead.contract.failure import RESTART, Failure, FailureRule, find_rule
 from railhead.contract.report import RestartInPlace, RunWarning
 from railhead.driver.reporting.heartbeat import Heartbeat
@@ -226,6 +227,11 @@ class Mailbox:
 
     def wake(self) -> None:
         wake(self._folder)
+
+
+def open_mailbox(*, fit: int = 1) -> Mailbox:
+    """Returns the mailbox of the head pod in which this process runs."""
+    return Mailbox(Path(os.environ[environment.TEMP]), fit=fit)
 
 
 def wake(folder: Path) -> None:

@@ -10,15 +10,13 @@ import os
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Callable, Optional
 
-from railhead.contract import environment
 from railhead.contract.report import RunWarning
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
 from railhead.driver.ray.types import RunConfig, Trainer
-from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
+from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox, open_mailbox
 from railhead.driver.run_context import STORAGE_PATH, RunSettings
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
@@ -37,7 +35,7 @@ def watch_trainers(module: Any) -> None:
         check_hooks()
         replace_parts(partial(make_retries, default=0))  # as often as the script itself says
     except AttemptFailed as error:
-        _write(Mailbox(Path(os.environ[environment.TEMP])), Fit(0, FAILED, error.failure))
+        _write(open_mailbox(), Fit(0, FAILED, error.failure))
         raise
     original = module.DataParallelTrainer.fit
 
@@ -53,10 +51,10 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
     from railhead.driver.train_controller.failure_policy import build_failure
     from railhead.driver.trainers.users_trainer import make_ready
 
-    mailbox = Mailbox(Path(os.environ[environment.TEMP]))
+    mailbox = open_mailbox()
     before = mailbox.script.read().fit
     number = before.number + 1 if before else 1
-    controller = Mailbox(Path(os.environ[environment.TEMP]), fit=number).controller
+    controller = open_mailbox(fit=number).controller
     _write(mailbox, Fit(number, RUNNING))
     try:
         settings = RunSettings.from_environment(os.environ)

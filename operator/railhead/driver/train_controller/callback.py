@@ -5,12 +5,8 @@ RAY_TRAIN_CALLBACKS names it, so the user's code need not mention it.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-from railhead.contract import environment
 from railhead.driver.ray.callback import StepsCallback
-from railhead.driver.reporting.mailbox import Mailbox
+from railhead.driver.reporting.mailbox import open_mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import find_group
@@ -24,7 +20,7 @@ class RailheadCallback(StepsCallback):
 
     def __init__(self) -> None:
         run = RunContext.read()
-        group, mailbox = find_group(run.run_uri), Mailbox(Path(os.environ[environment.TEMP]), fit=run.fit)
+        group, mailbox = find_group(run.run_uri), open_mailbox(fit=run.fit)
         steps = [  # in the order in which each of Ray's calls reaches them
             group,  # first: all others read who is in it
             FenceStep(group, mailbox, run),  # before anything touches a run that may belong to another

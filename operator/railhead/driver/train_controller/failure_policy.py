@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Mapping, Optional
 
-from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
 from railhead.contract.report import MAX_LOST_PODS, STORAGE_TROUBLES, RestartInPlace
@@ -36,7 +33,7 @@ from railhead.driver.ray.nodes import (
     wait_for_lost_nodes,
 )
 from railhead.driver.ray.types import Metadata
-from railhead.driver.reporting.mailbox import Box, FromController, Mailbox
+from railhead.driver.reporting.mailbox import Box, FromController, Mailbox, open_mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.evidence import find_kind
@@ -62,8 +59,7 @@ def make_retries(max_failures: int, *, default: Optional[int]) -> RetryDecider:
     `default` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own.
     """
     run = RunContext.read()
-    mailbox = Mailbox(Path(os.environ[environment.TEMP]), fit=run.fit)
-    return RetryDecider(find_group(run.run_uri), mailbox, max_failures=max_failures or default)
+    return RetryDecider(find_group(run.run_uri), open_mailbox(fit=run.fit), max_failures=max_failures or default)
 
 
 class RetryDecider:
