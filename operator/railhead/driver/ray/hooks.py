@@ -82,7 +82,6 @@ REQUIRED = (
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup._storage_context"),
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup._worker_group_state"),
     Hook(f"{_EXECUTION}.worker_group", "WorkerStatus.error"),
-    Hook("ray.train", "ScalingConfig._resources_per_worker_not_none"),
 )
 ELASTIC = (Hook(f"{_EXECUTION}.scaling_policy", "ElasticScalingPolicy"),)
 LARGE = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, MutableMapping, Optional, Protocol, Sequence, Tuple, Union
+from typing import Any, Callable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 Metrics = Mapping[str, Any]  # whatever the user has reported
 FileSystem = Any  # pyarrow's, which has no types
@@ -137,12 +137,9 @@ class RunConfig(Protocol):
 
 
 class ScalingConfig(Protocol):
-    """The group's size and its workers' resources."""
+    """Whether the group's size may change."""
 
     elasticity_enabled: bool
-    num_workers: Union[int, Tuple[int, int]]
-    placement_strategy: object
-    _resources_per_worker_not_none: MutableMapping[str, float]
 
 
 class Trainer(Protocol):
