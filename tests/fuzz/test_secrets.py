@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from railhead.api.status import parse_status
-from railhead.controller.metrics import Metrics, Sources
+from railhead.controller.metrics import Metrics
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.rig import make_rig
 from tests.fuzz.secrets import MARK, METADATA, SPEC, Pages, find_secrets
@@ -47,7 +46,7 @@ def check(api: ModelApiServer, pages: Pages) -> None:
 
 def count(statuses: list[dict[str, object]]) -> str:
     """/metrics after these changes."""
-    metrics = Metrics(Sources(Counter, lambda: 0, lambda: True, Counter, list))
+    metrics = Metrics()
     parsed = [parse_status(each) for each in statuses]
     for old, new in pairwise(parsed):
         metrics.count_change(old, new)

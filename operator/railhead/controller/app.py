@@ -121,6 +121,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later, time.monotonic)
     leadership = _leadership(config, client)
     policy = AdmissionPolicy(client, config.admission_policy)
+    metrics = Metrics()
     job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
 
     def on_change(old: JobStatus, new: JobStatus) -> None:
@@ -136,19 +137,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
         on_change=on_change,
     )
     watches = [*job_watches, *(informer.state for informer in state.informers)]
-    metrics = Metrics(
-        Sources(
-            jobs=store.count_phases,
-            due=lambda: queue.depth,
-            is_leading=leadership.is_leading,
-            requests=lambda: client.answers,
-            watches=lambda: watches,
-            avoided_nodes=lambda: store.avoided_nodes,
-            oldest_due=lambda: queue.oldest_seconds,
-            clock_offset=lambda: client.clock.machine_offset.total_seconds(),
-            is_policy_missing=lambda: policy.is_missing,
-        )
-    )
+    metrics.add_states(Sources(store, queue, client, leadership, policy, watches))
     guard = WatchGuard(watches, client.ask_list)
     return Parts(client, store, queue, state, job_watches, guard, leadership, policy, metrics)
 

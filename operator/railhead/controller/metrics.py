@@ -8,8 +8,7 @@ Over HTTPS only those read them whom the API server lets `get` the path, as for 
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -27,11 +26,16 @@ from prometheus_client.registry import Collector
 
 from railhead import __version__
 from railhead.api.base import Object
+from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass, Payer
+from railhead.controller.installation import AdmissionPolicy
+from railhead.controller.leadership import Leadership
+from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.schedule import Urgency
+from railhead.controller.store import Store
 from railhead.controller.tokens import NotYet, TokenReviews, Verdict, read_bearer, review
-from railhead.kube.client import KubeClient, RequestLabels
+from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
 from railhead.kube.informer import WatchState
 from railhead.kube.kinds import SUBJECT_ACCESS_REVIEW
@@ -51,29 +55,14 @@ REPORT_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 @dataclass(frozen=True)
 class Sources:
-    """Where gauges are read from, at scrape time.
+    """The parts of the operator whose state is read at scrape time; `watches` are those of TrainJobs and pods."""
 
-    Attributes:
-        jobs: how many jobs are in each phase.
-        due: keys waiting for a pass.
-        is_leading: whether this replica plans.
-        requests: the API server's responses, by request.
-        watches: of TrainJobs and pods, per watched namespace.
-        avoided_nodes: how many nodes jobs avoid, summed over the jobs.
-        oldest_due: for how many seconds the first key that is due has waited.
-        clock_offset: by how many seconds this machine's clock is ahead of the API server's.
-        is_policy_missing: whether the admission policy that restricts jobs is gone.
-    """
-
-    jobs: Callable[[], Tally[str]]
-    due: Callable[[], int]
-    is_leading: Callable[[], bool]
-    requests: Callable[[], Tally[RequestLabels]]
-    watches: Callable[[], Iterable[WatchState]]
-    avoided_nodes: Callable[[], int] = lambda: 0
-    oldest_due: Callable[[], float] = lambda: 0.0
-    clock_offset: Callable[[], float] = lambda: 0.0
-    is_policy_missing: Callable[[], bool] = lambda: False
+    store: Store
+    queue: KeyedQueue[JobKey]
+    client: KubeClient
+    leadership: Leadership
+    policy: AdmissionPolicy
+    watches: Sequence[WatchState]
 
 
 class States(Collector):
@@ -84,33 +73,33 @@ class States(Collector):
 
     def collect(self) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("railhead_jobs", "TrainJobs known to this replica.", labels=["phase"])
-        for phase, number in self._sources.jobs().items():
+        for phase, number in self._sources.store.count_phases().items():
             jobs.add_metric([phase or "Pending"], number)
         yield jobs
-        yield GaugeMetricFamily("railhead_queue_depth", "Jobs waiting for a pass.", value=self._sources.due())
+        yield GaugeMetricFamily("railhead_queue_depth", "Jobs waiting for a pass.", value=self._sources.queue.depth)
         yield GaugeMetricFamily(
             "railhead_queue_oldest_seconds",
             "How long the first of them has waited.",
-            value=self._sources.oldest_due(),
+            value=self._sources.queue.oldest_seconds,
         )
         yield GaugeMetricFamily(
             "railhead_clock_offset_seconds",
             "By how much this machine's clock is ahead of the API server's.",
-            value=self._sources.clock_offset(),
+            value=self._sources.client.clock.machine_offset.total_seconds(),
         )
-        leading = float(self._sources.is_leading())
+        leading = float(self._sources.leadership.is_leading())
         yield GaugeMetricFamily("railhead_leader", "1 while this replica plans.", value=leading)
-        avoided = float(self._sources.avoided_nodes())
+        avoided = float(self._sources.store.avoided_nodes)
         yield GaugeMetricFamily("railhead_avoided_nodes", "Nodes that jobs avoid, summed over the jobs.", value=avoided)
         yield GaugeMetricFamily(
             "railhead_admission_policy_missing",
             "1 while the admission policy that restricts jobs is gone.",
-            value=float(self._sources.is_policy_missing()),
+            value=float(self._sources.policy.is_missing),
         )
         requests = CounterMetricFamily(
             "railhead_api_requests", "Requests to the API server.", labels=["verb", "resource", "code"]
         )
-        for request, number in self._sources.requests().items():
+        for request, number in self._sources.client.answers.items():
             requests.add_metric([request.verb, request.resource, str(request.code)], number)
         yield requests
         yield from self._collect_watches()
@@ -123,7 +112,7 @@ class States(Collector):
         age = GaugeMetricFamily(
             "railhead_watch_age_seconds", "Since this watch delivered an event, a bookmark or a list.", labels=labels
         )
-        for watch in self._sources.watches():
+        for watch in self._sources.watches:
             place = [watch.kind.plural, watch.namespace or ""]
             age.add_metric(place, watch.age)
             if watch.is_refused:
@@ -157,10 +146,9 @@ def find_loss(old: JobStatus, new: JobStatus) -> str:
 class Metrics:
     """One operator's registry."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they double each counter's series
         self.registry = CollectorRegistry()
-        self.registry.register(States(sources))
         ProcessCollector(registry=self.registry)
         Info("railhead_build", "Version of the operator.", registry=self.registry).info({"version": __version__})
         self._passes = Histogram(
@@ -185,6 +173,10 @@ class Metrics:
         self._late = Counter(
             "railhead_loop_late_seconds", "By how much the event loop was late, in all.", registry=self.registry
         )
+
+    def add_states(self, sources: Sources) -> None:
+        """Adds the gauges, and the counters of others."""
+        self.registry.register(States(sources))
 
     def count_pass(self, result: str, seconds: float) -> None:
         self._passes.labels(result).observe(seconds)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,18 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
 from railhead.api.base import Object
+from railhead.api.job import JobKey
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.failure import FailureClass
+from railhead.controller.installation import AdmissionPolicy
+from railhead.controller.leadership import Leadership
 from railhead.controller.metrics import Metrics, Sources, build_access_review, build_metrics, judge_reader
 from railhead.controller.probes import build_probes
+from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.certificate import present
 from railhead.controller.report.schedule import Urgency
 from railhead.controller.serve import TlsListener, serve
+from railhead.controller.store import Store
 from railhead.controller.tokens import KEEP_REJECTED_SECONDS, KEEP_SECONDS, TURN_SECONDS, TokenReviews
 from railhead.kube.client import RequestLabels
 from railhead.kube.errors import Denied, KubeError, RetryAfter
@@ -32,7 +37,11 @@ from railhead.kube.informer import WatchState
 from railhead.kube.kinds import POD, TRAIN_JOB, Kind
 from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
+from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient, make_client
+from tests.model.faults import NOON
+from tests.unit.controller.raws import make_job
+from tests.unit.controller.test_queue import FakeClock
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md"
 ROW = re.compile(r"^\| `(railhead_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
@@ -40,32 +49,39 @@ TRUE = {"status": "True", "reason": "R", "message": "", "lastTransitionTime": "2
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
+class Lead(Leadership):
+    """Leads until the test ends that."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+
+    def is_leading(self) -> bool:
+        return self._operator.is_leading
+
+
 class Operator:
     """Values that the test sets."""
 
     def __init__(self) -> None:
-        self.jobs = Counter({"Running": 2, "": 1})
-        self.due = 0
         self.is_leading = True
-        self.requests = Counter({RequestLabels("create", "pods", 201): 3, RequestLabels("watch", "pods", 0): 1})
         self.now = 0.0
         self.watches = [
             WatchState(kind, namespace, monotonic=lambda: self.now)
             for kind, namespace in ((POD, "a"), (POD, "b"), (TRAIN_JOB, None))
         ]
-        self.metrics = Metrics(
-            Sources(
-                lambda: self.jobs,
-                lambda: self.due,
-                lambda: self.is_leading,
-                lambda: self.requests,
-                lambda: self.watches,
-                avoided_nodes=lambda: 4,
-                oldest_due=lambda: 2.5,
-                clock_offset=lambda: -7.0,
-                is_policy_missing=lambda: True,
-            )
-        )
+        self.store, self.clock = Store(), FakeClock()
+        for number, phase in enumerate(("Running", "Running", "")):
+            self.store.put_job(make_job(name=f"j{number}", uid=f"u{number}", status={"phase": phase}))
+        self.store.avoided_nodes = 4
+        self.queue: KeyedQueue[JobKey] = KeyedQueue(self.clock.call_later, self.clock.monotonic)
+        client = ModelClient(ModelApiServer(lambda: NOON), wall=lambda: NOON - timedelta(seconds=7))
+        client.clock.observe(format_datetime(NOON, usegmt=True))
+        client.answers[RequestLabels("create", "pods", 201)] = 3
+        client.answers[RequestLabels("watch", "pods", 0)] = 1
+        policy = AdmissionPolicy(client, "")
+        policy.is_missing = True
+        self.metrics = Metrics()
+        self.metrics.add_states(Sources(self.store, self.queue, client, Lead(self), policy, self.watches))
 
     def samples(self) -> Samples:
         """Sample name and label values, ordered by label name -> value."""
@@ -89,14 +105,19 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert samples["railhead_jobs", ("Pending",)] == 1  # not reconciled yet
     assert samples["railhead_leader", ()] == 1
     assert samples["railhead_avoided_nodes", ()] == 4
-    assert samples["railhead_queue_oldest_seconds", ()] == 2.5
     assert samples["railhead_clock_offset_seconds", ()] == -7
     assert samples["railhead_admission_policy_missing", ()] == 1
     assert samples["railhead_api_requests_total", ("201", "pods", "create")] == 3
     assert samples["railhead_api_requests_total", ("0", "pods", "watch")] == 1
-    operator.jobs, operator.due, operator.is_leading = Counter({"Failed": 1}), 7, False
+    for number in range(2):
+        operator.store.put_job(make_job(9, name=f"j{number}", uid=f"u{number}", status={"phase": "Failed"}))
+    for number in range(7):
+        operator.queue.add(JobKey("default", f"j{number}"))
+    operator.clock.now += 2.5
+    operator.is_leading = False
     samples = operator.samples()
     assert samples["railhead_queue_depth", ()] == 7
+    assert samples["railhead_queue_oldest_seconds", ()] == 2.5
     assert samples["railhead_leader", ()] == 0
     assert ("railhead_jobs", ("Running",)) not in samples
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from railhead.api.status import JobStatus
 from railhead.contract.outcome import Outcome
-from railhead.controller.metrics import Metrics, Sources
+from railhead.controller.metrics import Metrics
 from railhead.controller.observe import observe_pod
 from railhead.controller.report.writer import status_fields
 from railhead.kube.bodies import build_event
@@ -144,7 +143,7 @@ def test_a_termination_message_with_absurd_values_ends_the_attempt_all_the_same(
 
 def test_nothing_of_a_report_is_in_a_scrape() -> None:
     """Its labels are phases, classes, codes, verbs and resources."""
-    metrics = Metrics(Sources(Counter, lambda: 0, lambda: True, Counter, list))
+    metrics = Metrics()
     before = metrics.render()
     for text in TEXTS.values():
         report = make_report(metrics={text: text}, outcome={"outcome": text, "reason": text})
