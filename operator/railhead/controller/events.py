@@ -6,11 +6,11 @@ A repeated Event increments its count.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.contract.text import parse_time
 from railhead.kube.bodies import build_event
@@ -57,7 +57,7 @@ class EventRecorder:
         except KubeError as error:
             log.warning("event %s of %s/%s was not posted: %s", event.reason, key.namespace, key.name, error)
 
-    async def _post(self, key: JobKey, body: dict[str, Any]) -> None:
+    async def _post(self, key: JobKey, body: Object) -> None:
         try:
             await self._client.create(EVENT, body, namespace=key.namespace)
         except Conflict as error:
@@ -70,7 +70,7 @@ class EventRecorder:
             await self._client.patch(EVENT, name, again, namespace=key.namespace)
 
 
-def find_problem(events: Iterable[Mapping[str, Any]]) -> Problem | None:
+def find_problem(events: Iterable[Object]) -> Problem | None:
     """Returns the newest of a pod's Events that explains why it does not start; None if it has got further."""
     relevant = [event for event in events if event.get("reason") in POD_EVENTS | MOUNTED]
     newest = max(relevant, key=lambda event: (_time(event), event["reason"] in MOUNTED), default=None)
@@ -79,12 +79,12 @@ def find_problem(events: Iterable[Mapping[str, Any]]) -> Problem | None:
     return Problem(str(newest["reason"]), str(newest.get("message") or newest["reason"]))
 
 
-def find_node_added(events: Iterable[Mapping[str, Any]]) -> datetime | None:
+def find_node_added(events: Iterable[Object]) -> datetime | None:
     """Returns when an autoscaler last said that it adds a node for the pod."""
     return parse_time(max((_time(event) for event in events if event.get("reason") in NODE_ADDED), default=""))
 
 
-def _time(event: Mapping[str, Any]) -> str:
+def _time(event: Object) -> str:
     """RFC 3339, whose texts sort like the times."""
     series = event.get("series") or {}
     return str(series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or "")

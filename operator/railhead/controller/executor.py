@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from railhead.api.base import Object
 from railhead.api.job import JobKey
@@ -182,7 +182,7 @@ class Executor:
             return
         self.cache.record_job(answer)
 
-    async def _explain_failure(self, key: JobKey, uid: str, tests: Mapping[str, Any], error: Exception) -> None:
+    async def _explain_failure(self, key: JobKey, uid: str, tests: Mapping[str, object], error: Exception) -> None:
         try:
             current = await self.client.get(TRAIN_JOB, key.name, namespace=key.namespace)
         except Gone:
@@ -346,8 +346,8 @@ def _reject_source(key: JobKey, copied: CopyConfigMap, what: str) -> ChildReject
     return ChildRejected(Problem(SOURCE_NOT_FOUND, message))
 
 
-def _at(obj: Object, pointer: str) -> Any:
-    value: Any = obj
+def _at(obj: Object, pointer: str) -> object:
+    value: object = obj
     for part in pointer.strip("/").split("/"):
         value = value.get(part) if isinstance(value, dict) else None
     return value

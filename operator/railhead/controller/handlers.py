@@ -76,13 +76,13 @@ class WatchLimits:
 class NoDiffs(kopf.DiffBaseStorage):
     """kopf copies each object for handlers of changes, which do not exist here: a tenth of the operator's time."""
 
-    def build(self, **_: Any) -> kopf.BodyEssence:
+    def build(self, **_: object) -> kopf.BodyEssence:
         return kopf.BodyEssence({})
 
-    def fetch(self, **_: Any) -> None:
+    def fetch(self, **_: object) -> None:
         return None
 
-    def store(self, **_: Any) -> None:
+    def store(self, **_: object) -> None:
         pass
 
 
@@ -90,7 +90,7 @@ _on_delivery: ContextVar[Callable[[], None]] = ContextVar("on_delivery")  # kopf
 _deliver: Callable[..., Any] = watching.continuous_watch
 
 
-async def _note_deliveries(**arguments: Any) -> AsyncIterator[Any]:
+async def _note_deliveries(**arguments: object) -> AsyncIterator[Any]:
     """What kopf's watch delivers: listed objects, the end of a list, events and bookmarks."""
     async with aclosing(_deliver(**arguments)) as delivered:
         async for event in delivered:
@@ -109,7 +109,7 @@ def build_registry(on_job: OnJob) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
-    async def trainjob(event: Any, **_: Any) -> None:
+    async def trainjob(event: Any, **_: object) -> None:
         on_job(event["type"], dict(event["object"]))
 
     @kopf.on.login(registry=registry, retries=3)

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AliasPath, BaseModel, Field
 
@@ -39,7 +39,7 @@ Text = Annotated[str, Field(min_length=1)]
 class Claims(BaseModel):
     """What a token of a pod says of itself: its audiences, the end of its validity in seconds since 1970, its pod."""
 
-    aud: list[Any] | str
+    aud: list[object] | str
     exp: float = Field(ge=0, le=1e11)
     namespace: Text = Field(validation_alias=AliasPath("kubernetes.io", "namespace"))
     pod: Text = Field(validation_alias=AliasPath("kubernetes.io", "pod", "name"))

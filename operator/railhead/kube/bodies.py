@@ -32,7 +32,7 @@ def decode(data: bytes) -> Any:
         return json.loads(data)
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Writes JSON without spaces."""
     try:
         return to_json(value)
@@ -40,7 +40,7 @@ def encode(value: Any) -> bytes:
         return json.dumps(value).encode()
 
 
-def build_patch(tests: Mapping[str, Any], fields: Mapping[str, Any], *, under: str) -> list[Object]:
+def build_patch(tests: Mapping[str, object], fields: Mapping[str, object], *, under: str) -> list[Object]:
     """Builds a JSON Patch (RFC 6902) as a compare-and-set: first what must still hold, then what changes.
 
     Args:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureRule
 from railhead.contract.report import AUDIENCE, Report
@@ -57,7 +56,7 @@ class JobFacts:
     limits: Limits = Limits()
 
 
-def read_review(review: Mapping[str, Any]) -> Speaker | None:
+def read_review(review: Object) -> Speaker | None:
     """The speaker, from the status of a TokenReview; None when the token is not valid for this endpoint."""
     status = review.get("status") or {}
     if not status.get("authenticated") or AUDIENCE not in (status.get("audiences") or []):

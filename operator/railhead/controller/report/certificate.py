@@ -23,8 +23,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
+from railhead.api.base import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
 from railhead.kube.kinds import SECRET
@@ -153,7 +153,7 @@ def _make_server(ca: Pair, names: Sequence[str], *, now: datetime) -> Pair:
     return issue(ca, "railhead-report", now=now, days=SERVER_DAYS, names=names)
 
 
-def _to_secret(certificates: Certificates, namespace: str) -> dict[str, Any]:
+def _to_secret(certificates: Certificates, namespace: str) -> Object:
     texts = {
         "ca.crt": certificates.ca.certificate,
         "ca.key": certificates.ca.key,
@@ -165,6 +165,6 @@ def _to_secret(certificates: Certificates, namespace: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
 
-def _from_secret(secret: dict[str, Any]) -> Certificates:
+def _from_secret(secret: Object) -> Certificates:
     text = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
     return Certificates(Pair(text["ca.crt"], text["ca.key"]), Pair(text["tls.crt"], text["tls.key"]))

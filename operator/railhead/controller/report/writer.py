@@ -10,8 +10,9 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.report import Report
@@ -30,7 +31,7 @@ FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells 
 CLOSE_SECONDS = 3.0
 
 
-def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
+def status_fields(report: Report, status: JobStatus) -> Object:
     """The status fields that this report changes, as JSON; None removes a field. Pure."""
     return build_fields(status, change_by_report(report, status))
 
@@ -87,7 +88,7 @@ class ReportWriter:
         schedule: WriteSchedule,
         *,
         lookup: Callable[[JobKey], JobFacts | None],
-        record_job: Callable[[dict[str, Any]], None],
+        record_job: Callable[[Object], None],
         call_later: CallLater,
         count_delay: Callable[[Urgency, float], None] = lambda urgency, seconds: None,
     ) -> None:
