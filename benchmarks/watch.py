@@ -85,7 +85,7 @@ class Watch:
             loop = asyncio.get_running_loop()
             self._stop = lambda: loop.call_soon_threadsafe(both.cancel)
             for informer in informers:
-                await informer.wait_answered()
+                await informer.answered.wait()
             self._ready.set()
             try:
                 await both

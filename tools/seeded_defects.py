@@ -298,7 +298,7 @@ DEFECTS = (
     Defect(
         "a namespace that is refused at the start never counts as answered",
         "kube/informer.py",
-        "                    self._answered.set()\n",
+        "                    self.answered.set()\n",
         "",
         ("tests/unit/kube/test_informer.py",),
         raises=("TimeoutError",),

@@ -282,7 +282,7 @@ async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: 
 async def _lead(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
     """Plans whenever it leads, starting with the keys already in the queue."""
     for informer in parts.state.informers:  # before its list a missing pod would count as lost
-        await informer.wait_answered()  # the loop skips a namespace that was refused
+        await informer.answered.wait()  # the loop skips a namespace that was refused
     log.info("caches are synced")
     await run_together(parts.leadership.run(), _plan(config, parts, loop))
 

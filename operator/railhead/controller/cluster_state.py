@@ -116,7 +116,7 @@ class ClusterState:
     @property
     def are_synced(self) -> bool:
         """Whether each watch has delivered its first list, but for those that the API server refuses."""
-        return any(i.is_synced for i in self.informers) and all(i.is_answered for i in self.informers)
+        return any(i.is_synced for i in self.informers) and all(i.answered.is_set() for i in self.informers)
 
     def is_current(self, namespace: str) -> bool:
         """Whether its pods are known as they are now, so that one that is missing is lost."""

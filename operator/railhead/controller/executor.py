@@ -312,7 +312,8 @@ class Executor:
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             with contextlib.suppress(Gone, Conflict):
                 found = await self.client.get(kind, remove.name, namespace=key.namespace)
-                is_ours = _is_managed(found) if remove.is_shared else owner_uid(found) == uid
+                labels = found["metadata"].get("labels") or {}
+                is_ours = labels.get(MANAGED_BY) == "railhead" if remove.is_shared else owner_uid(found) == uid
                 if not is_ours:
                     log.warning("%s/%s is not ours and stays: %s", key.namespace, remove.name, remove.kind)
                     return
@@ -326,10 +327,6 @@ def _has_content(found: Object, body: Object) -> bool:
     return all(spec.get(field) == wanted.get(field) for field in ("selector", "clusterIP")) and all(
         (found.get(field) or None) == (body.get(field) or None) for field in ("data", "binaryData", "immutable")
     )
-
-
-def _is_managed(found: Object) -> bool:
-    return bool((found["metadata"].get("labels") or {}).get(MANAGED_BY) == "railhead")
 
 
 def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> ChildRejected:

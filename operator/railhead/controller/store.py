@@ -63,7 +63,13 @@ class StartLines:
 
 
 class Store:
-    """The source of the planner's observations. Updated by watch events and by our own writes."""
+    """The source of the planner's observations. Updated by watch events and by our own writes.
+
+    Attributes:
+        newest_version: the newest resourceVersion that is known of any job, or of a list of them.
+        avoided_nodes: how many nodes jobs avoid, summed over the jobs.
+        lines: the start lines.
+    """
 
     def __init__(self) -> None:
         self._jobs: dict[JobKey, JobRecord] = {}
@@ -75,20 +81,15 @@ class Store:
         self._rejections: dict[str, Rejection] = {}
         self._announced: dict[str, AnnouncedCommit] = {}
         self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
-        self.avoided_nodes = 0  # summed over the jobs
+        self.avoided_nodes = 0
         self.lines = StartLines()
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._tombstones = Tombstones()
         self._led_since: datetime | None = None
-        self._newest = 0
-
-    @property
-    def newest_version(self) -> int:
-        """The newest resourceVersion that is known of any job, or of a list of them."""
-        return self._newest
+        self.newest_version = 0
 
     def note_version(self, version: int) -> None:
-        self._newest = max(self._newest, version)
+        self.newest_version = max(self.newest_version, version)
 
     def job(self, key: JobKey) -> JobRecord | None:
         return self._jobs.get(key)
@@ -313,7 +314,8 @@ class Store:
         if not denials:
             return ()
         pods = self._pods.get(record.owner, {})
-        gone = [name for name, each in denials.items() if each.kind == "Pod" and _is_leaving(pods.get(name))]
+        left = {name for name, pod in pods.items() if not pod.is_deleting}
+        gone = [name for name, each in denials.items() if each.kind == "Pod" and name not in left]
         for name in gone:
             del denials[name]
         return tuple(denials.values())
@@ -325,7 +327,3 @@ class Store:
             return None
         found = self._jobs.get(JobKey(namespace, wanted.train_job))
         return found.read().status if found else None
-
-
-def _is_leaving(pod: PodView | None) -> bool:
-    return pod is None or pod.is_deleting

@@ -107,10 +107,6 @@ class Warnings:
             log.warning("the API server warns about %s: %s", *known)
 
 
-def _always() -> bool:
-    return True
-
-
 class KubeClient:
     """A client for the API server on top of one transport.
 
@@ -123,7 +119,7 @@ class KubeClient:
         self,
         transport: Transport,
         *,
-        may_write: Callable[[], bool] = _always,
+        may_write: Callable[[], bool] = lambda: True,
         clock: ServerClock | None = None,
         answers: Counter[RequestLabels] | None = None,
     ) -> None:

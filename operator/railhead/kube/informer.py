@@ -183,7 +183,11 @@ class WatchState:
 
 
 class Informer(Generic[Record]):
-    """Keeps a `View` up to date. `run()` runs until cancelled."""
+    """Keeps a `View` up to date. `run()` runs until cancelled.
+
+    Attributes:
+        answered: set after the first list, or when the API server refuses it.
+    """
 
     def __init__(
         self,
@@ -201,20 +205,12 @@ class Informer(Generic[Record]):
         self.view = View(on_change, slim)
         self.state = WatchState(scope.kind, scope.namespace)
         self.is_synced = False
-        self._answered = asyncio.Event()
+        self.answered = asyncio.Event()
 
     @property
     def is_current(self) -> bool:
         """Whether the view holds the objects as they are now."""
         return self.is_synced and not self.state.is_refused
-
-    @property
-    def is_answered(self) -> bool:
-        return self._answered.is_set()
-
-    async def wait_answered(self) -> None:
-        """Until the first list, or until the API server refuses it."""
-        await self._answered.wait()
 
     def items(self) -> Iterable[Record]:
         return self.view.items()
@@ -242,7 +238,7 @@ class Informer(Generic[Record]):
                 failures += 1
                 if is_refusal(error):
                     self.state.refuse(error)
-                    self._answered.set()
+                    self.answered.set()
                 if is_refusal(error) or isinstance(error, Gone):
                     version = None
                 if failures > 1 or not isinstance(error, Gone):  # the first list after an expired watch need not wait
@@ -259,7 +255,7 @@ class Informer(Generic[Record]):
         listed = await self._client.list_each(self._scope, self._read)
         self.view.replace(dict(listed.items), version=parse_version(listed.version))
         self.is_synced = True
-        self._answered.set()
+        self.answered.set()
         self.state.deliver()
         self.state.accept()
         return listed.version

@@ -194,7 +194,7 @@ async def test_it_is_synced_from_the_first_list_on() -> None:
     assert not result.informer.is_synced
     await result.until_silent()
     assert result.informer.is_synced
-    await asyncio.wait_for(result.informer.wait_answered(), 1)
+    await asyncio.wait_for(result.informer.answered.wait(), 1)
 
 
 @pytest.mark.parametrize("refusal", [FORBIDDEN, Gone(404, "NotFound", "no such resource")])
@@ -217,7 +217,7 @@ async def test_a_refused_watch_is_answered_and_current_again_after_its_next_list
 async def test_a_first_list_that_is_refused_answers_but_is_not_current() -> None:
     result = Run(ScriptedClient(*[FORBIDDEN] * 20))
     await result.until_silent()
-    await asyncio.wait_for(result.informer.wait_answered(), 1)
+    await asyncio.wait_for(result.informer.answered.wait(), 1)
     assert not result.informer.is_synced and not result.informer.is_current
     assert max(result.slept) <= 30
 
@@ -225,7 +225,7 @@ async def test_a_first_list_that_is_refused_answers_but_is_not_current() -> None
 @pytest.mark.parametrize("error", [NO_ANSWER, Denied(401, "Unauthorized", "expired token"), EXPIRED])
 async def test_no_other_error_answers(error: KubeError) -> None:
     result = await run(*[error] * 20)
-    assert not result.informer.is_answered and not result.informer.state.is_refused
+    assert not result.informer.answered.is_set() and not result.informer.state.is_refused
 
 
 async def test_a_refusal_is_logged_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
