@@ -165,12 +165,12 @@ class ReportWriter:
             self._timer.cancel()
         if self._is_closed:
             return
-        while isinstance(key := self._schedule.take(), JobKey):
-            self._in_flight[key] = self._latest.pop(key)
-            task = asyncio.create_task(self._write_next(key))
+        while isinstance(taken := self._schedule.take(), JobKey):
+            self._in_flight[taken] = self._latest.pop(taken)
+            task = asyncio.create_task(self._write_next(taken))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._timer = None if key == math.inf else self._call_later(key, self._write_due)
+        self._timer = None if taken == math.inf else self._call_later(taken, self._write_due)
 
     async def _write_next(self, key: JobKey) -> None:
         await self._write_safely(key, self._in_flight[key])
