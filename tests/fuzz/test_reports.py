@@ -81,10 +81,9 @@ async def run(seed: int) -> None:
     head = find_pod(rig, names.HEAD)["metadata"]
     speaker = Speaker(NAMESPACE, head["name"], head["uid"])
     handler = ReportHandler(
-        reviews=Reviews(speaker),
-        writer=rig.operator.writer,
-        lookup=rig.operator.state.find_facts,
-        is_head=rig.operator.store.is_head,
+        rig.operator.state,
+        Reviews(speaker),
+        rig.operator.writer,
         listener=TlsListener(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
         now=rig.operator.client.clock.now,
     )

@@ -193,10 +193,9 @@ def _serve_reports(
 ) -> AbstractAsyncContextManager[None]:
     listener = TlsListener(context)
     handler = ReportHandler(
-        reviews=TokenReviews(partial(judge_pod, parts.client), time.monotonic),
-        writer=writer,
-        lookup=parts.state.find_facts,
-        is_head=parts.store.is_head,
+        parts.state,
+        TokenReviews(partial(judge_pod, parts.client), time.monotonic),
+        writer,
         listener=listener,
         now=parts.client.clock.now,
     )

@@ -113,6 +113,9 @@ class ClusterState:
         limits = Limits(spec.progress_deadline_seconds, restarts, build_rules(spec), spec.hang_policy)
         return replace(facts, limits=limits)
 
+    def is_head(self, pod_uid: str) -> bool:
+        return self._store.is_head(pod_uid)
+
     @property
     def are_synced(self) -> bool:
         """Whether each watch has delivered its first list, but for those that the API server refuses."""

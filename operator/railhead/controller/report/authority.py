@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from railhead.api import names
 from railhead.api.base import Object
+from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureRule
 from railhead.contract.report import AUDIENCE, Report
@@ -54,6 +56,13 @@ class JobFacts:
     status: JobStatus
     pods: tuple[PodView, ...]
     limits: Limits = Limits()
+
+
+class KnownJobs(Protocol):
+    """What the endpoint asks the operator's caches. `is_head`: whether a job has a head pod with this uid."""
+
+    def find_facts(self, key: JobKey) -> JobFacts | None: ...
+    def is_head(self, pod_uid: str) -> bool: ...
 
 
 def read_review(review: Object) -> Speaker | None:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from railhead.api.job import JobKey
 from railhead.contract.report import DEADLINE, HANG_POLICY, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES, Report
-from railhead.controller.report.authority import NOT_HEAD, JobFacts, Limits, Speaker, refusal
+from railhead.controller.report.authority import NOT_HEAD, KnownJobs, Limits, Speaker, refusal
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.serve import TlsListener
 from railhead.controller.tokens import NotYet, TokenReviews, read_bearer, read_claims
@@ -64,20 +64,18 @@ class ReportHandler:
 
     def __init__(
         self,
-        *,
+        jobs: KnownJobs,
         reviews: TokenReviews,
         writer: ReportWriter,
-        lookup: Callable[[JobKey], JobFacts | None],
-        is_head: Callable[[str], bool],
+        *,
         listener: TlsListener,
         now: Callable[[], datetime],
         body_seconds: float = BODY_SECONDS,
     ) -> None:
-        """`is_head`: whether a job has a head pod with this uid; `now`: the API server's time."""
+        """`now`: the API server's time."""
+        self._jobs = jobs
         self._reviews = reviews
         self._writer = writer
-        self._lookup = lookup
-        self._is_head = is_head
         self._listener = listener
         self._now = now
         self._body_seconds = body_seconds
@@ -91,7 +89,7 @@ class ReportHandler:
         if claims is None or claims.is_expired(self._now()):
             return _answer(401, INVALID)
         speaker = claims.speaker
-        if not self._is_head(speaker.pod_uid):
+        if not self._jobs.is_head(speaker.pod_uid):
             return _answer(403, NOT_HEAD)
         place = (speaker.pod_uid, self._reviews.is_known(token))
         if self._open[place] >= REQUESTS_OF_A_POD:
@@ -115,7 +113,7 @@ class ReportHandler:
         except ValueError as error:
             return _answer(400, str(error)[:200])
         key = JobKey(report.namespace, report.name)
-        rejection = refusal(claimed, report, self._lookup(key))
+        rejection = refusal(claimed, report, self._jobs.find_facts(key))
         if rejection is not None:  # whoever the token belongs to: the API server need not be asked
             return _answer(*rejection)
         try:
@@ -126,7 +124,7 @@ class ReportHandler:
             return _answer(503, "the API server does not answer")
         if speaker is None:
             return _answer(401, INVALID)
-        facts = self._lookup(key)
+        facts = self._jobs.find_facts(key)
         rejection = refusal(speaker, report, facts)
         if rejection is not None:
             return _answer(*rejection)

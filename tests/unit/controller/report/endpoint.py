@@ -83,10 +83,9 @@ class Endpoint:
         self.counted: list[int] = []
         self.listener = listener or TlsListener(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.handler = ReportHandler(
-            reviews=self.reviews,
-            writer=self.writer,
-            lookup=self.jobs.get,
-            is_head=self._is_head,
+            self,
+            self.reviews,
+            self.writer,
             listener=self.listener,
             now=lambda: NOON,
             body_seconds=body_seconds,
@@ -97,9 +96,12 @@ class Endpoint:
         """Returns a client of a server without TLS."""
         return TestClient(TestServer(build_app(self.handler, self.counted.append)))
 
-    def _is_head(self, uid: str) -> bool:
+    def find_facts(self, key: JobKey) -> JobFacts | None:
+        return self.jobs.get(key)
+
+    def is_head(self, pod_uid: str) -> bool:
         pods = [pod for facts in self.jobs.values() for pod in facts.pods]
-        return any(pod.uid == uid and pod.role == names.HEAD for pod in pods)
+        return any(pod.uid == pod_uid and pod.role == names.HEAD for pod in pods)
 
     async def post(self, body: Any, *, headers: dict[str, str] = GOOD) -> int:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
