@@ -26,7 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from railhead.contract import environment as e
-from railhead.contract.job_input import CA_KEY, FILE, JobInput
+from railhead.contract.job_input import CA_KEY, FILE, JobInput, RayNode
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint
 from railhead.driver.node.machine import find_descendants, read_process_table
@@ -66,7 +66,8 @@ def make_single_job(**changes: Any) -> JobInput:
 
 def share_pod(job: JobInput) -> JobInput:
     """All its workers in one pod: for tests of several ranks, on any number of nodes."""
-    node = dict(job.ray_node["worker"], cpus=job.ray_node["worker"]["cpus"] * job.worker_pods)
+    worker = job.ray_node["worker"]
+    node: RayNode = {**worker, "cpus": worker["cpus"] * job.worker_pods}
     return replace(job, worker_pods=1, ray_node={**job.ray_node, "worker": node})
 
 

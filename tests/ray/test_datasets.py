@@ -30,7 +30,7 @@ def make_data_job(datasets: dict[str, Any], *, free_cpus: int = 1, **changes: An
     """Two pods with one worker each, as with spec.datasets: a CPU of each pod is Ray Data's."""
     job = make_job(framework="Python", backend={}, datasets=datasets, **changes)
     job.scaling["resourcesPerWorker"].update(SLOT)
-    job.ray_node["worker"].update(cpus=1 + free_cpus, resources=SLOT)
+    job.ray_node["worker"].update({"cpus": 1 + free_cpus, "resources": SLOT})
     return job
 
 

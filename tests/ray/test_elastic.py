@@ -12,6 +12,7 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE
+from railhead.contract.job_input import RayNode
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
 # Ends when the test requests it. Each line has the size of the group and its first epoch. Each epoch reads the entire
@@ -56,7 +57,7 @@ def rows():
 
     return ray.data.range(40, override_num_blocks=4)
 """
-NODE = {"cpus": 2, "gpus": 0, "resources": {"railhead_worker": 1.0}, "objectStoreBytes": OBJECT_STORE}
+NODE: RayNode = {"cpus": 2, "gpus": 0, "resources": {"railhead_worker": 1.0}, "objectStoreBytes": OBJECT_STORE}
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
+from railhead.contract.job_input import RayNode
 from railhead.contract.report import DEADLINE, RESTARTS
 from tests.ray.pods import Pods, make_job
 
@@ -51,7 +52,7 @@ def train_func(config):
 """
 
 
-GPU = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}
+GPU: RayNode = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}
 NCCLRAS = """#!/bin/sh
 echo "$@" >> "$HOME/asked"
 exit 1

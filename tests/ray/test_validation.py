@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE
+from railhead.contract.job_input import RayNode
 from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
 
 TRAINING = """
@@ -33,7 +34,7 @@ def validate(checkpoint):
         raise WrongEpoch("no data for this one")
     return {"score": {1: 0.75, 2: 0.25}[epoch]}
 """
-NODE = {"cpus": 2, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE}
+NODE: RayNode = {"cpus": 2, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE}
 
 
 @pytest.mark.slow

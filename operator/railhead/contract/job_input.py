@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Optional
+from typing import Any, Optional, TypedDict
 
 FILE = "job.json"
 SOURCE_PREFIX = "source."  # ConfigMap keys of spec.source.inline: source.<file name>
@@ -17,6 +17,16 @@ CHECKOUT = "repository"  # folder of the source volume that git checks out into
 CA_KEY = "report-ca.crt"
 # Ray resource that reserves worker slots: a node has one per worker, the head has none.
 WORKER_SLOT = "railhead_worker"
+
+
+class RayNode(TypedDict, total=False):
+    """The arguments of `ray start` for one node."""
+
+    cpus: int
+    gpus: int
+    resources: dict[str, float]
+    objectStoreBytes: int
+    labels: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,7 @@ class JobInput:
         storage_path: a URI, or None when it is a path (then in the environment).
         datasets: {name: {format, uri, split}} or {name: {function, split}}; a uri that is a
             path is in the environment instead.
-        ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
-            objectStoreBytes: int, labels: {...}}}; the arguments of `ray start`.
+        ray_node: {head: ..., worker: ...}.
         drain_seconds: spec.worker.drainSeconds or its default, 0 = a worker exits at once on SIGTERM.
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
@@ -60,7 +69,7 @@ class JobInput:
     run_name: str
     scaling: dict[str, Any]
     worker_pods: int
-    ray_node: dict[str, dict[str, Any]]
+    ray_node: dict[str, RayNode]
     framework: str = ""
     train_func: str = ""
     validation_function: str = ""

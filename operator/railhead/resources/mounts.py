@@ -95,7 +95,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         runtime_env=spec.runtime_env.model_dump(by_alias=True, exclude_none=True) if spec.runtime_env else {},
         git=git.model_dump(by_alias=True, exclude_none=True) if git else {},
         source_digest=digest_files({n: text.encode() for n, text in inline.items()}) if inline else "",
-        ray_node={"head": sizes.head.ray.to_dict(), "worker": sizes.worker.ray.to_dict()},
+        ray_node={"head": sizes.head.ray, "worker": sizes.worker.ray},
     )
 
 

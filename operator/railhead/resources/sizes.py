@@ -9,13 +9,12 @@ never the overhead.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
-from railhead.api.base import Object
 from railhead.api.quantities import format_bytes, format_resource, parse_quantity, parse_resources
 from railhead.api.spec import TrainJobSpec
-from railhead.contract.job_input import WORKER_SLOT
+from railhead.contract.job_input import WORKER_SLOT, RayNode
 from railhead.resources.placement import find_ray_labels
 
 # Each pod has workersPerPod of WORKER_SLOT and each worker takes one. Otherwise Ray, which counts whole
@@ -39,26 +38,6 @@ DATA_OBJECT_STORE = "1Gi"
 HEAD_OBJECT_STORE = "128Mi"
 HEAD_SHARED_MEMORY = "256Mi"
 LEAST_OBJECT_STORE = Decimal(80) * 2**20  # Ray rejects less
-
-
-@dataclass(frozen=True)
-class RayNode:
-    """The arguments of `ray start` for one node."""
-
-    cpus: int
-    gpus: int
-    resources: Mapping[str, float]
-    object_store_bytes: int
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> Object:
-        return {
-            "cpus": self.cpus,
-            "gpus": self.gpus,
-            "resources": dict(self.resources),
-            "objectStoreBytes": self.object_store_bytes,
-            "labels": dict(self.labels),
-        }
 
 
 @dataclass(frozen=True)
@@ -138,7 +117,7 @@ def _worker(spec: TrainJobSpec) -> PodSize:
         cpus=int(cpus.to_integral_value(rounding=ROUND_CEILING)),  # ray start accepts whole CPUs only
         gpus=int(gpus),
         resources={**slots, **{name: float(value) for name, value in devices.items()}},
-        object_store_bytes=int(store),
+        objectStoreBytes=int(store),
         labels=find_ray_labels(spec.scaling.ray_label_selector),
     )
     return _pod_size(total, shared=shared + store, unreserved=shared - reserved, ray=ray)
@@ -156,7 +135,7 @@ def _head(spec: TrainJobSpec) -> PodSize:
     default = _sum(parse_resources(DATA_HEAD if spec.datasets else DEFAULT_HEAD), per_worker)
     total = {**default, **parse_resources(spec.head.resources)}
     store = parse_quantity(HEAD_OBJECT_STORE)
-    ray = RayNode(cpus=0, gpus=0, resources={}, object_store_bytes=int(store))
+    ray = RayNode(cpus=0, gpus=0, resources={}, objectStoreBytes=int(store), labels={})
     return _pod_size(total, shared=parse_quantity(HEAD_SHARED_MEMORY), unreserved=Decimal(0), ray=ray)
 
 

@@ -120,7 +120,7 @@ def test_input_is_the_spec_in_rays_terms() -> None:
     assert built.train_loop_config == {"lr": 0.1}
     assert built.backend == {"name": "gloo", "timeoutSeconds": 9}
     assert (built.checkpoint, built.max_failures, built.log_level) == ({"numToKeep": 2}, 3, "DEBUG")
-    assert built.ray_node["worker"] == compute_sizes(spec).worker.ray.to_dict()
+    assert built.ray_node["worker"] == compute_sizes(spec).worker.ray
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import Callable, Mapping, Optional, Tuple
 
-from railhead.contract.job_input import JobInput
+from railhead.contract.job_input import JobInput, RayNode
 from railhead.contract.report import END_NOT_ANNOUNCED, RAY_NOT_TESTED, RunWarning
 from railhead.driver.pod import Pod
 from railhead.driver.user_code import WORKING_FOLDER
@@ -178,7 +178,7 @@ def compute_start_timeout(workers: int) -> int:
 
 def build_head_command(pod: Pod, job: JobInput) -> list[str]:
     """Returns the command for Ray's head, without CPUs and GPUs: only the control plane and the driver run there."""
-    node = dict(job.ray_node.get("head") or {}, cpus=0, gpus=0)
+    node: RayNode = {**job.ray_node.get("head", {}), "cpus": 0, "gpus": 0}
     return [
         *_build_start(pod, node),
         "--head",
@@ -190,13 +190,13 @@ def build_head_command(pod: Pod, job: JobInput) -> list[str]:
 
 def build_worker_command(pod: Pod, job: JobInput, *, head_address: str) -> list[str]:
     return [
-        *_build_start(pod, job.ray_node.get("worker") or {}),
+        *_build_start(pod, job.ray_node.get("worker", {})),
         f"--address={head_address}:{pod.head_port}",
         *(["--include-log-monitor=false"] if job.forward_logs == "None" else []),
     ]
 
 
-def _build_start(pod: Pod, node: Mapping[str, Any]) -> list[str]:
+def _build_start(pod: Pod, node: RayNode) -> list[str]:
     command = [
         sys.executable,
         pod.bundle,
