@@ -61,11 +61,12 @@ class JobRef:
 
 def build_metadata(job: JobRef, name: str, **labels: str) -> Object:
     """Metadata of a child: garbage collection removes it with the job, even while no operator runs."""
+    owner = build_owner(names.API_VERSION, names.KIND, job.name, job.uid)
     return {
         "name": name,
         "namespace": job.namespace,
         "labels": {**names.child_labels(job.name, job.uid), **labels},
-        "ownerReferences": [{**build_owner(names.API_VERSION, names.KIND, job.name, job.uid), **_CONTROLLER}],
+        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
     }
 
 
@@ -78,6 +79,3 @@ def build_shared_metadata(namespace: str, name: str) -> Object:
 def build_owner(api_version: str, kind: str, name: str, uid: str) -> Object:
     """An ownerReference: garbage collection deletes the child with its last owner."""
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
-
-
-_CONTROLLER = {"controller": True, "blockOwnerDeletion": True}

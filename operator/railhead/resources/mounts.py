@@ -37,22 +37,18 @@ def derive_text(job: JobRef, settings: OperatorSettings, purpose: str) -> str:
     return hmac.new(settings.token_key, f"{job.uid} {purpose}".encode(), "sha256").hexdigest()
 
 
-def find_secret_name(job: JobRef, settings: OperatorSettings, *, input_name: str) -> str:
-    token = derive_text(job, settings, input_name)
-    return names.secret_name(job.name, job.uid, digest(token.encode()))
-
-
 def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) -> Object:
     """Without an owner: the executor makes the input its owner, with which garbage collection deletes it. The operator
     needs no right to delete Secrets."""
-    metadata = build_metadata(job, find_secret_name(job, settings, input_name=input_name))
+    token = derive_text(job, settings, input_name)
+    metadata = build_metadata(job, names.secret_name(job.name, job.uid, digest(token.encode())))
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {key: value for key, value in metadata.items() if key != "ownerReferences"},
         "type": "Opaque",
         "immutable": True,
-        "stringData": {TOKEN_KEY: derive_text(job, settings, input_name)},
+        "stringData": {TOKEN_KEY: token},
     }
 
 
@@ -128,31 +124,22 @@ def _is_path(uri: str) -> bool:
 
 
 def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Object:
-    """The ConfigMap; immutable, so that a running job's input never changes."""
-    files = _build_files(job, spec, settings)
+    """The ConfigMap; immutable, so that a running job's input never changes.
+
+    Its name has the digest of the files for the driver, one of which has the digest of the inline code.
+    """
+    files = {FILE: build_job_input(job, spec).to_json(), CA_KEY: settings.report_ca}
+    content = digest_files({name: text.encode() for name, text in files.items()})
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": build_metadata(job, _name(job, files)),
+        "metadata": build_metadata(job, names.input_name(job.name, job.uid, content)),
         "immutable": True,
         "data": {
             **files,
             **{SOURCE_PREFIX + name: text for name, text in _get_inline(spec).items()},
         },
     }
-
-
-def find_input_name(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> str:
-    """With the digest of the files for the driver, one of which has the digest of the inline code."""
-    return _name(job, _build_files(job, spec, settings))
-
-
-def _name(job: JobRef, files: dict[str, str]) -> str:
-    return names.input_name(job.name, job.uid, digest_files({name: text.encode() for name, text in files.items()}))
-
-
-def _build_files(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> dict[str, str]:
-    return {FILE: build_job_input(job, spec).to_json(), CA_KEY: settings.report_ca}
 
 
 def _get_inline(spec: TrainJobSpec) -> dict[str, str]:
@@ -177,10 +164,11 @@ class Mounts:
 
 
 def find_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Mounts:
-    """Those of an attempt that begins now."""
-    input_ = find_input_name(job, spec, settings)
+    """Returns those of an attempt that begins now: their names follow from their content."""
+    input_name: str = build_input(job, spec, settings)["metadata"]["name"]
+    secret: str = build_secret(job, settings, input_name=input_name)["metadata"]["name"]
     source = find_source_name(job, settings) if spec.source and spec.source.config_map else ""
-    return Mounts(settings.bundle_name, input_, find_secret_name(job, settings, input_name=input_), source)
+    return Mounts(settings.bundle_name, input_name, secret, source)
 
 
 def find_source_name(job: JobRef, settings: OperatorSettings) -> str:
