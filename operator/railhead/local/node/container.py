@@ -63,13 +63,7 @@ class RunningContainer:
         await asyncio.to_thread(end_marked, CONTAINER_MARKER, self.marker, folder=self.folder)
         return code
 
-    def terminate(self) -> None:
-        self._send(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self._send(signal.SIGKILL)
-
-    def _send(self, sig: signal.Signals) -> None:
+    def send(self, sig: signal.Signals) -> None:
         if self.process.returncode is None:
             self.process.send_signal(sig)
 
@@ -234,9 +228,9 @@ class ContainerRunner:
     async def _end_when_stopped(self, running: RunningContainer) -> None:
         """Sends SIGTERM when the pod is stopped, and SIGKILL after its grace period."""
         await self._context.stop.wait()
-        running.terminate()
+        running.send(signal.SIGTERM)
         await self._context.stop.wait_grace()
-        running.kill()
+        running.send(signal.SIGKILL)
 
     def _read_message(self) -> str:
         if not self._message_file.exists():
