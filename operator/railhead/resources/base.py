@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from railhead.api import names
 from railhead.api.base import Object
@@ -74,6 +75,11 @@ def build_shared_metadata(namespace: str, name: str) -> Object:
     """Metadata of an object of all jobs of a namespace, which none owns."""
     labels = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/managed-by": "railhead"}
     return {"name": name, "namespace": namespace, "labels": labels}
+
+
+def build_immutable(kind: Literal["ConfigMap", "Secret"], metadata: Object, **content: object) -> Object:
+    """Returns an object that never changes: a pod mounts what was there when its attempt began."""
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "immutable": True, **content}
 
 
 def build_owner(api_version: str, kind: str, name: str, uid: str) -> Object:

@@ -19,7 +19,7 @@ from railhead import __version__
 from railhead.api.base import Object
 from railhead.contract.failure import FailureClass
 from railhead.contract.text import CHARS, digest
-from railhead.resources.base import OperatorSettings, build_shared_metadata
+from railhead.resources.base import OperatorSettings, build_immutable, build_shared_metadata
 
 BUNDLE_FILE = "railhead.pyz"
 PACKAGES = ("contract", "driver", "training")
@@ -86,14 +86,10 @@ def bundle_name(bundle: bytes) -> str:
 
 
 def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> Object:
-    """One immutable ConfigMap per namespace and version. No job owns it: all jobs share it."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": build_shared_metadata(namespace, settings.bundle_name),
-        "immutable": True,
-        "binaryData": {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()},
-    }
+    """Returns the ConfigMap of a namespace and version. No job owns it: all jobs share it."""
+    metadata = build_shared_metadata(namespace, settings.bundle_name)
+    data = {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()}
+    return build_immutable("ConfigMap", metadata, binaryData=data)
 
 
 def build_start(role: str, *, digest: str, folder: str) -> list[str]:

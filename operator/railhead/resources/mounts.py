@@ -20,7 +20,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.trainer import DEFAULT_FRAMEWORK
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
 from railhead.contract.text import digest, digest_files
-from railhead.resources.base import JobRef, OperatorSettings, build_metadata
+from railhead.resources.base import JobRef, OperatorSettings, build_immutable, build_metadata
 from railhead.resources.placement import find_ray_labels
 from railhead.resources.sizes import compute_sizes
 
@@ -38,18 +38,14 @@ def derive_text(job: JobRef, settings: OperatorSettings, purpose: str) -> str:
 
 
 def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) -> Object:
-    """Without an owner: the executor makes the input its owner, with which garbage collection deletes it. The operator
-    needs no right to delete Secrets."""
+    """Builds it without an owner: the executor makes the input its owner, with which garbage collection deletes it.
+
+    The operator needs no right to delete Secrets.
+    """
     token = derive_text(job, settings, input_name)
     metadata = build_metadata(job, names.secret_name(job.name, job.uid, digest(token.encode())))
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {key: value for key, value in metadata.items() if key != "ownerReferences"},
-        "type": "Opaque",
-        "immutable": True,
-        "stringData": {TOKEN_KEY: token},
-    }
+    del metadata["ownerReferences"]
+    return build_immutable("Secret", metadata, type="Opaque", stringData={TOKEN_KEY: token})
 
 
 def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
@@ -124,22 +120,15 @@ def _is_path(uri: str) -> bool:
 
 
 def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Object:
-    """The ConfigMap; immutable, so that a running job's input never changes.
+    """Returns the ConfigMap with the driver's input and the inline code.
 
     Its name has the digest of the files for the driver, one of which has the digest of the inline code.
     """
     files = {FILE: build_job_input(job, spec).to_json(), CA_KEY: settings.report_ca}
     content = digest_files({name: text.encode() for name, text in files.items()})
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": build_metadata(job, names.input_name(job.name, job.uid, content)),
-        "immutable": True,
-        "data": {
-            **files,
-            **{SOURCE_PREFIX + name: text for name, text in _get_inline(spec).items()},
-        },
-    }
+    source = {SOURCE_PREFIX + name: text for name, text in _get_inline(spec).items()}
+    metadata = build_metadata(job, names.input_name(job.name, job.uid, content))
+    return build_immutable("ConfigMap", metadata, data={**files, **source})
 
 
 def _get_inline(spec: TrainJobSpec) -> dict[str, str]:
@@ -172,10 +161,10 @@ def find_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> 
 
 
 def find_source_name(job: JobRef, settings: OperatorSettings) -> str:
-    """Of a copy that is made now: nobody can have created it before."""
+    """Returns the name of a copy that is made now: no other client can have created it before."""
     return names.source_name(job.name, job.uid, derive_text(job, settings, "source")[:NONCE_CHARS])
 
 
 def get_digest(name: str) -> str:
-    """Of the content, from the object's name."""
+    """Returns the digest of the content, from the object's name."""
     return name.rpartition("-")[2]

@@ -35,8 +35,10 @@ KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 def require_nodes(
     rules: object, kind: Literal["matchExpressions", "matchFields"], requirements: list[Object]
 ) -> object:
-    """The node affinity with these. The user's terms are ORed, so each gets them; an empty one, which matches nothing,
-    stays empty."""
+    """Returns the node affinity with these requirements.
+
+    The user's terms are ORed, so each gets them; an empty one, which matches nothing, stays empty.
+    """
     rules = {} if rules is None else rules
     if not isinstance(rules, Mapping):
         return rules
@@ -50,7 +52,7 @@ def require_nodes(
 
 
 def get_items(value: object) -> list[object]:
-    """Of a list in a template, which may hold anything."""
+    """Returns the items of a list in a template, which may hold any value there."""
     return value if isinstance(value, list) else []
 
 

@@ -12,7 +12,7 @@ from railhead.api.source import ConfigMapSource, GitSource
 from railhead.api.spec import TrainJobSpec
 from railhead.contract import environment
 from railhead.contract.job_input import CHECKOUT, SOURCE_PREFIX
-from railhead.resources.base import JobRef, build_metadata
+from railhead.resources.base import JobRef, build_immutable, build_metadata
 from railhead.resources.bundle import (
     BUNDLE_FOLDER,
     INPUT_FOLDER,
@@ -94,13 +94,8 @@ def _without_devices(resources: Object) -> Object:
 
 
 def build_source_copy(job: JobRef, name: str) -> Object:
-    """The ConfigMap that pods mount, without its data; immutable, so that all attempts see the same code."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": build_metadata(job, name),
-        "immutable": True,
-    }
+    """Returns the ConfigMap that pods mount, without its data: all attempts see the same code."""
+    return build_immutable("ConfigMap", build_metadata(job, name))
 
 
 def build_source_volumes(spec: TrainJobSpec, mounts: Mounts) -> list[Object]:
