@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import hashlib
 import io
 import os
 import shlex
@@ -21,9 +20,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.debian_image import make_operator_image
 from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 from tools.image import NoBuilder, describe_commit, find_builder, make_image
+from tools.oci import digest_file
 from tools.sbom import build_distributions, write_sbom
 
 from railhead import __version__
@@ -49,7 +50,7 @@ def keep_crd(crd: Path, folder: Path) -> None:
 
 def package_chart(folder: Path) -> Path:
     """Raises NotBuilt or subprocess.CalledProcessError."""
-    helm = resolve_helm(lambda text: print(text, file=sys.stderr))
+    helm = resolve_helm(echo)
     command = [str(helm), "package", str(PROJECT / "charts" / "railhead"), "--destination", str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return folder / f"railhead-{__version__}.tgz"
@@ -83,7 +84,7 @@ def write_checksums(folder: Path) -> list[str]:
     """Writes SHA256SUMS, for `sha256sum --check`; returns its lines."""
     # uv writes a hidden .gitignore next to what it builds
     files = sorted(file for file in folder.glob("[!.]*") if file.is_file() and file.name != "SHA256SUMS")
-    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in files]
+    lines = [f"{digest_file(file)}  {file.name}" for file in files]
     (folder / "SHA256SUMS").write_text("".join(f"{line}\n" for line in lines))
     return lines
 
@@ -100,6 +101,34 @@ def build_files(folder: Path, *, epoch: int) -> None:
     (folder / NOTES).write_text(find_notes((PROJECT / "CHANGELOG.md").read_text(), __version__))
 
 
+def build_image(folder: Path, more: Sequence[str]) -> None:
+    """Writes the archive of the operator's image.
+
+    Args:
+        more: arguments for a builder, which only it understands.
+
+    Raises:
+        NoBuilder: neither a builder nor debootstrap works here.
+        subprocess.CalledProcessError: a command failed.
+    """
+    archive = folder / f"railhead-operator-{__version__}.tar"
+    try:
+        builder = find_builder()
+    except NoBuilder as error:
+        if more:
+            raise
+        try:
+            make_operator_image(archive, wheel=folder / f"railhead_train-{__version__}-py3-none-any.whl", echo=echo)
+        except NoBuilder as second:
+            raise NoBuilder(f"{error} {second}") from None
+        return
+    make_image(builder, archive=archive, more=more)
+
+
+def echo(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def compare_builds(first: Sequence[str], second: Sequence[str]) -> None:
     """Compares the lines of two SHA256SUMS.
 
@@ -112,7 +141,7 @@ def compare_builds(first: Sequence[str], second: Sequence[str]) -> None:
 
 
 def release(folder: Path, *, image_arguments: Sequence[str], twice: bool = False) -> list[str]:
-    """Returns the lines of SHA256SUMS; no image without a builder.
+    """Returns the lines of SHA256SUMS; no image where none can be built.
 
     Raises:
         NotBuilt: a program is missing and cannot be built.
@@ -127,12 +156,12 @@ def release(folder: Path, *, image_arguments: Sequence[str], twice: bool = False
         with tempfile.TemporaryDirectory() as name:
             build_files(Path(name), epoch=epoch)
             compare_builds(write_checksums(folder), write_checksums(Path(name)))
-            print("a second build gave the same bytes; the image is not compared", file=sys.stderr)
+            echo("a second build gave the same bytes; the image is not compared")
     try:
-        archive = folder / f"railhead-operator-{__version__}.tar"
-        make_image(find_builder(), archive=archive, more=image_arguments)
+        build_image(folder, image_arguments)
     except NoBuilder as error:
-        print(f"released without the operator's image: {error}", file=sys.stderr)
+        echo(f"released without the operator's image: {error}")
+    echo("released without the examples' image (make example-image builds it), and without images for arm64")
     return write_checksums(folder)
 
 
