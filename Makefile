@@ -158,7 +158,7 @@ sbom: $(READY) ## Write the image's contents on top of its base into build/relea
 release: $(READY) ## Build all files of a release into build/release, with checksums; TWICE=1 compares two builds [IMAGE_ARGS=...]
 	@$(BIN)/python -m tools.release --image-args="$(IMAGE_ARGS)" $(if $(TWICE),--twice)
 
-publish: $(READY) ## (by hand) Push the package and the chart of build/release to REGISTRY= and INDEX= [UPLOAD= PLAIN_HTTP=1 DRY_RUN=1]
+publish: $(READY) ## (by hand) Push the package, images and chart of build/release to REGISTRY= and INDEX= [UPLOAD= PLAIN_HTTP=1 DRY_RUN=1 COSIGN_KEY=]
 	@test -n "$(REGISTRY)" -a -n "$(INDEX)" || { echo "REGISTRY= and INDEX= are required"; exit 2; }
 	@$(BIN)/python -m tools.publish --registry "$(REGISTRY)" --index "$(INDEX)" \
 		$(if $(UPLOAD),--upload "$(UPLOAD)") $(if $(PLAIN_HTTP),--plain-http) $(if $(DRY_RUN),--dry-run)

@@ -1,18 +1,21 @@
-"""`make publish`: pushes the package and the chart of build/release, which `make release` has built from a tag.
+"""`make publish`: pushes the package, the images and the chart of build/release, which `make release` built from a tag.
 
 It refuses a dirty tree, a commit without the version's tag, files that `make release` did not write, and a version
-that the index or the registry has already. twine and helm find credentials where they always do (TWINE_* or .pypirc;
-the configuration of docker or helm), so none is an argument here. The images, signatures and provenance are not
-published yet: docs/internals/release.md says what to do by hand.
+that the index or the registry has already. twine, helm, crane and cosign find credentials where they always do
+(TWINE_* or .pypirc; the configuration of docker or helm; COSIGN_PASSWORD or that of a cloud), so none is an argument
+here. If COSIGN_KEY names a key, images and chart are signed.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
+import json
+import os
+import re
 import shlex
 import subprocess
 import sys
+import tarfile
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -20,9 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tools.cosign import resolve_cosign
+from tools.crane import resolve_crane
 from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 from tools.image import Run, run_quietly
+from tools.oci import digest_file
 from tools.release import FOLDER
 from tools.sbom import BIN
 
@@ -31,6 +37,14 @@ from railhead import __version__
 TWINE_VERSION = "7.0.0"
 SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"
 TIMEOUT_SECONDS = 30
+IMAGES = ("operator", "examples")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# Signatures are in the registry beside what they sign, and in no public log.
+SIGNING_CONFIG = {
+    "mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json",
+    "rekorTlogConfig": {},
+    "tsaConfig": {},
+}
 
 
 class Refused(RuntimeError):
@@ -49,6 +63,28 @@ class Target:
     @property
     def charts(self) -> str:
         return f"oci://{self.registry}/charts"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The paths of what pushes and signs; no cosign without a key."""
+
+    helm: str
+    crane: str
+    cosign: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command that publishes something.
+
+    Attributes:
+        repository: what it pushes to, if that can be signed; the digest is in its output.
+    """
+
+    command: Sequence[str]
+    repository: str = ""
 
 
 def check_target(target: Target) -> None:
@@ -81,7 +117,7 @@ def check_files(folder: Path, version: str) -> None:
         raise Refused(f"{folder} has no {', '.join(sorted(missing))}: run make release")
     for name, digest in digests.items():
         file = folder / name
-        if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+        if not file.is_file() or digest_file(file) != digest:
             raise Refused(f"{file} is not as SHA256SUMS says: run make release")
 
 
@@ -118,17 +154,80 @@ def check_registry(helm: str, target: Target, version: str, run: Run = run_quiet
         raise Refused(f"{chart}: {done.stderr.strip()}")
 
 
+def find_images(folder: Path, version: str) -> dict[str, Path]:
+    """Returns the archives that `make release` could build, by the image's name."""
+    archives = {name: folder / f"railhead-{name}-{version}.tar" for name in IMAGES}
+    return {name: archive for name, archive in archives.items() if archive.is_file()}
+
+
+def check_image(crane: str, target: Target, image: str, run: Run = run_quietly) -> None:
+    """Raises Refused when the registry has it, or does not answer."""
+    done = run([crane, "digest", f"{target.registry}/{image}", *crane_flags(target)])
+    if not done.returncode:
+        raise Refused(f"{target.registry} has {image} already")
+    if not re.search("not found|manifest_unknown|name_unknown", done.stderr, re.IGNORECASE):
+        raise Refused(f"{target.registry}/{image}: {done.stderr.strip()}")
+
+
+def unpack_image(archive: Path, folder: Path) -> Path:
+    """Returns what crane pushes: the unpacked archive, but docker's own format as it is."""
+    with tarfile.open(archive) as tar:
+        if "index.json" not in tar.getnames():
+            return archive
+        tar.extractall(folder / archive.stem, filter="data")
+    return folder / archive.stem
+
+
+def crane_flags(target: Target) -> list[str]:
+    return ["--insecure"] if target.plain_http else []
+
+
 def helm_flags(target: Target) -> list[str]:
     return ["--plain-http"] if target.plain_http else []
 
 
-def publish_commands(helm: str, target: Target, folder: Path, version: str) -> list[list[str]]:
+def plan_steps(programs: Programs, target: Target, folder: Path, version: str) -> list[Step]:
+    """Returns the chart's last: it names the operator's image."""
     *package, chart = map(str, files_to_upload(folder, version))
     twine = [str(BIN / "uv"), "tool", "run", "--quiet", "--from", f"twine=={TWINE_VERSION}", "twine"]
-    return [
-        [*twine, "upload", "--non-interactive", "--disable-progress-bar", "--repository-url", target.upload, *package],
-        [helm, "push", chart, target.charts, *helm_flags(target)],
-    ]
+    twine += ["upload", "--non-interactive", "--disable-progress-bar", "--repository-url", target.upload, *package]
+    images = []
+    for name, archive in find_images(folder, version).items():
+        repository = f"{target.registry}/{name}"
+        unpacked = str(unpack_image(archive, folder.with_name("images")))
+        command = [programs.crane, "push", unpacked, f"{repository}:{version}", *crane_flags(target)]
+        images.append(Step(command, repository))
+    helm = [programs.helm, "push", chart, target.charts, *helm_flags(target)]
+    return [Step(twine), *images, Step(helm, f"{target.charts.removeprefix('oci://')}/railhead")]
+
+
+def sign_command(programs: Programs, target: Target, reference: str, signing_config: Path) -> list[str]:
+    signed = [programs.cosign, "sign", "--yes", "--key", programs.key, "--signing-config", str(signing_config)]
+    return [*signed, *(["--allow-http-registry"] if target.plain_http else []), reference]
+
+
+def find_programs() -> Programs:
+    """Builds what is missing. Raises Refused or NotBuilt."""
+    key = os.environ.get("COSIGN_KEY", "")
+    if "PRIVATE KEY" in key:
+        raise Refused("COSIGN_KEY contains a key: it must be the path or the URI of one, such as env://VARIABLE")
+    helm, crane = str(resolve_helm(echo)), str(resolve_crane(echo))
+    return Programs(helm, crane, str(resolve_cosign(echo)) if key else "", key)
+
+
+def echo(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_step(command: Sequence[str], *, dry_run: bool) -> str:
+    """Returns its output, which it also prints. Raises subprocess.CalledProcessError."""
+    print(f"{'would run' if dry_run else '+'} {shlex.join(command)}", flush=True)
+    if dry_run:
+        return ""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    print(done.stdout, end="", flush=True)
+    done.check_returncode()
+    return done.stdout
 
 
 def publish(target: Target, *, folder: Path, version: str, dry_run: bool) -> None:
@@ -137,17 +236,29 @@ def publish(target: Target, *, folder: Path, version: str, dry_run: bool) -> Non
     check_tree(version)
     check_files(folder, version)
     check_index(target.index, version)
-    helm = str(resolve_helm(lambda text: print(text, file=sys.stderr)))
-    check_registry(helm, target, version)
-    for command in publish_commands(helm, target, folder, version):
-        print(f"{'would run' if dry_run else '+'} {shlex.join(command)}", flush=True)
-        if not dry_run:
-            subprocess.run(command, check=True)
+    programs = find_programs()
+    images = find_images(folder, version)
+    for name in images:
+        check_image(programs.crane, target, f"{name}:{version}")
+    check_registry(programs.helm, target, version)
+    for name in IMAGES:
+        if name not in images:
+            echo(f"{folder} has no image of the {name}: it is not pushed")
+    signing_config = folder.with_name("signing-config.json")
+    signing_config.write_text(json.dumps(SIGNING_CONFIG))
+    for step in plan_steps(programs, target, folder, version):
+        output = run_step(step.command, dry_run=dry_run)
+        if step.repository and programs.key:
+            digest = "DIGEST" if dry_run else DIGEST.findall(output)[-1]
+            reference = f"{step.repository}@{digest}"
+            run_step(sign_command(programs, target, reference, signing_config), dry_run=dry_run)
+    if not programs.key:
+        echo("not signed: COSIGN_KEY is not set")
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--registry", required=True, help="for the chart, without a scheme: ghcr.io/OWNER")
+    parser.add_argument("--registry", required=True, help="for chart and images, without a scheme: ghcr.io/OWNER")
     parser.add_argument("--index", required=True, help="what pip reads: pip's --index-url")
     parser.add_argument("--upload", help="where twine uploads to (default: --index)")
     parser.add_argument("--plain-http", action="store_true", help="the registry has no TLS")

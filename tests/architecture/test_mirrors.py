@@ -21,7 +21,6 @@ TESTED_BY = {
     "tests/chart/test_operator.py": ("cli/operator",),
     "tests/ray/test_failures.py": ("driver/worker", "together"),
     "tests/unit/controller/report/test_attacks.py": ("controller/serve", "pki"),
-    "tests/unit/controller/test_executor.py": ("controller/slow_start",),
     "tests/unit/controller/test_loop.py": ("controller/config",),
     "tests/unit/driver/ray/test_nodes.py": ("driver/node/hosts",),
     "tests/unit/driver/rank/test_train_stub.py": ("driver/rank/train_func",),

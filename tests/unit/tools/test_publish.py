@@ -1,8 +1,9 @@
-"""What `make publish` refuses, what it runs, and that no credential gets into a command."""
+"""What `make publish` refuses, what it runs, and that no credential gets into a command or a message."""
 
 from __future__ import annotations
 
 import subprocess
+import tarfile
 import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tools import publish
-from tools.publish import Refused, Target
+from tools.publish import Programs, Refused, Target
 from tools.release import write_checksums
 
 TARGET = Target("registry.test/railhead", index="https://index.test/simple", upload="https://index.test/")
@@ -143,8 +144,53 @@ def test_a_version_that_the_registry_has_is_refused() -> None:
         check(1, "dial tcp: connection refused\n")
 
 
-def test_the_package_and_the_chart_are_pushed(folder: Path) -> None:
-    twine, helm = publish.publish_commands("helm", TARGET, folder, "0.1.0")
-    assert twine[-4:-2] == ["--repository-url", "https://index.test/"]
-    assert [Path(word).suffix for word in twine[-2:]] == [".whl", ".gz"]
-    assert helm == ["helm", "push", str(folder / "railhead-0.1.0.tgz"), "oci://registry.test/railhead/charts"]
+def test_an_image_that_the_registry_has_is_refused() -> None:
+    def check(code: int, stderr: str) -> None:
+        publish.check_image(
+            "crane", TARGET, "operator:0.1.0", lambda command: subprocess.CompletedProcess(command, code, "", stderr)
+        )
+
+    with pytest.raises(Refused, match=r"registry\.test/railhead has operator:0\.1\.0 already"):
+        check(0, "")
+    check(1, "HEAD https://registry.test/v2/railhead/operator/manifests/0.1.0: unexpected status code 404 Not Found")
+    check(1, "GET https://registry.test/v2/railhead/operator/manifests/0.1.0: NAME_UNKNOWN: repository name not known")
+    with pytest.raises(Refused, match=r"registry\.test/railhead/operator:0\.1\.0: .* 401 Unauthorized"):
+        check(
+            1,
+            "HEAD https://registry.test/v2/railhead/operator/manifests/0.1.0: unexpected status code 401 Unauthorized",
+        )
+
+
+PROGRAMS = Programs("helm", "crane", "cosign", key="awskms:///alias/a")
+
+
+def test_the_package_comes_first_and_the_chart_last(folder: Path) -> None:
+    with tarfile.open(folder / "railhead-operator-0.1.0.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("index.json"))
+    with tarfile.open(folder / "railhead-examples-0.1.0.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("manifest.json"))
+    twine, operator, examples, helm = publish.plan_steps(PROGRAMS, TARGET, folder, "0.1.0")
+    assert twine.command[-4:-2] == ["--repository-url", "https://index.test/"]
+    assert [Path(word).suffix for word in twine.command[-2:]] == [".whl", ".gz"]
+    unpacked = folder.with_name("images") / "railhead-operator-0.1.0"
+    assert operator.command == ["crane", "push", str(unpacked), "registry.test/railhead/operator:0.1.0"]
+    assert (unpacked / "index.json").is_file()
+    docker = str(folder / "railhead-examples-0.1.0.tar")
+    assert examples.command == ["crane", "push", docker, "registry.test/railhead/examples:0.1.0"]
+    assert helm.command == ["helm", "push", str(folder / "railhead-0.1.0.tgz"), "oci://registry.test/railhead/charts"]
+    signed = [step.repository for step in (twine, operator, examples, helm)]
+    assert signed == ["", *(f"registry.test/railhead/{name}" for name in ("operator", "examples", "charts/railhead"))]
+
+
+def test_a_signature_is_of_a_digest_and_uses_the_named_key() -> None:
+    command = publish.sign_command(PROGRAMS, TARGET, "registry.test/a@sha256:1", Path("config.json"))
+    assert command[command.index("--key") + 1] == "awskms:///alias/a"
+    assert command[-1] == "registry.test/a@sha256:1"
+    assert "--allow-http-registry" not in command
+
+
+def test_a_key_in_place_of_its_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSIGN_KEY", "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----abc")
+    with pytest.raises(Refused, match="COSIGN_KEY contains a key") as caught:
+        publish.find_programs()
+    assert "abc" not in str(caught.value)

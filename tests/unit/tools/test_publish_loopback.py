@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -17,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tools.cosign import resolve_cosign
 from tools.crane import resolve_crane
+from tools.debian_image import find_obstacle
 from tools.helm import resolve_helm
 from tools.sbom import BIN
 
@@ -165,6 +169,9 @@ def test_a_published_release_can_be_installed(
         name: (checkout.release / name).read_bytes() for name in package
     }
 
+    if find_obstacle() is None:
+        assert digest_in_registry(servers, "a/operator") == digest_in_archive(checkout)
+
     helm, back = str(resolve_helm(print)), tmp_path / "back"
     back.mkdir()
     chart = [servers.chart, "--version", __version__, "--plain-http"]
@@ -193,6 +200,45 @@ def test_a_published_release_can_be_installed(
     code, output = checkout.publish(servers)
     assert code and f"{servers.chart} has version {__version__} already" in output
     assert not list(servers.packages.iterdir())
+
+
+@pytest.mark.skipif(find_obstacle() is not None, reason="no image can be built here")
+def test_image_and_chart_are_signed_with_the_key_that_the_environment_names(
+    checkout: Checkout, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cosign = str(resolve_cosign(print))
+    monkeypatch.setenv("COSIGN_PASSWORD", PASSWORD)
+    subprocess.run([cosign, "generate-key-pair"], cwd=tmp_path, check=True)
+    monkeypatch.setenv("COSIGN_KEY", str(tmp_path / "cosign.key"))
+    code, output = checkout.publish(servers)
+    assert code == 0, output
+    assert "not signed" not in output
+    verify = [
+        cosign,
+        "verify",
+        "--key",
+        str(tmp_path / "cosign.pub"),
+        "--insecure-ignore-tlog",
+        "--allow-http-registry",
+    ]
+    for name in ("operator", "charts/railhead"):
+        reference = f"{servers.registry}/a/{name}:{__version__}"
+        done = subprocess.run([*verify, reference], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert digest_in_registry(servers, f"a/{name}") in done.stdout
+
+
+def digest_in_registry(servers: Servers, repository: str) -> str:
+    command = [str(resolve_crane(print)), "digest", f"{servers.registry}/{repository}:{__version__}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def digest_in_archive(checkout: Checkout) -> str:
+    with tarfile.open(checkout.release / f"railhead-operator-{__version__}.tar") as tar:
+        index = tar.extractfile("index.json")
+        assert index is not None
+        [manifest] = json.load(index)["manifests"]
+    return str(manifest["digest"])
 
 
 def test_a_refusal_pushes_nothing(checkout: Checkout, servers: Servers) -> None:
