@@ -80,7 +80,7 @@ class Step:
     """A command that publishes something.
 
     Attributes:
-        repository: what it pushes to, if that can be signed; the digest is in its output.
+        repository: what it pushes to, if that can be signed; then its output ends with the digest.
     """
 
     command: Sequence[str]

@@ -7,14 +7,10 @@ import hashlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
-import time
-import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +22,13 @@ from tools.helm import resolve_helm
 from tools.sbom import BIN
 
 from railhead import __version__
+from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
+from tests.loopback import serve, serve_registry
 
 PROJECT = Path(__file__).resolve().parents[3]
 PYPISERVER = "pypiserver[passlib]==2.4.2"
 PASSWORD = "not-in-any-output"
-START_SECONDS = 120
 CHART = f"railhead-{__version__}.tgz"
 pytestmark = pytest.mark.slow
 
@@ -121,39 +118,13 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
     packages.mkdir()
     digest = base64.b64encode(hashlib.sha1(PASSWORD.encode()).digest()).decode()
     passwords.write_text(f"a:{{SHA}}{digest}\n")
-    found = Servers(f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", packages)
+    port = free_port()
     uv_run = [str(BIN / "uv"), "tool", "run", "--quiet", "--from", PYPISERVER]
     pypi = [*uv_run, "pypi-server", "run", "--disable-fallback", "--authenticate", "update"]
-    pypi += ["--interface", "127.0.0.1", "--port", found.index.split(":")[1], "--passwords", str(passwords)]
-    crane = [str(resolve_crane(print)), "registry", "serve", "--address", found.registry]
-    with ExitStack() as stack:
-        stack.enter_context(serve([*pypi, str(packages)], f"http://{found.index}/"))
-        stack.enter_context(serve(crane, f"http://{found.registry}/v2/"))
-        yield found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def serve(command: list[str], url: str) -> Iterator[None]:
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            end = time.monotonic() + START_SECONDS
-            while True:
-                try:
-                    urllib.request.urlopen(url, timeout=5).close()
-                    break
-                except OSError:
-                    assert process.poll() is None, command
-                    assert time.monotonic() < end, command
-                    time.sleep(0.1)
-            yield
-        finally:
-            process.terminate()
+    pypi += ["--interface", "127.0.0.1", "--port", str(port), "--passwords", str(passwords), str(packages)]
+    index = f"127.0.0.1:{port}"
+    with serve_registry() as registry, serve(pypi, f"http://{index}/"):
+        yield Servers(index, registry, packages)
 
 
 def test_a_published_release_can_be_installed(
