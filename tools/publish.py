@@ -2,8 +2,8 @@
 
 It refuses a dirty tree, a commit without the version's tag, files that `make release` did not write, and a version
 that the index or the registry has already. twine, helm, crane and cosign find credentials where they always do
-(TWINE_* or .pypirc; the configuration of docker or helm; COSIGN_PASSWORD or that of a cloud), so none is an argument
-here. If COSIGN_KEY names a key, images and chart are signed.
+(TWINE_* or .pypirc; docker's configuration; COSIGN_PASSWORD or that of a cloud), so none is an argument here. If
+COSIGN_KEY names a key, images and chart are signed.
 """
 
 from __future__ import annotations
@@ -107,14 +107,15 @@ def check_tree(version: str, run: Run = run_quietly) -> None:
 
 
 def check_files(folder: Path, version: str) -> None:
-    """Raises Refused unless SHA256SUMS lists the version's package and chart, and each file is as it says."""
+    """Raises Refused unless SHA256SUMS lists all that is pushed, and each file is as it says."""
     sums = folder / "SHA256SUMS"
     if not sums.is_file():
         raise Refused(f"{sums} is missing: run make release")
     digests = {name: digest for digest, name in (line.split("  ", 1) for line in sums.read_text().splitlines())}
-    missing = {file.name for file in files_to_upload(folder, version)} - digests.keys()
+    wanted = (*files_to_upload(folder, version), *find_images(folder, version).values())
+    missing = {file.name for file in wanted} - digests.keys()
     if missing:
-        raise Refused(f"{folder} has no {', '.join(sorted(missing))}: run make release")
+        raise Refused(f"{sums} has no {', '.join(sorted(missing))}: run make release")
     for name, digest in digests.items():
         file = folder / name
         if not file.is_file() or digest_file(file) != digest:
@@ -206,13 +207,19 @@ def sign_command(programs: Programs, target: Target, reference: str, signing_con
     return [*signed, *(["--allow-http-registry"] if target.plain_http else []), reference]
 
 
-def find_programs() -> Programs:
-    """Builds what is missing. Raises Refused or NotBuilt."""
+def find_programs(run: Run = run_quietly) -> Programs:
+    """Builds what is missing. Raises NotBuilt, or Refused for a key that cannot be used."""
     key = os.environ.get("COSIGN_KEY", "")
     if "PRIVATE KEY" in key:
         raise Refused("COSIGN_KEY contains a key: it must be the path or the URI of one, such as env://VARIABLE")
     helm, crane = str(resolve_helm(echo)), str(resolve_crane(echo))
-    return Programs(helm, crane, str(resolve_cosign(echo)) if key else "", key)
+    if not key:
+        return Programs(helm, crane)
+    cosign = str(resolve_cosign(echo))
+    done = run([cosign, "public-key", "--key", key])
+    if done.returncode:
+        raise Refused(f"COSIGN_KEY: {done.stderr.strip()}")
+    return Programs(helm, crane, cosign, key)
 
 
 def echo(text: str) -> None:

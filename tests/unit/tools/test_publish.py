@@ -73,6 +73,11 @@ def test_only_files_as_they_were_built_are_published(folder: Path) -> None:
     publish.check_files(folder, "0.1.0")
     with pytest.raises(Refused, match=r"has no railhead-0\.2\.0\.tgz, .*: run make release"):
         publish.check_files(folder, "0.2.0")
+    image = folder / "railhead-operator-0.1.0.tar"
+    image.touch()
+    with pytest.raises(Refused, match=r"has no railhead-operator-0\.1\.0\.tar: run make release"):
+        publish.check_files(folder, "0.1.0")
+    image.unlink()
     (folder / "railhead-0.1.0.tgz").write_text("other")
     with pytest.raises(Refused, match=r"railhead-0\.1\.0\.tgz is not as SHA256SUMS says"):
         publish.check_files(folder, "0.1.0")

@@ -181,6 +181,11 @@ def test_image_and_chart_are_signed_with_the_key_that_the_environment_names(
     monkeypatch.setenv("COSIGN_PASSWORD", PASSWORD)
     subprocess.run([cosign, "generate-key-pair"], cwd=tmp_path, check=True)
     monkeypatch.setenv("COSIGN_KEY", str(tmp_path / "cosign.key"))
+    monkeypatch.setenv("COSIGN_PASSWORD", "not-the-password")
+    code, output = checkout.publish(servers)
+    assert code and "not published: COSIGN_KEY: " in output
+    assert servers.is_empty()
+    monkeypatch.setenv("COSIGN_PASSWORD", PASSWORD)
     code, output = checkout.publish(servers)
     assert code == 0, output
     assert "not signed" not in output
