@@ -238,16 +238,13 @@ def test_each_failure_is_reported_with_its_own_message(failed_run: FailedRun) ->
     assert "the loss is not a number" in last["outcome"]["message"]
 
 
+@pytest.mark.slow  # tests/unit/driver/rank/test_train_stub.py has the messages
 @pytest.mark.parametrize(
     ("code", "function", "message"),
     [
         (FAILING, "absent:train_func", "ModuleNotFoundError: No module named 'absent'"),
-        pytest.param(
-            FAILING, "user:absent", "AttributeError: module 'user' has no attribute 'absent'", marks=pytest.mark.slow
-        ),
-        pytest.param(
-            "import absent_library\ndef f(): pass", "user:f", "No module named 'absent_library'", marks=pytest.mark.slow
-        ),
+        (FAILING, "user:absent", "AttributeError: module 'user' has no attribute 'absent'"),
+        ("import absent_library\ndef f(): pass", "user:f", "No module named 'absent_library'"),
     ],
     ids=["no-module", "no-function", "import-fails"],
 )

@@ -47,6 +47,7 @@ def test_a_missing_bucket_is_rejected(s3: S3) -> None:
         prepare_storage(s3.build_uri("x", bucket="absent"), run_name="r", warn=refuse_to_wait)
 
 
+@pytest.mark.slow  # the tries of pyarrow take 15 s; tests/unit/driver/storage/test_waiting.py has what follows
 @pytest.mark.usefixtures("credentials")
 def test_an_endpoint_that_does_not_answer_is_retriable_and_detected_soon() -> None:
     began = time.monotonic()
