@@ -238,25 +238,14 @@ def test_each_failure_is_reported_with_its_own_message(failed_run: FailedRun) ->
     assert "the loss is not a number" in last["outcome"]["message"]
 
 
-@pytest.mark.slow  # tests/unit/driver/rank/test_train_stub.py has the messages
-@pytest.mark.parametrize(
-    ("code", "function", "message"),
-    [
-        (FAILING, "absent:train_func", "ModuleNotFoundError: No module named 'absent'"),
-        (FAILING, "user:absent", "AttributeError: module 'user' has no attribute 'absent'"),
-        ("import absent_library\ndef f(): pass", "user:f", "No module named 'absent_library'"),
-    ],
-    ids=["no-module", "no-function", "import-fails"],
-)
-def test_code_that_a_worker_cannot_import_is_reported_with_its_own_message(
-    tmp_path: Path, code: str, function: str, message: str
-) -> None:
-    with Pods(tmp_path, make_single_job(train_func=function), source={"user.py": code}) as pods:
+@pytest.mark.slow  # tests/unit/driver/rank/test_train_stub.py has the other messages
+def test_code_that_a_worker_cannot_import_is_reported_with_its_own_message(tmp_path: Path) -> None:
+    with Pods(tmp_path, make_single_job(train_func="absent:train_func"), source={"user.py": FAILING}) as pods:
         pods.start(workers=1)
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.outcome == "Configuration"
-    assert message in outcome.message
+    assert "ModuleNotFoundError: No module named 'absent'" in outcome.message
     assert pods.reports[-1]["state"] == "ERRORED"
 
 
