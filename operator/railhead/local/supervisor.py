@@ -177,7 +177,7 @@ class Supervisor:
 
 
 def prepare(session: Session, *, binaries: Path) -> None:
-    """A fresh cluster each time; only volumes stay from the previous session."""
+    """Removes what the previous session left, except for volumes: each cluster is a fresh one."""
     for name in ("etcd", "api", "pki", "logs"):
         shutil.rmtree(session.folder / name, ignore_errors=True)
     if session.node.is_dir():

@@ -30,14 +30,14 @@ class JobNetworkPolicy:
 
 @dataclass(frozen=True)
 class OperatorSettings:
-    """Values fixed at the operator's start.
+    """The values that are fixed at the operator's start.
 
     Attributes:
         report_url: base URL of the report endpoint, as pods reach it.
         report_ca: PEM of the CA that signs the endpoint's certificate.
         bundle: the driver's zipapp.
         bundle_name: name of the ConfigMap that carries it in each namespace.
-        token_key: secret; the tokens of all Ray clusters, and names that nobody else can guess, follow from it.
+        token_key: secret; the tokens of all Ray clusters, and names that cannot be guessed, follow from it.
         job_network_policy: of each job; None = jobs get no NetworkPolicy.
         job_selector: by labels, which jobs it runs; "" = all.
     """
@@ -61,7 +61,7 @@ class JobRef:
 
 
 def build_metadata(job: JobRef, name: str, **labels: str) -> Object:
-    """Metadata of a child: garbage collection removes it with the job, even while no operator runs."""
+    """Returns the metadata of a child: garbage collection removes it with the job, even while no operator runs."""
     owner = build_owner(names.API_VERSION, names.KIND, job.name, job.uid)
     return {
         "name": name,
@@ -72,7 +72,7 @@ def build_metadata(job: JobRef, name: str, **labels: str) -> Object:
 
 
 def build_shared_metadata(namespace: str, name: str) -> Object:
-    """Metadata of an object of all jobs of a namespace, which none owns."""
+    """Returns the metadata of an object that belongs to all jobs of a namespace; none owns it."""
     labels = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/managed-by": "railhead"}
     return {"name": name, "namespace": namespace, "labels": labels}
 
@@ -83,5 +83,5 @@ def build_immutable(kind: Literal["ConfigMap", "Secret"], metadata: Object, **co
 
 
 def build_owner(api_version: str, kind: str, name: str, uid: str) -> Object:
-    """An ownerReference: garbage collection deletes the child with its last owner."""
+    """Returns an ownerReference: garbage collection deletes the child with its last owner."""
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}

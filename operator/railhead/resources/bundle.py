@@ -55,7 +55,7 @@ os.execv(sys.executable, [sys.executable, copy, role])
 
 @functools.cache
 def build_bundle() -> bytes:
-    """The zipapp's bytes, read from the installed package."""
+    """Returns the zipapp's bytes, read from the installed package."""
     files = {
         "__main__.py": MAIN.encode(),
         "sitecustomize.py": SITECUSTOMIZE.encode(),
@@ -93,10 +93,10 @@ def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> Ob
 
 
 def build_start(role: str, *, digest: str, folder: str) -> list[str]:
-    """`folder`: a writable one, for the copy. Isolated: nothing in the image's working directory is imported."""
+    """Returns the command. It copies the driver to `folder`, and imports nothing from the image's working directory."""
     return ["python3", "-I", "-S", "-c", START, BUNDLE_PATH, digest, find_copy(folder), TERMINATION_LOG, role]
 
 
 def find_copy(folder: str) -> str:
-    """The driver that runs."""
+    """Returns the path of the driver that runs."""
     return f"{folder}/{BUNDLE_FILE}"

@@ -70,6 +70,6 @@ def _merge_named(base: list[object], over: list[object], *, by: str, is_whole: b
 
 
 def _name(item: object, by: str) -> str | int | None:
-    """The item's merge key. A template may hold anything there: None when it is not a valid key."""
+    """Returns the item's merge key, or None if the template holds no valid key there."""
     name = item.get(by) if isinstance(item, Mapping) else None
     return name if isinstance(name, str | int) else None

@@ -1,7 +1,7 @@
 """What all pods of an attempt mount, by name: the input, Ray's token, the bundle and the copy of the user's code.
 
-The names of the first three end with the digest of the content, and a pod runs with no other content: whoever may
-create or replace such an object still cannot choose what is in it. The content of the copy is not known before it is
+The names of the first three end with the digest of the content, and a pod runs with no other content: an attacker who
+may create or replace such an object still cannot choose its content. The content of the copy is not known before it is
 made, but its name cannot be guessed.
 
 The operator has no right to read the Secret and need not: the token follows from a key that only the operator has.
@@ -49,7 +49,7 @@ def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) ->
 
 
 def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
-    """The spec as the driver needs it: with Ray's names and numbers."""
+    """Returns the spec as the driver needs it: with Ray's names and numbers."""
     sizes = compute_sizes(spec)
     git = spec.source.git if spec.source else None
     run, scaling, backend, inline = spec.run, spec.scaling, spec.trainer.backend, _get_inline(spec)
@@ -92,7 +92,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
 
 
 def _count_workers(scaling: Scaling) -> dict[str, int]:
-    """A fixed number, or the bounds of an elastic job. Not desiredWorkers, which may change: the input may not."""
+    """Returns a fixed number, or an elastic job's bounds. Not desiredWorkers, which may change: the input may not."""
     if not scaling.is_elastic:
         return {"numWorkers": scaling.most_workers}
     wait, interval = scaling.start_wait_seconds, scaling.elastic_resize_monitor_interval_seconds
@@ -111,7 +111,7 @@ def _describe_dataset(dataset: Dataset) -> Object:
 
 
 def build_dataset_paths(spec: TrainJobSpec) -> dict[str, str]:
-    """The datasets whose uri is a path; they go into the environment, where a local node rewrites paths."""
+    """Returns the datasets whose uri is a path. They go into the environment, where a local node rewrites paths."""
     return {n: d.uri for n, d in (spec.datasets or {}).items() if d.uri is not None and _is_path(d.uri)}
 
 
@@ -137,7 +137,7 @@ def _get_inline(spec: TrainJobSpec) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Mounts:
-    """The status records them with the attempt.
+    """The names of what all pods of an attempt mount; the status records them with the attempt.
 
     Attributes:
         driver: ConfigMap with the driver, one for the jobs of a namespace.

@@ -29,7 +29,7 @@ def build_heads_service(namespace: str) -> Object:
 
 
 def build_network_policy(job: JobRef, wanted: JobNetworkPolicy) -> Object:
-    """For head and workers of all attempts."""
+    """Returns the NetworkPolicy for head and workers of all attempts."""
     pods = {"matchLabels": {names.LABEL_JOB_UID: job.uid}}
     spec: Object = {
         "podSelector": pods,

@@ -57,7 +57,7 @@ def get_items(value: object) -> list[object]:
 
 
 def place_worker(pod_spec: Object, scaling: Scaling, *, job: JobRef, attempt: int) -> Object:
-    """The worker pod's spec with scheduling rules; `pod_spec` already includes the user's templates."""
+    """Returns the worker pod's spec with scheduling rules; `pod_spec` already includes the user's templates."""
     placed = dict(pod_spec)
     others = {"matchLabels": _labels_of_workers(job, attempt=attempt)}
     affinity = placed.get("affinity") or {}
@@ -81,19 +81,19 @@ def place_worker(pod_spec: Object, scaling: Scaling, *, job: JobRef, attempt: in
 
 
 def find_ray_labels(selector: Mapping[str, str] | None) -> dict[str, str]:
-    """The labels that have one known value on every node that `selector` matches: those that Ray can be given."""
+    """Returns the labels that have one known value on every node that `selector` matches: Ray can be given these."""
     parsed = {key: parse_selector(text) for key, text in (selector or {}).items()}
     return {key: values[0] for key, (operator, values) in parsed.items() if operator == "In" and len(values) == 1}
 
 
 def build_node_expressions(selector: Mapping[str, str]) -> list[Object]:
-    """matchExpressions of a node selector term."""
+    """Returns the matchExpressions of a node selector term."""
     parsed = {key: parse_selector(text) for key, text in sorted(selector.items())}
     return [{"key": key, "operator": operator, "values": values} for key, (operator, values) in parsed.items()]
 
 
 def parse_selector(text: str) -> tuple[str, list[str]]:
-    """Ray's `value`, `!value`, `in(a, b)` or `!in(a, b)` as (In or NotIn, values)."""
+    """Returns Ray's `value`, `!value`, `in(a, b)` or `!in(a, b)` as (In or NotIn, values)."""
     match = _SELECTOR.fullmatch(text)
     assert match is not None  # the pattern matches any text; the API accepts valid ones only
     values = [match[3]] if match[2] is None else [value.strip() for value in match[2].split(",")]
@@ -101,7 +101,7 @@ def parse_selector(text: str) -> tuple[str, list[str]]:
 
 
 def _labels_of_workers(job: JobRef, *, attempt: int) -> dict[str, str]:
-    """Of this attempt only: pods of an earlier one may still be terminating."""
+    """Returns labels of this attempt only: pods of an earlier one may still be terminating."""
     return {
         names.LABEL_JOB_UID: job.uid,
         names.LABEL_ROLE: names.WORKER,
@@ -124,7 +124,7 @@ def _add_required(rules: object, term: Object) -> object:
 
 
 def avoid_nodes(pod: Object, nodes: Sequence[str]) -> Object:
-    """The pod with one requirement per node: the API server takes one value in each that names nodes."""
+    """Returns the pod with one requirement per node: the API server takes one value in each that names nodes."""
     metadata, spec = pod["metadata"], dict(pod["spec"])
     annotations = {key: value for key, value in metadata["annotations"].items() if key != AVOIDED_NODES}
     affinity = spec.get("affinity") or {}
@@ -139,7 +139,7 @@ def avoid_nodes(pod: Object, nodes: Sequence[str]) -> Object:
 
 
 def add_head_tolerations(given: Sequence[object]) -> list[object]:
-    """The template's tolerations, and those of the head for the taints that the template does not name."""
+    """Returns the template's tolerations, and the head's for the taints that the template does not name."""
     own = (
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": HEAD_SECONDS}
         for key in KEYS
@@ -149,7 +149,7 @@ def add_head_tolerations(given: Sequence[object]) -> list[object]:
 
 
 def _covers(toleration: object, key: str) -> bool:
-    """An empty key with operator Exists matches all taints; an empty effect all effects."""
+    """Whether it covers the taint. An empty key with Exists matches all taints, and an empty effect all effects."""
     if not isinstance(toleration, dict) or toleration.get("effect") not in (None, "", "NoExecute"):
         return False
     return toleration.get("key") == key or (not toleration.get("key") and toleration.get("operator") == "Exists")

@@ -92,7 +92,7 @@ def build_head_pod(
     worker_pods: int,
     initial_checkpoint: InitialCheckpoint | None = None,
 ) -> Object:
-    """The head pod of one attempt.
+    """Returns the head pod of one attempt.
 
     The status holds the known commits of earlier attempts; `worker_pods` is how many are wanted
     at its start.
@@ -128,7 +128,7 @@ def build_head_pod(
 
 
 def _describe_known(status: JobStatus) -> list[Object]:
-    """`contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, because a local node rewrites paths.
+    """Returns `contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, because a local node rewrites paths.
 
     A script has a run for each fit(), and may have lost its head before the newest one had a commit.
     """
@@ -154,7 +154,7 @@ class WorkerPodBuilder:
         return names.worker_name(job.name, job.uid, attempt=self._attempt.number, slot=slot, round_=round_)
 
     def build(self, *, slot: int, round_: int) -> Object:
-        """The pod of one slot, as Kubernetes JSON; a replacement has a higher round and so another name.
+        """Returns the pod of one slot, as Kubernetes JSON; a replacement has a higher round and so another name.
 
         It shares parts with the others: no caller may change it.
         """
@@ -185,7 +185,7 @@ def _label_place(slot: int, round_: int) -> dict[str, str]:
 
 
 def build_pod(attempt: Attempt, part: RolePart) -> Object:
-    """A pod of the job, as Kubernetes JSON."""
+    """Returns a pod of the job, as Kubernetes JSON."""
     spec = attempt.spec
     template = _find_template(spec, part.role)
     defaults = {"metadata": {"annotations": _DO_NOT_EVICT}, "spec": _default_spec(spec, part.size)}
@@ -243,7 +243,7 @@ _DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOM
 
 
 def _default_spec(spec: TrainJobSpec, size: PodSize) -> Object:
-    """Defaults that a user's template may change."""
+    """Returns the defaults that a user's template may change."""
     user_env = [v.model_dump(by_alias=True, exclude_none=True) for v in spec.env or []]
     defaults: Object = {
         "securityContext": {
@@ -271,7 +271,7 @@ def _default_spec(spec: TrainJobSpec, size: PodSize) -> Object:
 
 
 def _essential_spec(attempt: Attempt, part: RolePart) -> Object:
-    """Fields that no template may change. A pod has a token of its service account only if a template projects one."""
+    """Returns what no template may change. A pod has a token of its service account only if a template projects one."""
     spec, mounts = attempt.spec, attempt.mounts
     items = [{"key": FILE, "path": FILE}, {"key": CA_KEY, "path": CA_KEY}]
     shared: list[Object] = [

@@ -60,7 +60,7 @@ class Sizes:
 
 
 def compute_sizes(spec: TrainJobSpec) -> Sizes:
-    """The sizes of a job's pods, in whole CPUs and bytes, and Ray's view of them."""
+    """Returns the sizes of a job's pods, in whole CPUs and bytes, and Ray's view of them."""
     return Sizes(head=_head(spec), worker=_worker(spec), per_worker=_per_worker(spec))
 
 
@@ -74,7 +74,7 @@ def _worker_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
 
 
 def _shared_memory(spec: TrainJobSpec) -> tuple[Decimal, Decimal]:
-    """Of a worker pod, beside the object store: what it may use, and what is reserved for it.
+    """Returns what a worker pod may use beside the object store, and what is reserved for it.
 
     What the user sets is reserved. The default with GPUs is large, and is not, so that small nodes have room for it.
     """
@@ -88,7 +88,7 @@ def _shared_memory(spec: TrainJobSpec) -> tuple[Decimal, Decimal]:
 
 
 def _per_worker(spec: TrainJobSpec) -> dict[str, float]:
-    """Ray names and numbers of one worker: CPU, GPU and custom resources; memory is left to the pod."""
+    """Returns Ray's names and numbers of one worker: CPU, GPU and custom resources; memory is left to the pod."""
     resources = {WORKER_SLOT: 1.0}
     for name, value in _worker_resources(spec).items():
         if name == "cpu":

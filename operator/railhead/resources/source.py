@@ -43,7 +43,7 @@ def build_fetch_volumes(git: GitSource) -> list[Object]:
 
 
 def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, mounts: Mounts, ray: Object) -> Object:
-    """The init container; `ray` is the pod's main container in its final form."""
+    """Returns the init container; `ray` is the pod's main container in its final form."""
     container: Object = {
         "name": FETCH_CONTAINER,
         "image": git.image or spec.image,
@@ -86,7 +86,7 @@ def _proxies(ray: Object) -> list[Object]:
 
 
 def _without_devices(resources: Object) -> Object:
-    """The same requests as ray's cost the pod nothing: the two never run at the same time."""
+    """Returns them without devices. The same requests as ray's cost the pod nothing: the two never run together."""
     return {
         kind: {name: amount for name, amount in (resources.get(kind) or {}).items() if name in ORDINARY}
         for kind in ("requests", "limits")
@@ -118,12 +118,12 @@ def _mount_copy(name: str, source: ConfigMapSource) -> Object:
 
 
 def build_source_mounts(spec: TrainJobSpec) -> list[Object]:
-    """Volume mounts of the container ray."""
+    """Returns the volume mounts of the container ray."""
     return [{"name": SOURCE_VOLUME, "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []
 
 
 def find_source_folder(spec: TrainJobSpec) -> str | None:
-    """The folder of the modules in the container ray; None when they are in its image."""
+    """Returns the folder of the modules in the container ray; None when they are in its image."""
     if spec.source is None:
         return None
     if spec.source.git is not None:

@@ -253,7 +253,7 @@ def write_identities(folder: Path, *, server: str) -> None:
 
 
 def write_kubeconfig(path: Path, *, server: str, pki: Path, user: str = "", token: str = "") -> None:
-    """An ordinary kubeconfig, with a client certificate or a token."""
+    """Writes an ordinary kubeconfig, with a client certificate or a token."""
     credentials = (
         {"token": token}
         if token

@@ -128,7 +128,7 @@ class Agent:
             except Exception:
                 log.exception("pod %s/%s", *runner.key)
             self._release(runner)
-            await runner.stopped()  # an ended pod keeps its logs until somebody deletes it
+            await runner.stopped()  # an ended pod keeps its logs until it is deleted
             if not self._is_closing:
                 await runner.delete()
         except KubeError as error:
@@ -160,7 +160,7 @@ class Agent:
         self._write_hosts()
 
     def _write_hosts(self) -> None:
-        """What a cluster's DNS would resolve for the pods here: `address name` lines, replaced atomically."""
+        """Writes what a cluster's DNS would resolve for the pods here: `address name` lines, replaced atomically."""
         lines = []
         for runner in self.runners.values():
             spec = runner.pod["spec"]
@@ -176,7 +176,7 @@ class Agent:
         os.replace(new, self._hosts)
 
     def _served(self) -> Iterator[tuple[str, PodRunner]]:
-        """Names of Services with the ready pods behind them; ports are the pods' own."""
+        """Yields the names of Services with the ready pods behind them; ports are the pods' own."""
         for service in self.services.items():
             metadata, selector = service["metadata"], service["spec"].get("selector") or {}
             for runner in self.runners.values():
@@ -188,7 +188,7 @@ class Agent:
 
 
 def build_node_status(config: NodeConfig, *, port: int, now: str) -> Object:
-    """The node's status as a kubelet would report it."""
+    """Returns the node's status as a kubelet would report it."""
     capacity = {
         "cpu": str(config.cpus),
         "memory": f"{config.memory_bytes // 1024}Ki",
@@ -261,7 +261,7 @@ async def _renew_lease(client: KubeClient, name: str) -> None:
 
 
 async def _be_ready(client: KubeClient, config: NodeConfig, *, port: int) -> None:
-    """A node that was silent for 40 s, for example while the API server was down, stays Unknown until it reports."""
+    """Reports the node as ready again: after 40 s of silence, as in a restart of the API server, it stays Unknown."""
     node = await client.get(NODE, config.name)
     conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", ())}
     if conditions.get("Ready") != "True":
@@ -270,7 +270,7 @@ async def _be_ready(client: KubeClient, config: NodeConfig, *, port: int) -> Non
 
 
 def tail_offset(path: Path, lines: int) -> int:
-    """Where the last `lines` lines begin, in bytes."""
+    """Returns where the last `lines` lines begin, in bytes."""
     data = path.read_bytes()
     if lines <= 0:
         return len(data)

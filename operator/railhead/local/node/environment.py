@@ -49,7 +49,7 @@ def rewrite(text: str, mounts: Mapping[str, str]) -> str:
 
 
 def field_value(pod: Object, path: str, *, address: str) -> str:
-    """The value of a downward API field."""
+    """Returns the value of a downward API field."""
     metadata, spec = pod["metadata"], pod["spec"]
     known = {
         "metadata.name": metadata["name"],
@@ -94,7 +94,7 @@ async def _value(item: Object, values: Mapping[str, str], fields: Callable[[str]
 async def build_environment(
     container: Object, *, mounts: Mapping[str, str], fields: Callable[[str], str], lookup: Lookup
 ) -> dict[str, str]:
-    """The variables of a container, later ones over earlier ones.
+    """Returns the variables of a container, later ones over earlier ones.
 
     Raises:
         MissingReference: something that it refers to does not exist.
@@ -115,7 +115,7 @@ async def build_environment(
 
 
 def build_command(container: Object, *, mounts: Mapping[str, str], values: Mapping[str, str]) -> list[str]:
-    """Command and arguments. There is no image, so a container must name its command."""
+    """Returns command and arguments. There is no image, so a container must name its command."""
     parts: Sequence[str] = [*(container.get("command") or []), *(container.get("args") or [])]
     if not container.get("command"):
         raise MissingReference("the container has no command; set one: this node pulls no images")

@@ -64,7 +64,7 @@ class ContainerFacts:
 
 
 def exit_code_of(return_code: int) -> int:
-    """A shell's convention: death by signal n is 128 + n."""
+    """Returns the code by a shell's convention: death by signal n is 128 + n."""
     return 128 - return_code if return_code < 0 else return_code
 
 
@@ -75,7 +75,7 @@ def must_restart(policy: str, exit_code: int, *, is_init: bool = False) -> bool:
 
 
 def restart_delay_seconds(restarts: int) -> float:
-    """A kubelet's crash backoff: 10 s, doubled each time, at most 5 minutes."""
+    """Returns a kubelet's crash backoff: 10 s, doubled each time, at most 5 minutes."""
     return min(300.0, 10.0 * (1 << min(max(restarts - 1, 0), 6))) if restarts > 0 else 0.0
 
 
@@ -95,7 +95,7 @@ def pod_phase(containers: Sequence[ContainerFacts], *, policy: str) -> str:
 def build_status(
     containers: Sequence[ContainerFacts], *, policy: str, address: str, start_time: str, now: str
 ) -> Object:
-    """The pod's status, for a strategic merge patch (PodScheduled is the scheduler's and stays)."""
+    """Returns the pod's status, for a strategic merge patch (PodScheduled is the scheduler's and stays)."""
     mains = [c for c in containers if not c.is_init]
     phase = pod_phase(containers, policy=policy)
     are_ready = phase == "Running" and all(c.state == "running" and c.is_ready for c in mains)
