@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tools.go_program import resolve_program
 
-from railhead.local.control_plane.binaries import Echo, GoModule
+from railhead.local import Echo
+from railhead.local.control_plane.binaries import GoModule
 
 COSIGN_VERSION = "3.1.3"
 MODULE = GoModule("cosign", package="github.com/sigstore/cosign/v3/cmd/cosign")

@@ -20,7 +20,8 @@ from tools.image import NAME, PROJECT, NoBuilder, describe_commit
 from tools.oci import pack_layer, read_config, write_archive
 
 from railhead import __version__
-from railhead.local.control_plane.binaries import Echo, make_once, users_cache
+from railhead.local import Echo
+from railhead.local.control_plane.binaries import make_once, users_cache
 
 SUITE = "bookworm"
 PACKAGES = ("python3.11", "ca-certificates")

@@ -785,8 +785,8 @@ DEFECTS = (
     Defect(
         "what the failure policy ignores restarts without a growing backoff",
         "planning/facts/settlement.py",
-        "self.payer in (Payer.DISRUPTION, Payer.IGNORED)\n",
-        "self.payer is Payer.DISRUPTION\n",
+        "case Payer.STARTUP | Payer.DISRUPTION | Payer.IGNORED:",
+        "case Payer.STARTUP | Payer.DISRUPTION:",
         (FAILURE_POLICY,),
     ),
     Defect(
@@ -806,8 +806,8 @@ DEFECTS = (
     Defect(
         "an attempt counts twice as a disruption",
         "planning/facts/settlement.py",
-        "total=known.total + (self.payer is Payer.DISRUPTION)",
-        "total=known.total + 2 * (self.payer is Payer.DISRUPTION)",
+        "restarts.disruptions + (self.payer is Payer.DISRUPTION)",
+        "restarts.disruptions + 2 * (self.payer is Payer.DISRUPTION)",
         (CRASHES,),
     ),
     Defect(

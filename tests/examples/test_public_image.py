@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.job_input import RayNode
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
 from tests.ray.pods import OBJECT_STORE, RAY_VERSION, Pods
@@ -63,7 +64,9 @@ def load_pods(folder: Path, python: Path, runtime_env: dict[str, Any]) -> Pods:
         "scaling": {"numWorkers": 2, "workersPerPod": 2, "resourcesPerWorker": {"cpu": "1"}},
     }
     job = build_job_input(JobRef("default", "digits", "0a1b2c3d-0000-0000-0000-000000000000"), make_spec(**fields))
-    sizes = {role: {**node, "objectStoreBytes": OBJECT_STORE} for role, node in job.ray_node.items()}
+    sizes: dict[str, RayNode] = {
+        role: {**node, "objectStoreBytes": OBJECT_STORE} for role, node in job.ray_node.items()
+    }
     return Pods(folder, replace(job, ray_node=sizes), source=fields["source"]["inline"], python=str(python))
 
 

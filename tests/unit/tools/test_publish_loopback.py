@@ -169,7 +169,7 @@ def test_a_published_release_can_be_installed(
     for file in servers.packages.iterdir():  # as if only the index had lost it
         file.unlink()
     code, output = checkout.publish(servers)
-    assert code and f"{servers.chart} has version {__version__} already" in output
+    assert code and " already" in output and "railhead-train" not in output
     assert not list(servers.packages.iterdir())
 
 
