@@ -180,6 +180,16 @@ def test_reports_the_best_checkpoint_of_all_attempts(tmp_path: Path, attempt: An
     assert read()["best_checkpoint"]["index"] == 5 and read()["best_checkpoint"]["attempt"] == 2
 
 
+def test_commit_numbers_continue_from_earlier_attempts(tmp_path: Path, attempt: Any) -> None:
+    read = attempt(number=2, index=4, known=[{"name": "c4", "run": "r", "index": 4, "time": "t", "attempt": 1}])
+    run = Run(tmp_path / "runs")
+    found = []
+    for name in ("c5", "c6"):
+        run.commit(name, loss=1)
+        found.append((read()["checkpoint"]["index"], read()["checkpoint"]["metrics"], read()["reports"]))
+    assert found == [(5, {"loss": "1"}, 1), (6, {"loss": "1"}, 2)]
+
+
 def test_drops_a_best_checkpoint_that_ray_no_longer_has(tmp_path: Path, attempt: Any) -> None:
     read = attempt(number=2, index=3, known=[{"name": "gone", "run": "r", "index": 1, "time": "t", "attempt": 1}])
     Run(tmp_path / "runs", **CONFIG)
