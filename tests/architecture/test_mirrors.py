@@ -14,35 +14,32 @@ FILES = sorted(
     for path in PACKAGE.rglob("*.py")
     if path.name not in ("__init__.py", "__main__.py")
 )
-# By the test that has it: files, or patterns, where the files of a folder are parts of one thing.
+# By the tests that have it: files, or patterns, where the files of a folder are parts of one thing.
 TESTED_BY = {
     "tests/api/test_crd_accepts.py": ("api/*",),  # models: their fields become the CRD
     "tests/api/test_crd_changes.py": ("api/changes",),
     "tests/chart/test_operator.py": ("cli/operator",),
+    "tests/local/test_session.py": ("local/supervisor",),
     "tests/ray/test_failures.py": ("driver/worker", "together"),
+    "tests/unit/controller/leadership": ("controller/leadership",),
     "tests/unit/controller/report/test_attacks.py": ("controller/serve", "pki"),
-    "tests/unit/controller/test_loop.py": ("controller/config",),
-    "tests/unit/controller/leadership/test_elector.py": ("controller/leadership",),
     "tests/unit/controller/test_definition.py": ("controller/installation",),
+    "tests/unit/controller/test_loop.py": ("controller/config",),
     "tests/unit/driver/ray/test_nodes.py": ("driver/node/hosts",),
-    "tests/unit/driver/script/test_run.py": ("driver/script/*", "driver/site"),
-    "tests/unit/driver/storage/test_checkpoint_model.py": ("driver/storage/*", "driver/ray/checkpoints"),
-    "tests/unit/driver/storage/test_fence.py": ("driver/train_controller/fence", "driver/run_context"),
-    "tests/unit/driver/test_before_training.py": ("driver/errors",),
+    "tests/unit/driver/script/test_run.py": ("driver/script/hooks", "driver/site"),
+    "tests/unit/driver/storage": ("driver/storage/*", "driver/ray/checkpoints", "driver/train_controller/fence"),
+    "tests/unit/driver/test_before_training.py": ("driver/errors", "driver/run_context"),
     "tests/unit/driver/train_controller/test_post_mortem.py": ("driver/train_controller/evidence",),
     "tests/unit/gitops/test_health.py": ("api/conditions",),
-    "tests/unit/kube/test_informer.py": ("kube/bodies",),
-    "tests/unit/planning/test_children.py": ("kube/kinds", "planning/plan", "resources/base"),
+    "tests/unit/planning/test_children.py": ("kube/kinds", "planning/plan"),
     "tests/unit/planning/test_planner.py": (
         "planning/attempt",
         "planning/job",
         "planning/observed",
         "planning/pod_view",
     ),
-    "tests/unit/resources/test_mounts.py": ("contract/job_input",),
+    "tests/unit/resources/test_mounts.py": ("contract/job_input", "resources/base"),
     "tests/unit/training/test_training.py": ("driver/training",),
-    "tests/local/test_control_plane.py": ("local/control_plane/servers",),
-    "tests/local/test_session.py": ("local/supervisor",),
 }
 WITHOUT_CODE = ("contract/environment", "driver/ray/types", "planning/facts/reasons")  # names and types
 
