@@ -244,10 +244,10 @@ def publish(target: Target, *, folder: Path, version: str, dry_run: bool) -> Non
     check_files(folder, version)
     check_index(target.index, version)
     programs = find_programs()
+    check_registry(programs.helm, target, version)
     images = find_images(folder, version)
     for name in images:
         check_image(programs.crane, target, f"{name}:{version}")
-    check_registry(programs.helm, target, version)
     for name in IMAGES:
         if name not in images:
             echo(f"{folder} has no image of the {name}: it is not pushed")
