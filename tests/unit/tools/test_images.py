@@ -10,9 +10,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from tools.debian_image import clean_debian, forget_origin
+from tools.debian_image import clean_debian, find_obstacle, forget_origin, make_operator_image
 from tools.image import EXAMPLES_FILE, PROJECT
-from tools.oci import pack_layer, read_config, read_instructions, write_archive
+from tools.oci import digest_file, pack_layer, read_config, read_instructions, write_archive
+from tools.sbom import build_distributions
 
 DOCKERFILES = ("Dockerfile", EXAMPLES_FILE)
 
@@ -91,6 +92,16 @@ def test_the_package_does_not_know_where_it_was_built(tmp_path: Path) -> None:
     forget_origin(tmp_path)
     assert [file.name for file in folder.iterdir()] == ["RECORD"]
     assert (folder / "RECORD").read_text() == "a.py,,\na-1.dist-info/RECORD,,\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_obstacle() is not None, reason="no image can be built here")
+def test_two_builds_of_the_operators_image_give_the_same_bytes(tmp_path: Path) -> None:
+    wheel, _ = build_distributions(tmp_path, epoch=1_700_000_000)
+    archives = tmp_path / "first.tar", tmp_path / "second.tar"
+    for archive in archives:
+        make_operator_image(archive, wheel=wheel, echo=print)
+    assert digest_file(archives[0]) == digest_file(archives[1])
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
