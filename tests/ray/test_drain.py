@@ -75,6 +75,7 @@ def train_func(config):
             ray.train.report({"step": step}, checkpoint=save(step) if rank == 0 else None)
     raise ValueError("nobody was asked to end")
 """
+DRAIN_SECONDS = 12  # enough for the notice and a checkpoint on a busy machine
 
 
 @pytest.mark.skipif(
@@ -82,18 +83,20 @@ def train_func(config):
 )
 def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint(tmp_path: Path) -> None:
     config = {"steps": 600, "interval": 40 * 60 * 5}
-    job = make_job(framework="Python", backend={}, drain_seconds=20, is_drain_required=True, train_loop_config=config)
+    job = make_job(
+        framework="Python", backend={}, drain_seconds=DRAIN_SECONDS, is_drain_required=True, train_loop_config=config
+    )
     trained = tmp_path / "trained"
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
         pods.start(env={"TRAINED": str(trained), e.END_SECONDS: "60"})
         pods.wait_until(lambda: any(r["reports"] for r in pods.reports) and pods.has_process("PreemptionWatcher"))
         began = time.monotonic()
         pods.terminate("w1-0")
-        pods.wait_until(lambda: bool(pods.reports[-1]["checkpoint"]), timeout=20)
+        pods.wait_until(lambda: bool(pods.reports[-1]["checkpoint"]), timeout=DRAIN_SECONDS)
         # As the operator does when it sees the pod being deleted.
         pods.start_worker(1, round_=1, env={"TRAINED": str(trained)})
         assert pods.wait_ended("w1-0", timeout=40) != 0
-        assert time.monotonic() - began < 20 + 10, "it ends within its grace period"
+        assert time.monotonic() - began < DRAIN_SECONDS + 10, "it ends within its grace period"
         pods.wait_until(lambda: "rank 0 uploads in the background" in pods.read_log())
         uploaded = int(trained.read_text())
         pods.wait_until(lambda: int(trained.read_text()) > uploaded + 1 and pods.reports[-1]["state"] == "RUNNING")
@@ -105,7 +108,7 @@ def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint
         log, worker = pods.read_log(), pods.read_log("w1-0")
     saved = int(log.partition("saves step ")[2].split(",")[0])
     assert f"rank 0 begins with step {saved + 1}" in log, "max_failures is 0: a node that leaves costs nothing"
-    assert "received SIGTERM: training continues for up to 20 s (worker.drainSeconds)" in worker
+    assert f"received SIGTERM: training continues for up to {DRAIN_SECONDS} s (worker.drainSeconds)" in worker
     assert "Infrastructure: " in log and "restarting the worker group" in log
     assert re.search(r"attempt 1: ranks \([01],\) end in [0-9]+ s", log), "railhead.training.end_notice"
     assert re.search(r"attempt 1: ranks \(0, 1\) end in [0-9]+ s", log)
