@@ -302,4 +302,4 @@ def test_half_an_attempt_is_released_and_retried_when_there_is_quota(cluster: Cl
     raise_quota(cluster, quota, 9)
     cluster.wait_pods("half", 3)
     status = cluster.status("half")
-    assert status["attempt"] == 2 and not any(status["restarts"].values())
+    assert status["attempt"] == 2 and not any((status.get("restarts") or {}).values())

@@ -201,7 +201,8 @@ def test_a_lost_head_after_a_checkpoint_starts_a_new_attempt_at_once() -> None:
     sim.lose(sim.head.name)
     sim.settle()
     assert sim.status["attempt"] == 2
-    assert "restarts" not in sim.status and sim.losses["infrastructure"] == 1
+    assert sim.status["restarts"] == {"application": 0, "withoutProgress": 0, "disruptions": 1}
+    assert sim.losses["infrastructure"] == 1
     assert len(sim.heads) == 2
     assert len(sim.pods) == 3
 

@@ -124,7 +124,7 @@ def test_a_job_that_misses_its_start_deadline_releases_all_pods_and_retries_with
         sim.now = sim.last.wake_at
     assert waits == [5, 10, 20, 40, 40, 40, 40]
     sim.settle()
-    assert sim.losses == {"startup": 7} and not any(sim.status["restarts"].values())
+    assert sim.losses == {"startup": 7} and not any(sim.status.get("restarts", {}).values())
 
 
 def test_a_retried_start_is_still_a_start() -> None:
@@ -305,7 +305,7 @@ def test_all_pods_are_released_after_the_hold_time_and_the_next_attempt_follows(
     sim.later(5)
     sim.settle()
     assert sim.status["attempt"] == 2 and len(sim.pods) == 3
-    assert sim.losses == {"startup": 1} and not any(sim.status["restarts"].values())
+    assert sim.losses == {"startup": 1} and not any(sim.status.get("restarts", {}).values())
     sim.run_until_training()
     assert sim.status["phase"] == "Running"
 
