@@ -394,6 +394,7 @@ RUN = [
     _one("spec.run.checkpoint.numToKeep", 0, "greater than or equal to 1"),
     _one("spec.run.checkpoint", {"scoreAttribute": "loss", "scoreOrder": "lowest"}, "supported values"),
     _one("spec.run.checkpoint.scoreOrder", "min", "needs scoreAttribute"),
+    _one("spec.run.progress", {"metric": "seen"}, "Required value", at="spec.run.progress.totalMetric"),
     _one("spec.run.failure.maxFailures", -1, "greater than or equal to 0"),
     _one("spec.run.logLevel", "warning", "supported values"),
     _one("spec.scheduling.nodeAvoidance", "Always", "supported values"),

@@ -138,6 +138,7 @@ VALID: dict[str, dict[str, Any]] = {
     "Azure": {"spec.run.storagePath": "abfss://container@account.dfs.core.windows.net/runs"},
     "Hadoop": {"spec.run.storagePath": "hdfs://user@namenode:8020/runs@today"},
     "callbacks": {"spec.run.callbacks": ["mine:Notify", "pkg.sub:Stop"]},
+    "metrics of the progress": {"spec.run.progress": {"metric": "seen", "totalMetric": "all"}},
     "a run name": {"spec.run.name": "Digits_v1.2"},
     "quiet": {"spec.run.logLevel": "WARNING"},
     "checkpoints": {"spec.run.checkpoint": {"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"}},

@@ -310,7 +310,7 @@ def running(api_server: ApiServer) -> Iterator[str]:
         "observedGeneration": 1,
         "workers": {"desired": 4, "ready": 3, "joined": 3},
         "head": {"pod": "running-0f1e2d-2-head", "node": "n1"},
-        "progress": {"metrics": {"loss": "0.12"}},
+        "progress": {"metrics": {"loss": "0.12"}, "percentComplete": 40, "remaining": "3h20m"},
         "checkpoint": {"uri": "s3://bucket/checkpoint_7", "index": 7},
         "conditions": [{"type": "Running", "status": "True", "reason": "Training", "lastTransitionTime": SOME_TIME}],
     }
@@ -344,10 +344,12 @@ def test_kubectl_get_has_the_expected_columns(api_server: ApiServer, running: st
     assert columns == [
         ("Name", 0),
         ("Phase", 0),
-        ("Workers", 0),
-        ("Attempt", 0),
-        ("Checkpoint", 0),
+        ("Progress", 0),
+        ("Remaining", 0),
         ("Age", 0),
+        ("Workers", 1),
+        ("Attempt", 1),
+        ("Checkpoint", 1),
         ("Loss", 1),
         ("Head", 1),
         ("URI", 1),
@@ -357,6 +359,8 @@ def test_kubectl_get_has_the_expected_columns(api_server: ApiServer, running: st
     assert cells == {
         "Name": "running",
         "Phase": "Running",
+        "Progress": 40,
+        "Remaining": "3h20m",
         "Workers": 3,
         "Attempt": 2,
         "Checkpoint": 7,
@@ -395,7 +399,8 @@ def test_kubectl_applies_lists_and_explains(cluster: Cluster) -> None:
     assert "created" in cluster.kubectl("apply", "-f", "-", stdin=job)
     assert "unchanged" in cluster.kubectl("apply", "-f", "-", stdin=job)
     header = cluster.kubectl("get", "rtj", "shown", "-o", "wide").splitlines()[0].split()
-    assert header == ["NAME", "PHASE", "WORKERS", "ATTEMPT", "CHECKPOINT", "AGE", "LOSS", "HEAD", "URI"]
+    assert header[:5] == ["NAME", "PHASE", "PROGRESS", "REMAINING", "AGE"]
+    assert header[5:] == ["WORKERS", "ATTEMPT", "CHECKPOINT", "LOSS", "HEAD", "URI"]
     assert "trainjob.railhead.dev/shown" in cluster.kubectl("get", "railhead", "-o", "name")
     assert "runs once per worker" in cluster.kubectl("explain", "rtj.spec.trainer.trainFunc")
     cluster.kubectl("delete", "rtj", "shown", "--wait=false")

@@ -31,10 +31,18 @@ def _column(name: str, path: str, *, type_: str = "string", is_wide: bool = Fals
 
 COLUMNS = [
     _column("Phase", ".status.phase", description="Summary of the conditions."),
-    _column("Workers", ".status.workers.ready", type_="integer", description="Running worker pods."),
-    _column("Attempt", ".status.attempt", type_="integer", description="Current attempt."),
-    _column("Checkpoint", ".status.checkpoint.index", type_="integer", description="Newest committed checkpoint."),
+    _column("Progress", ".status.progress.percentComplete", type_="integer", description="Percentage that is done."),
+    _column("Remaining", ".status.progress.remaining", description="How long training takes until its end."),
     _column("Age", ".metadata.creationTimestamp", type_="date", description="Time since the job was created."),
+    _column("Workers", ".status.workers.ready", type_="integer", is_wide=True, description="Running worker pods."),
+    _column("Attempt", ".status.attempt", type_="integer", is_wide=True, description="Current attempt."),
+    _column(
+        "Checkpoint",
+        ".status.checkpoint.index",
+        type_="integer",
+        is_wide=True,
+        description="Newest committed checkpoint.",
+    ),
     _column("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
     _column("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
     _column("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),

@@ -83,6 +83,20 @@ class FailureConfig(Model):
     )
 
 
+class ProgressMetrics(Model):
+    """Metrics of rank 0's reports that say how far training is."""
+
+    metric: str = Field(
+        min_length=1,
+        max_length=128,
+        description="Metric with the epochs or steps so far. Whole numbers count from 0, unless the run's first report "
+        "has 1.",
+    )
+    total_metric: str = Field(
+        min_length=1, max_length=128, description="Metric, or key of trainer.trainLoopConfig, with all of them."
+    )
+
+
 class Run(Model):
     """Name, storage and policies of the run."""
 
@@ -120,6 +134,11 @@ class Run(Model):
     )
     checkpoint: CheckpointConfig | None = Field(default=None, description="Which checkpoints are kept.")
     failure: FailureConfig | None = Field(default=None, description="What happens when train_func raises.")
+    progress: ProgressMetrics | None = Field(
+        default=None,
+        description="Where status.progress.percentComplete comes from while training code does not call "
+        "railhead.training.progress with a total. Default: epoch of epochs, or step of max_steps.",
+    )
     collective_timeout_seconds: int | None = Field(
         default=None,
         ge=1,

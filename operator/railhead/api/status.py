@@ -173,6 +173,13 @@ class ProgressStatus(StatusModel):
     workers: int = Field(default=0, description="Ray Train workers of the current worker group.")
     step: int | None = Field(default=None, description="Steps of the run so far, by railhead.training.progress.")
     total_steps: int | None = Field(default=None, description="Steps that the run will have, likewise.")
+    percent_complete: int | None = Field(
+        default=None, ge=0, le=100, description="How much of the run is done; spec.run.progress. Absent if not known."
+    )
+    estimated_remaining_seconds: int | None = Field(
+        default=None, ge=0, description="How long training takes until its end, without further interruptions."
+    )
+    remaining: str | None = _text("The same in short, such as 3h20m.", 16, None)
     steps_per_second: str | None = _text("Decimal; by railhead.training.progress, else torch's optimizers.", 32, None)
     tokens_per_second: str | None = _text("Decimal; by railhead.training.progress.", 32, None)
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")

@@ -48,6 +48,7 @@ class JobInput:
             environment holds how many are wanted at its start.
         callbacks: run.callbacks, `module:Class` each.
         checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
+        progress: {metric, totalMetric}; empty = the default metrics.
         max_failures: run.failure.maxFailures, or None.
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         log_level: LoggingConfig.log_level, or None.
@@ -80,6 +81,7 @@ class JobInput:
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     callbacks: list[str] = field(default_factory=list)
     checkpoint: dict[str, Any] = field(default_factory=dict)
+    progress: dict[str, str] = field(default_factory=dict)
     max_failures: Optional[int] = None
     collective_timeout_seconds: Optional[int] = None
     log_level: Optional[str] = None

@@ -61,12 +61,15 @@ class Steps:
         step, total: as training code passed them to `railhead.training.progress`; None if it did not.
         per_second: steps of `railhead.training.progress`, or else of the optimizers; tokens likewise. Both are decimal
             numbers as text, and empty while they are not known.
+        percent, remaining_seconds: how much of the run is done, and how long the rest takes; None while not known.
     """
 
     step: Optional[int] = None
     total: Optional[int] = None
     per_second: str = ""
     tokens_per_second: str = ""
+    percent: Optional[int] = None
+    remaining_seconds: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ from railhead.driver.node.ray_node import (
     plan_hang_detector,
 )
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
+from railhead.driver.reporting.estimate import ProgressMetrics, RunEstimate
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
@@ -238,7 +239,11 @@ def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
         trusted = str(ca) if ca.exists() else None
         endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
     base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
-    return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, limits=Limits(pod.progress_deadline))
+    metrics = ProgressMetrics(
+        job.progress.get("metric", ""), job.progress.get("totalMetric", ""), job.train_loop_config
+    )
+    limits, estimate = Limits(pod.progress_deadline), RunEstimate(metrics)
+    return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, limits=limits, estimate=estimate)
 
 
 def _watch_output(forward: str) -> Ranks:

@@ -76,6 +76,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         worker_pods=max(1, scaling.most_workers // scaling.workers_per_pod),
         checkpoint=run.checkpoint.model_dump(by_alias=True, exclude_none=True) if run.checkpoint else {},
         callbacks=run.callbacks or [],
+        progress=run.progress.model_dump(by_alias=True) if run.progress else {},
         max_failures=run.failure.max_failures if run.failure else None,
         collective_timeout_seconds=run.collective_timeout_seconds,
         datasets={name: _describe_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},

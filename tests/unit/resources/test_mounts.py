@@ -123,6 +123,15 @@ def test_input_is_the_spec_in_rays_terms() -> None:
     assert built.ray_node["worker"] == compute_sizes(spec).worker.ray
 
 
+def test_the_driver_learns_which_metrics_say_how_far_training_is() -> None:
+    run = {
+        **make_spec().run.model_dump(by_alias=True, exclude_none=True),
+        "progress": {"metric": "n", "totalMetric": "m"},
+    }
+    assert build_job_input(JOB, make_spec(run=run)).progress == {"metric": "n", "totalMetric": "m"}
+    assert build_job_input(JOB, make_spec()).progress == {}
+
+
 @pytest.mark.parametrize(
     ("scaling", "logs", "forward"),
     [

@@ -50,7 +50,17 @@ def find_urgency(report: Report, status: JobStatus) -> Urgency | None:
 
 
 def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
-    steps = dict.fromkeys(("step", "total_steps", "steps_per_second", "tokens_per_second"))
+    steps = dict.fromkeys(
+        (
+            "step",
+            "total_steps",
+            "percent_complete",
+            "estimated_remaining_seconds",
+            "remaining",
+            "steps_per_second",
+            "tokens_per_second",
+        )
+    )
     return progress.model_copy(update={"reports": 0, "joined": 0, "metrics": {}, "update_time": None, **steps})
 
 

@@ -36,6 +36,7 @@ from railhead.contract.report import (
 from railhead.contract.text import now_text
 from railhead.driver.describe import log, read_text
 from railhead.driver.node.hosts import compute_pause, find_in_hosts_file
+from railhead.driver.reporting.estimate import ProgressMetrics, RunEstimate
 from railhead.driver.reporting.mailbox import Mailbox
 
 SHORTEST_INTERVAL_SECONDS = 0.5  # between two reports
@@ -72,12 +73,19 @@ class Publisher:
     """
 
     def __init__(
-        self, *, endpoint: Optional[Endpoint], mailbox: Mailbox, base: Report, limits: Limits = Limits()
+        self,
+        *,
+        endpoint: Optional[Endpoint],
+        mailbox: Mailbox,
+        base: Report,
+        limits: Limits = Limits(),
+        estimate: Optional[RunEstimate] = None,
     ) -> None:
         self._endpoint = endpoint
         self._mailbox = mailbox
         self.limits = limits
         self._report = base
+        self._estimate = estimate or RunEstimate(ProgressMetrics())
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._given_up = threading.Event()
@@ -117,6 +125,7 @@ class Publisher:
         progress = fit.progress
         with self._lock:
             base = self._report
+        steps = fit.heartbeat.steps if fit.heartbeat else Steps()
         return replace(
             base,
             state=base.state if base.state in ("FINISHED", "ERRORED") else progress.state,
@@ -130,7 +139,7 @@ class Publisher:
             warning=fit.warning or base.warning or script.warning or progress.warning,
             lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
             restart=fit.restart,
-            steps=fit.heartbeat.steps if fit.heartbeat else Steps(),
+            steps=self._estimate.add(steps, progress, now=time.monotonic(), has_succeeded=base.state == "FINISHED"),
         )
 
     def begin_stop(self) -> None:

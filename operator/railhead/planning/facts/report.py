@@ -46,6 +46,7 @@ TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|
 
 def change_by_report(report: Report, status: JobStatus) -> StatusChange:
     """What a report of the job's current attempt changes."""
+    remaining = _cut_step(report.steps.remaining_seconds)
     progress = ProgressStatus(
         attempt=report.attempt,
         state=report.state,
@@ -54,6 +55,9 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         workers=cut_count(report.workers),
         step=_cut_step(report.steps.step),
         total_steps=_cut_step(report.steps.total),
+        percent_complete=_cut_percent(report.steps.percent),
+        estimated_remaining_seconds=remaining,
+        remaining=None if remaining is None else _format_duration(remaining),
         steps_per_second=clean_line(report.steps.per_second[:32]) or None,
         tokens_per_second=clean_line(report.steps.tokens_per_second[:32]) or None,
         metrics=cut_metrics(report.metrics),
@@ -63,7 +67,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         lost_pods=[clean_line(name[:253]) for name in report.lost_pods[:MAX_LOST_PODS]] or None,
         outcome=_cut_outcome(report.outcome),
     )
-    is_news = progress != status.progress.model_copy(update={"update_time": progress.update_time})
+    is_news = _without_estimate(progress) != _without_estimate(status.progress)
     change = StatusChange(
         progress=progress if is_news else UNSET,  # else it only shows that the driver is alive
         run_uri=report.run_uri if _is_uri(report.run_uri) else UNSET,
@@ -73,6 +77,13 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
     )
     return with_checkpoints(
         change, status, newest=report.checkpoint, best=report.best_checkpoint, attempt=report.attempt, time=report.time
+    )
+
+
+def _without_estimate(progress: ProgressStatus) -> ProgressStatus:
+    """Time that passes changes these without any news."""
+    return progress.model_copy(
+        update={"update_time": None, "percent_complete": None, "estimated_remaining_seconds": None, "remaining": None}
     )
 
 
@@ -124,6 +135,20 @@ def cut_count(value: int) -> int:
 
 def _cut_step(value: int | None) -> int | None:
     return None if value is None else cut_count(value)
+
+
+def _format_duration(seconds: int) -> str:
+    """Returns its two largest units: 45s, 12m30s, 3h20m, 2d4h."""
+    parts: list[str] = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if parts or count or unit == "s":
+            parts.append(f"{count}{unit}" if count or not parts else "")
+    return "".join(parts[:2])
+
+
+def _cut_percent(value: int | None) -> int | None:
+    return None if value is None else min(max(value, 0), 100)
 
 
 def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:

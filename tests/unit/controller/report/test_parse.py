@@ -136,6 +136,27 @@ def test_steps_arrive_and_are_never_urgent() -> None:
     assert find_urgency(make_report(steps={**steps, "step": 8}), known) is Urgency.PROGRESS
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59, "59s"), (60, "1m"), (750, "12m30s"), (12_000, "3h20m"), (187_200, "2d4h"), (None, None)],
+)
+def test_the_estimate_arrives_with_news_and_is_none_itself(seconds: int | None, text: str | None) -> None:
+    steps = {"step": 7, "total": 100, "percent": 7, "remaining_seconds": seconds}
+    progress = status_fields(make_report(steps=steps), RUNNING)["progress"]
+    assert (progress["percentComplete"], progress.get("estimatedRemainingSeconds")) == (7, seconds)
+    assert progress.get("remaining") == text
+    known = make_facts(progress=progress).status
+    assert status_fields(make_report(steps={**steps, "remaining_seconds": 3}), known) == {}
+    assert find_urgency(make_report(steps={**steps, "step": 8, "percent": 8}), known) is Urgency.PROGRESS
+
+
+@pytest.mark.parametrize(("sent", "shown"), [(-1, 0), (101, 100), (2**40, 100)])
+def test_an_estimate_out_of_bounds_is_cut(sent: int, shown: int) -> None:
+    progress = status_fields(make_report(steps={"percent": sent, "remaining_seconds": sent}), RUNNING)["progress"]
+    assert progress["percentComplete"] == shown
+    assert progress["estimatedRemainingSeconds"] == min(max(sent, 0), MAX_INDEX)
+
+
 def test_a_warning_arrives_and_is_written_once() -> None:
     report = make_report(warning={"reason": "RunNameDiffers", "message": "m" * 5000, "more": 1})
     fields = status_fields(report, RUNNING)

@@ -1,0 +1,164 @@
+"""How much of the run is done, and how long the rest takes. Pure: the caller passes the time.
+
+Work is counted in steps of `railhead.training.progress`, else in what two metrics say: `epoch` of `epochs` or `step` of
+`max_steps`, unless spec.run.progress names others. What is not known is absent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any, Deque, Mapping, Optional
+
+from railhead.contract.report import Steps
+from railhead.driver.reporting.progress import Progress
+
+DEFAULT_METRICS = (("epoch", "epochs"), ("step", "max_steps"))
+SETTLED_SECONDS, SETTLED_PART = 30.0, 0.05  # a group's own pace counts after that time, or that part of the run
+WINDOW_PART = 0.25  # of the run: long enough for regular evaluations, short enough for a pace that changes
+WINDOW_SAMPLES = 256
+
+
+@dataclass(frozen=True)
+class ProgressMetrics:
+    """Which metrics say how far training is.
+
+    Attributes:
+        metric, total_metric: spec.run.progress; empty = those of `DEFAULT_METRICS`.
+        config: trainer.trainLoopConfig, which may hold the total.
+    """
+
+    metric: str = ""
+    total_metric: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        return ((self.metric, self.total_metric),) if self.metric else DEFAULT_METRICS
+
+
+@dataclass(frozen=True)
+class Position:
+    """`done` of `total` steps or epochs."""
+
+    done: float
+    total: float
+
+
+class RunEstimate:
+    """Adds the percentage and the remaining time to what a heartbeat says."""
+
+    def __init__(self, metrics: ProgressMetrics) -> None:
+        self._metrics = MetricReader(metrics)
+        self._pace = Pace()
+
+    def add(self, steps: Steps, progress: Progress, *, now: float, has_succeeded: bool = False) -> Steps:
+        """Returns the steps with what is known at this time; a run that has succeeded is done, however early."""
+        position = find_position(steps) or self._metrics.read(progress)
+        if position is None:
+            return steps
+        if has_succeeded:
+            return replace(steps, percent=100, remaining_seconds=0)
+        if progress.is_training:
+            self._pace.note(position, group=progress.processes, now=now)
+        remaining = self._pace.estimate(position, now=now)
+        return replace(
+            steps,
+            percent=math.floor(100 * position.done / position.total),
+            remaining_seconds=None if remaining is None else math.ceil(remaining),
+        )
+
+
+def find_position(steps: Steps) -> Optional[Position]:
+    """Returns what training code has said itself; None without a total."""
+    if steps.step is None or not steps.total or steps.total < 0:
+        return None
+    return Position(min(max(steps.step, 0), steps.total), steps.total)
+
+
+class MetricReader:
+    """Reads the position from the metrics of rank 0's reports.
+
+    A whole number counts from 0, as `for epoch in range(epochs)` does, and its report says that this epoch is done;
+    unless the run's first report had 1. A fraction counts what is done.
+    """
+
+    def __init__(self, metrics: ProgressMetrics) -> None:
+        self._metrics = metrics
+        self._is_count: dict[str, bool] = {}  # by metric: whether its value is what is done
+
+    def read(self, progress: Progress) -> Optional[Position]:
+        for metric, total_metric in self._metrics.pairs:
+            total = _read_number(progress.metrics.get(total_metric)) or _read_number(
+                self._metrics.config.get(total_metric)
+            )
+            if not total or total < 0:
+                continue
+            value = _read_number(progress.metrics.get(metric))
+            if value is not None and 0 <= value <= total:
+                return Position(min(self._count(metric, value, progress), total), total)
+            if value is None and progress.reports == 0 and not progress.resumed_from and progress.is_training:
+                return Position(0.0, total)
+        return None
+
+    def _count(self, metric: str, value: float, progress: Progress) -> float:
+        is_first = metric not in self._is_count and progress.reports == 1 and not progress.resumed_from
+        if not value.is_integer() or (is_first and value == 1):
+            self._is_count[metric] = True
+        return value if self._is_count.setdefault(metric, False) else value + 1
+
+
+def _read_number(value: Any) -> Optional[float]:
+    """Returns None for anything but a finite number, or a text that is one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+class Pace:
+    """How long one unit of work takes: in the current worker group, or before that has done some, in the last one."""
+
+    def __init__(self) -> None:
+        self._group: tuple[str, ...] = ()
+        self._samples: Deque[tuple[float, float]] = deque()  # (when, done), each with more done than the one before
+        self._is_warm = False
+        self._last_step = 0.0
+        self._seconds_per_unit: Optional[float] = None
+
+    def note(self, position: Position, *, group: tuple[str, ...], now: float) -> None:
+        samples, done = self._samples, position.done
+        if group != self._group or (samples and done < samples[-1][1]):
+            samples.clear()
+            self._is_warm = False
+        self._group = group
+        if samples and done == samples[-1][1]:
+            return
+        self._last_step = done - samples[-1][1] if samples else 0.0
+        if len(samples) >= 3 and samples[-1][1] - samples[-2][1] < WINDOW_PART * position.total / WINDOW_SAMPLES:
+            samples.pop()
+        samples.append((now, done))
+        if len(samples) == 3 and not self._is_warm:
+            samples.popleft()  # the first step compiles and fills caches
+            self._is_warm = True
+        while len(samples) > 2 and samples[1][1] <= done - WINDOW_PART * position.total:
+            samples.popleft()
+        self._measure(position.total)
+
+    def _measure(self, total: float) -> None:
+        (began, first), (ended, last) = self._samples[0], self._samples[-1]
+        is_settled = ended - began >= SETTLED_SECONDS or last - first >= SETTLED_PART * total
+        if last > first and is_settled:
+            self._seconds_per_unit = (ended - began) / (last - first)
+
+    def estimate(self, position: Position, *, now: float) -> Optional[float]:
+        """Returns the seconds that the rest takes, or None. Time since the last sample is part of the next step's."""
+        pace, left = self._seconds_per_unit, position.total - position.done
+        if pace is None:
+            return None
+        passed = now - self._samples[-1][0] if self._samples else 0.0
+        return pace * left - min(passed, pace * min(self._last_step, left))
