@@ -159,12 +159,13 @@ class FaultyProxy:
         await self._open()
 
     async def _stop(self) -> None:
-        """A connection whose handshake ends after the clean-up belongs to nobody: it is broken here."""
+        """A connection whose handshake ends after the clean-up belongs to nobody: it is broken here. Until then its
+        socket may be known to a task alone."""
         server = self._runner.server
         await self._runner.cleanup()
         await self._session.close()
         for _ in range(TURNS):
-            if len(self._selector.get_map()) == 1:  # the loop's own
+            if len(self._selector.get_map()) == 1 and len(asyncio.all_tasks()) == 1:  # the loop's own, and this one
                 return
             _break_connections(server)
             await asyncio.sleep(0.01)
