@@ -23,6 +23,7 @@ from railhead.contract.failure import POLICIES
 PROJECT = Path(__file__).resolve().parents[2]
 CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
 DOCS = PROJECT / "docs"
+SOURCES = ("operator", "tests", "tools", "benchmarks")
 SPEC, STATUS_PAGE = DOCS / "reference" / "spec.md", DOCS / "reference" / "status.md"
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 DOCUMENTS = sorted(
@@ -107,6 +108,13 @@ def find_threats(page: str) -> list[tuple[str, str]]:
     section = (DOCS / page).read_text().partition("## Threats")[2].partition("\n## ")[0]
     _, _, *rows = [line.strip("| ").partition(" | ") for line in section.splitlines() if line.startswith("|")]
     return [(threat, other) for threat, _, other in rows]
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "internals").glob("*.md")), ids=lambda path: path.name)
+def test_files_that_internals_name_exist(path: Path) -> None:
+    named = re.findall(r"`([a-z_/]+\.py)`", path.read_text())
+    files = [f"/{file.relative_to(PROJECT)}" for folder in SOURCES for file in (PROJECT / folder).rglob("*.py")]
+    assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
 def test_each_threat_has_its_tests() -> None:
