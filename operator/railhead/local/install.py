@@ -119,7 +119,9 @@ def build_node_role(node: str) -> list[Object]:
 def install(kubectl: Kubectl) -> None:
     """Installs Railhead, except for what runs as a process. Raises LocalError."""
     kubectl.apply(select_installed(load_manifests()))
-    kubectl("wait", "--for=condition=Established", "crd/trainjobs.railhead.dev", "--timeout=30s")
+    crd, timeout = "crd/trainjobs.railhead.dev", "--timeout=30s"
+    kubectl("wait", "--for=jsonpath={.status.acceptedNames.kind}=TrainJob", crd, timeout)
+    kubectl("wait", "--for=condition=Established", crd, timeout)  # fails as long as a new CRD has no list of conditions
 
 
 def service_account_name(documents: Sequence[Object]) -> str:

@@ -12,6 +12,7 @@ from railhead.local.install import (
     KubectlFailed,
     build_node_role,
     find_manifests,
+    install,
     load_manifests,
     select_installed,
     service_account_name,
@@ -59,3 +60,14 @@ def test_quotes_kubectls_error(tmp_path: Path) -> None:
     program.chmod(0o755)
     with pytest.raises(KubectlFailed, match="the field is bad"):
         Kubectl(program, tmp_path / "kubeconfig")("apply", "-f", "-")
+
+
+def test_a_crd_without_conditions_yet_is_waited_for_in_another_way_first(tmp_path: Path) -> None:
+    """`kubectl wait --for=condition` fails on conditions that are null, as those of a CRD in its first moment."""
+    program, names = tmp_path / "kubectl", tmp_path / "names"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *acceptedNames*) touch {names};; *condition=*) test -e {names};; *) cat > /dev/null;; esac\n'
+    )
+    program.chmod(0o755)
+    install(Kubectl(program, tmp_path / "kubeconfig"))
