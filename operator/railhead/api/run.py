@@ -89,8 +89,8 @@ class ProgressMetrics(Model):
     metric: str = Field(
         min_length=1,
         max_length=128,
-        description="Metric with the epochs or steps so far. Whole numbers count from 0, unless the run's first report "
-        "has 1.",
+        description="Metric with the epochs or steps so far. Whole numbers count from 0, unless the run's n-th report "
+        "has n.",
     )
     total_metric: str = Field(
         min_length=1, max_length=128, description="Metric, or key of trainer.trainLoopConfig, with all of them."

@@ -125,6 +125,7 @@ class TokenReviews:
             self._known.put(digest, True, now)
         else:
             self._rejected.put(digest, verdict, now)
+            self._accepted.pop(digest)
             self._known.pop(digest)
         return verdict
 

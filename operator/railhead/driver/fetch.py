@@ -111,7 +111,7 @@ class Git:
     home: Path
     credentials: Optional[Path]
     bundle: str
-    patience_seconds: float = 60.0
+    patience_seconds: float = 180.0  # a connection that nothing answers ends after two minutes
 
 
 def fetch_commit(git: Git, folder: Path) -> None:

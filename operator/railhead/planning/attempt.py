@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api.status import FailureStatus, HeadStatus, Phase, Waiting, WorkersStatus
+from railhead.api.status import FailureStatus, HeadStatus, Phase, ProgressStatus, Waiting, WorkersStatus
 from railhead.contract.outcome import Outcome
 from railhead.contract.text import format_time
 from railhead.planning.children import (
@@ -136,5 +136,12 @@ def _fail(job: Job, failure: FailureStatus, outcome: Outcome | None, *, because:
 
 def _conclude(job: Job, failure: FailureStatus, outcome: Outcome | None) -> StatusChange:
     """The failure and the last checkpoints. An attempt ends once, for one cause: the view must hold all its pods."""
-    change = replace(stand(job), failure=failure).requiring(Requirement.FRESH_PODS)
+    change = replace(stand(job), failure=failure, progress=_end_estimate(job)).requiring(Requirement.FRESH_PODS)
     return change_by_outcome(change, job.status, outcome, job.now)
+
+
+def _end_estimate(job: Job) -> ProgressStatus | Unset:
+    """How long training takes is not known until the next attempt trains."""
+    if job.status.progress.remaining is None:
+        return UNSET
+    return job.status.progress.model_copy(update={"estimated_remaining_seconds": None, "remaining": None})

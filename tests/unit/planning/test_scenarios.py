@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from railhead.contract.report import Steps
 from tests.unit.builders import is_empty
 from tests.unit.planning.simulation import Simulation, env_of, known_checkpoints
 
@@ -328,3 +331,31 @@ def test_uncreated_pods_are_created_under_the_same_names() -> None:
 def test_a_job_managed_by_another_controller_is_left_alone() -> None:
     sim = Simulation(managedBy="example.com/other")
     assert is_empty(sim.reconcile())
+
+
+STEPS = Steps(step=30, total=100, percent=30, remaining_seconds=700)
+
+
+def test_a_success_whose_last_report_is_missing_is_all_done() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(steps=STEPS)
+    sim.end_head("Succeeded")
+    sim.settle()
+    progress = sim.status["progress"]
+    assert (sim.status["phase"], progress["state"], progress["step"]) == ("Succeeded", "FINISHED", 30)
+    assert (progress["percentComplete"], progress["estimatedRemainingSeconds"], progress["remaining"]) == (100, 0, "0s")
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_what_remains_of_a_lost_attempt_is_not_known(limit: int) -> None:
+    sim = Simulation(backoffLimit=limit)
+    sim.run_until_training()
+    sim.report(steps=STEPS)
+    sim.settle()
+    assert sim.status["progress"]["remaining"] == "11m40s"
+    sim.end_head("Application")
+    sim.settle()
+    assert sim.status["phase"] == ("Restarting" if limit else "Failed")
+    assert sim.status["progress"]["percentComplete"] == 30
+    assert sim.status["progress"].keys().isdisjoint({"remaining", "estimatedRemainingSeconds"})

@@ -18,6 +18,7 @@ DEFAULT_METRICS = (("epoch", "epochs"), ("step", "max_steps"))
 SETTLED_SECONDS, SETTLED_PART = 30.0, 0.05  # a group's own pace counts after that time, or that part of the run
 WINDOW_PART = 0.25  # of the run: long enough for regular evaluations, short enough for a pace that changes
 WINDOW_SAMPLES = 256
+MOST = 2**53  # a larger total means that there is none
 
 
 @dataclass(frozen=True)
@@ -47,41 +48,60 @@ class Position:
 
 
 class RunEstimate:
-    """Adds the percentage and the remaining time to what a heartbeat says."""
+    """Adds the percentage and the remaining time to what a heartbeat says.
+
+    Metrics count until training code says its steps. The last position stays while neither says one: a new group has
+    no heartbeat yet, and not each report has the metrics.
+    """
 
     def __init__(self, metrics: ProgressMetrics) -> None:
         self._metrics = MetricReader(metrics)
         self._pace = Pace()
+        self._has_steps = False
+        self._last: Optional[Position] = None
 
-    def add(self, steps: Steps, progress: Progress, *, now: float, has_succeeded: bool = False) -> Steps:
-        """Returns the steps with what is known at this time; a run that has succeeded is done, however early."""
-        position = find_position(steps) or self._metrics.read(progress)
+    def add(self, steps: Steps, progress: Progress, *, now: float, end: str = "") -> Steps:
+        """Returns the steps with what is known at this time.
+
+        Args:
+            end: FINISHED or ERRORED once the attempt has ended: a run that has succeeded is done, however early, and
+                what remains of one that has failed is not known.
+        """
+        position = self._last = self._find(steps, progress) or self._last
         if position is None:
             return steps
-        if has_succeeded:
+        if end == "FINISHED":
             return replace(steps, percent=100, remaining_seconds=0)
         if progress.is_training:
             self._pace.note(position, group=progress.processes, now=now)
-        remaining = self._pace.estimate(position, now=now)
+        remaining = self._pace.estimate(position, now=now) if not end else None
         return replace(
             steps,
             percent=math.floor(100 * position.done / position.total),
             remaining_seconds=None if remaining is None else math.ceil(remaining),
         )
 
+    def _find(self, steps: Steps, progress: Progress) -> Optional[Position]:
+        position = find_position(steps)
+        if position is not None and not self._has_steps:
+            self._has_steps, self._pace = True, Pace()
+        return position if self._has_steps else self._metrics.read(progress)
+
 
 def find_position(steps: Steps) -> Optional[Position]:
     """Returns what training code has said itself; None without a total."""
-    if steps.step is None or not steps.total or steps.total < 0:
+    step, total = steps.step, steps.total
+    if step is None or total is None or not 0 < total <= MOST:
         return None
-    return Position(min(max(steps.step, 0), steps.total), steps.total)
+    return Position(min(max(step, 0), total), total)
 
 
 class MetricReader:
     """Reads the position from the metrics of rank 0's reports.
 
     A whole number counts from 0, as `for epoch in range(epochs)` does, and its report says that this epoch is done;
-    unless the run's first report had 1. A fraction counts what is done.
+    unless the run's n-th report has n, or a report has the total. A fraction counts what is done. A head that resumes a
+    run has not seen its first report: there the epochs of one that counts from 1 are one too high until the last.
     """
 
     def __init__(self, metrics: ProgressMetrics) -> None:
@@ -97,27 +117,27 @@ class MetricReader:
                 continue
             value = _read_number(progress.metrics.get(metric))
             if value is not None and 0 <= value <= total:
-                return Position(min(self._count(metric, value, progress), total), total)
+                return Position(min(self._count(metric, value, total, progress), total), total)
             if value is None and progress.reports == 0 and not progress.resumed_from and progress.is_training:
                 return Position(0.0, total)
         return None
 
-    def _count(self, metric: str, value: float, progress: Progress) -> float:
-        is_first = metric not in self._is_count and progress.reports == 1 and not progress.resumed_from
-        if not value.is_integer() or (is_first and value == 1):
+    def _count(self, metric: str, value: float, total: float, progress: Progress) -> float:
+        is_nth = metric not in self._is_count and not progress.resumed_from and value == progress.reports
+        if not value.is_integer() or is_nth or value == total:
             self._is_count[metric] = True
         return value if self._is_count.setdefault(metric, False) else value + 1
 
 
 def _read_number(value: Any) -> Optional[float]:
-    """Returns None for anything but a finite number, or a text that is one."""
+    """Returns None for anything but a number of at most `MOST`, or a text that is one."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    return number if abs(number) <= MOST else None
 
 
 class Pace:

@@ -126,9 +126,10 @@ class Publisher:
         with self._lock:
             base = self._report
         steps = fit.heartbeat.steps if fit.heartbeat else Steps()
+        end = base.state if base.state in ("FINISHED", "ERRORED") else ""
         return replace(
             base,
-            state=base.state if base.state in ("FINISHED", "ERRORED") else progress.state,
+            state=base.state if end else progress.state,
             reports=progress.reports,
             workers=len(progress.processes),
             metrics=progress.metrics,
@@ -139,7 +140,7 @@ class Publisher:
             warning=fit.warning or base.warning or script.warning or progress.warning,
             lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
             restart=fit.restart,
-            steps=self._estimate.add(steps, progress, now=time.monotonic(), has_succeeded=base.state == "FINISHED"),
+            steps=self._estimate.add(steps, progress, now=time.monotonic(), end=end),
         )
 
     def begin_stop(self) -> None:

@@ -55,12 +55,18 @@ def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
     is_of_attempt = known.attempt == job.attempt
     if is_of_attempt and known.state == "FINISHED":
         return UNSET
+    is_measured = is_of_attempt and known.percent_complete is not None
     return ProgressStatus(
         attempt=job.attempt,
         state="FINISHED",
         reports=cut_count(outcome.reports),
         joined=job.desired_workers,
         workers=known.workers if is_of_attempt else 0,
+        step=known.step if is_of_attempt else None,
+        total_steps=known.total_steps if is_of_attempt else None,
+        percent_complete=100 if is_measured else None,
+        estimated_remaining_seconds=0 if is_measured else None,
+        remaining="0s" if is_measured else None,
         metrics=cut_metrics(outcome.metrics),
         update_time=format_time(job.now),
         warning=known.warning if is_of_attempt else None,

@@ -44,6 +44,8 @@ def read(progress: Progress, *, metric: str = "", total: str = "", **config: Any
         (reported(epoch=3, resumed="/runs/c2"), {"epochs": 10}, (4, 10)),
         (reported(epoch=9), {"epochs": 10}, (10, 10)),
         (reported(epoch=10), {"epochs": 10}, (10, 10)),
+        (reported(5, epoch=5), {"epochs": 10}, (5, 10)),
+        (reported(5, epoch=10, resumed="/runs/c2"), {"epochs": 10}, (10, 10)),
         (reported(epoch=0.25), {"epochs": 10}, (0.25, 10)),
         (reported(step=499, max_steps=1000), {}, (500, 1000)),
         (reported(step=499), {"max_steps": "1000"}, (500, 1000)),
@@ -76,8 +78,39 @@ def test_whether_epochs_count_from_0_or_1_is_decided_by_the_first_report() -> No
 def test_steps_of_training_code_come_before_metrics() -> None:
     estimate = RunEstimate(ProgressMetrics(config={"epochs": 4}))
     assert estimate.add(Steps(step=90, total=100), reported(epoch=0), now=0).percent == 90
-    assert estimate.add(Steps(step=90), reported(epoch=0), now=1).percent == 25
-    assert estimate.add(Steps(), reported(loss=1), now=2) == Steps()
+    assert estimate.add(Steps(step=90), reported(epoch=0), now=1).percent == 90, "of the last one with a total"
+    assert estimate.add(Steps(), reported(epoch=0), now=2).percent == 90, "a new group has no heartbeat yet"
+
+
+def test_metrics_that_a_report_lacks_stay_as_they_were() -> None:
+    estimate = RunEstimate(ProgressMetrics(config={"epochs": 4}))
+    assert estimate.add(Steps(), reported(loss=1), now=0) == Steps()
+    assert estimate.add(Steps(), reported(epoch=0), now=1).percent == 25
+    assert estimate.add(Steps(), reported(2, loss=1), now=2).percent == 25
+
+
+def test_the_pace_begins_anew_when_steps_replace_epochs() -> None:
+    estimate = RunEstimate(ProgressMetrics(config={"epochs": 10}))
+    for now, epoch in ((0, 0), (100, 1), (200, 2), (300, 3)):
+        known = estimate.add(Steps(), reported(epoch + 1, epoch=epoch), now=now)
+    assert known.remaining_seconds == 600
+    found = [estimate.add(Steps(step=40_000 + now, total=100_000), TRAINING, now=now) for now in range(310, 400, 10)]
+    assert found[0].remaining_seconds is None and found[-1].remaining_seconds == 100_000 - 40_390
+
+
+def test_what_remains_of_a_failed_attempt_is_not_known() -> None:
+    estimate = RunEstimate(ProgressMetrics())
+    for now in range(0, 60, 5):
+        estimate.add(Steps(step=now, total=200), TRAINING, now=now)
+    found = estimate.add(Steps(step=55, total=200), TRAINING, now=60, end="ERRORED")
+    assert (found.percent, found.remaining_seconds) == (27, None)
+
+
+@pytest.mark.parametrize("total", [2**54, 10**400])
+def test_a_total_that_no_run_reaches_is_none(total: int) -> None:
+    estimate = RunEstimate(ProgressMetrics(config={"epochs": total}))
+    for now in range(0, 90, 10):
+        assert estimate.add(Steps(step=now, total=total), reported(now + 1, epoch=now), now=now).percent is None
 
 
 @pytest.mark.parametrize(("step", "percent"), [(0, 0), (1, 0), (199, 99), (200, 100), (300, 100), (-5, 0)])
@@ -87,7 +120,7 @@ def test_100_percent_means_that_all_is_done(step: int, percent: int) -> None:
 
 def test_a_run_that_stops_early_is_done() -> None:
     estimate = RunEstimate(ProgressMetrics())
-    found = estimate.add(Steps(step=50, total=200), TRAINING, now=0, has_succeeded=True)
+    found = estimate.add(Steps(step=50, total=200), TRAINING, now=0, end="FINISHED")
     assert (found.percent, found.remaining_seconds) == (100, 0)
 
 
