@@ -68,10 +68,10 @@ class RunEstimate:
                 what remains of one that has failed is not known.
         """
         position = self._last = self._find(steps, progress) or self._last
-        if position is None:
-            return steps
         if end == "FINISHED":
             return replace(steps, percent=100, remaining_seconds=0)
+        if position is None:
+            return steps
         if progress.is_training:
             self._pace.note(position, group=progress.processes, now=now)
         remaining = self._pace.estimate(position, now=now) if not end else None

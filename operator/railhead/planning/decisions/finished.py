@@ -53,9 +53,10 @@ def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
     """The final progress, if the driver's last report has not arrived (yet)."""
     known = job.status.progress
     is_of_attempt = known.attempt == job.attempt
-    if is_of_attempt and known.state == "FINISHED":
+    if is_of_attempt and known.state == "FINISHED" and known.percent_complete == 100:
         return UNSET
-    is_measured = is_of_attempt and known.percent_complete is not None
+    if is_of_attempt and known.state == "FINISHED":  # by Ray Train, before the driver's own end
+        return known.model_copy(update={"percent_complete": 100, "estimated_remaining_seconds": 0, "remaining": "0s"})
     return ProgressStatus(
         attempt=job.attempt,
         state="FINISHED",
@@ -64,9 +65,9 @@ def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
         workers=known.workers if is_of_attempt else 0,
         step=known.step if is_of_attempt else None,
         total_steps=known.total_steps if is_of_attempt else None,
-        percent_complete=100 if is_measured else None,
-        estimated_remaining_seconds=0 if is_measured else None,
-        remaining="0s" if is_measured else None,
+        percent_complete=100,
+        estimated_remaining_seconds=0,
+        remaining="0s",
         metrics=cut_metrics(outcome.metrics),
         update_time=format_time(job.now),
         warning=known.warning if is_of_attempt else None,

@@ -54,8 +54,19 @@ def test_a_job_whose_driver_reported_success_is_complete(heads: tuple[PodView, .
     assert find_phase(*heads, status=after_report("Succeeded")) == "Succeeded"
 
 
-def test_the_last_report_stays_in_the_status() -> None:
+def test_a_state_of_ray_train_before_the_last_report_becomes_100_percent() -> None:
+    known = after_report("Succeeded")["progress"]
     wanted = decide(*WORKERS, status=after_report("Succeeded"))
+    assert wanted.status is not None
+    all_done = {"percentComplete": 100, "estimatedRemainingSeconds": 0, "remaining": "0s"}
+    shown = wanted.status.fields["progress"]
+    assert shown["reports"] == known["reports"] and all_done.items() <= shown.items()
+
+
+def test_the_last_report_stays_in_the_status() -> None:
+    status = after_report("Succeeded")
+    status["progress"] |= {"percentComplete": 100, "estimatedRemainingSeconds": 0, "remaining": "0s"}
+    wanted = decide(*WORKERS, status=status)
     assert wanted.status is not None
     assert "progress" not in wanted.status.fields
     assert wanted.status.fields["completionTime"] == "2026-01-01T12:00:00Z"
