@@ -1292,8 +1292,8 @@ DEFECTS = (
     Defect(
         "an attempt ends on a stale view of its pods",
         "planning/attempt.py",
-        "failure=failure).requiring(Requirement.FRESH_PODS)",
-        "failure=failure)",
+        "failure=failure, progress=_end_estimate(job)).requiring(Requirement.FRESH_PODS)",
+        "failure=failure, progress=_end_estimate(job))",
         (WHOLE,),
     ),
     Defect(
