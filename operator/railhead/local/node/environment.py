@@ -91,14 +91,27 @@ async def _value(item: Object, values: Mapping[str, str], fields: Callable[[str]
     return expand(str(item.get("value") or ""), values)
 
 
+def _look_up_once(lookup: Lookup) -> Lookup:
+    """Returns a lookup that asks for each object once, so that all variables come from one version of it."""
+    known: dict[tuple[str, str], Mapping[str, str] | None] = {}
+
+    async def look_up(kind: str, name: str) -> Mapping[str, str] | None:
+        if (kind, name) not in known:
+            known[kind, name] = await lookup(kind, name)
+        return known[kind, name]
+
+    return look_up
+
+
 async def build_environment(
     container: Object, *, mounts: Mapping[str, str], fields: Callable[[str], str], lookup: Lookup
 ) -> dict[str, str]:
-    """Returns the variables of a container, later ones over earlier ones.
+    """Returns the variables of a container, later ones over earlier ones; looks each object up once.
 
     Raises:
         MissingReference: something that it refers to does not exist.
     """
+    lookup = _look_up_once(lookup)
     values: dict[str, str] = {}
     for source in container.get("envFrom") or []:
         kind = "ConfigMap" if "configMapRef" in source else "Secret"

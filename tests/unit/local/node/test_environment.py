@@ -80,6 +80,20 @@ def test_names_a_missing_reference(container: dict[str, Any], message: str) -> N
         build(container)
 
 
+def test_each_object_is_looked_up_once() -> None:
+    asked = []
+
+    async def look_up(kind: str, name: str) -> dict[str, str]:
+        asked.append((kind, name))
+        return {"a": "1", "b": "2"}
+
+    env = [{"name": f"of {key}", "valueFrom": {"secretKeyRef": {"name": "one", "key": key}}} for key in ("a", "b")]
+    container = {"envFrom": [{"secretRef": {"name": "one"}}, {"configMapRef": {"name": "one"}}], "env": env}
+    built = asyncio.run(build_environment(container, mounts={}, fields=str, lookup=look_up))
+    assert (built["of a"], built["of b"]) == ("1", "2")
+    assert asked == [("Secret", "one"), ("ConfigMap", "one")]
+
+
 def test_an_optional_reference_may_be_missing() -> None:
     assert build(by_key("secretKeyRef", "keys", "z", optional=True)) == {}
     assert build({"envFrom": [{"configMapRef": {"name": "none", "optional": True}}]}) == {}
