@@ -1,4 +1,4 @@
-"""Builds with Go, once per machine, the programs that the tests start: the control plane, helm and crane.
+"""Builds with Go, once per machine, the programs that the tests start: the control plane and helm.
 
 `make test` runs it beside the first tests. A test that needs a program before it is
 built waits for it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import sys
 
-from tools.crane import resolve_crane
 from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 
@@ -26,7 +25,6 @@ def main() -> int:
     try:
         resolve(echo)
         resolve_helm(echo)
-        resolve_crane(echo)
     except (LocalError, NotBuilt) as error:
         echo(str(error))
         return 1
