@@ -86,8 +86,9 @@ class FailurePolicy:
     Attributes:
         exit_code: of the head's container; None = only the operator assigns this class. Shells, signals and Python
             give no meaning to the range 64-113.
-        payer: the counter that the lost attempt raises; the backoff grows with it (for `INFRASTRUCTURE`, `NOBODY` and
-            `DISRUPTION` with the attempts in a row that committed nothing).
+        payer: the budget that the lost attempt spends. The backoff grows with the failures that count in it (for
+            `NOBODY` with those of `INFRASTRUCTURE`), or for `STARTUP`, `DISRUPTION` and `IGNORED` with the attempts
+            since the newest checkpoint that were lost alike.
         final: why there is no further attempt; empty = there is one.
         meaning: one line for the docs.
     """

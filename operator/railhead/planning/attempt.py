@@ -20,7 +20,7 @@ from railhead.planning.children import (
     prerequisites,
     worker_pods,
 )
-from railhead.planning.facts.report import change_by_outcome
+from railhead.planning.facts.report import change_by_outcome, with_estimate
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
@@ -142,6 +142,7 @@ def _conclude(job: Job, failure: FailureStatus, outcome: Outcome | None) -> Stat
 
 def _end_estimate(job: Job) -> ProgressStatus | Unset:
     """How long training takes is not known until the next attempt trains."""
-    if job.status.progress.remaining is None:
+    progress = job.status.progress
+    if progress.remaining is None:
         return UNSET
-    return job.status.progress.model_copy(update={"estimated_remaining_seconds": None, "remaining": None})
+    return with_estimate(progress, percent=progress.percent_complete, seconds=None)

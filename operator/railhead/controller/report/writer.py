@@ -23,7 +23,7 @@ from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.planning.facts.report import change_by_report, cut_count
+from railhead.planning.facts.report import change_by_report, cut_count, with_estimate
 from railhead.planning.status_change import build_fields
 
 log = logging.getLogger(__name__)
@@ -50,17 +50,8 @@ def find_urgency(report: Report, status: JobStatus) -> Urgency | None:
 
 
 def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
-    steps = dict.fromkeys(
-        (
-            "step",
-            "total_steps",
-            "percent_complete",
-            "estimated_remaining_seconds",
-            "remaining",
-            "steps_per_second",
-            "tokens_per_second",
-        )
-    )
+    progress = with_estimate(progress, percent=None, seconds=None)
+    steps = dict.fromkeys(("step", "total_steps", "steps_per_second", "tokens_per_second"))
     return progress.model_copy(update={"reports": 0, "joined": 0, "metrics": {}, "update_time": None, **steps})
 
 

@@ -18,7 +18,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.text import format_time, parse_time
 from railhead.planning.children import driver_removal, removals
 from railhead.planning.facts.deadlines import clean_up_due, deletion_due
-from railhead.planning.facts.report import change_by_outcome, cut_count, cut_metrics
+from railhead.planning.facts.report import change_by_outcome, cut_count, cut_metrics, with_estimate
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, DeleteJob, Event, delete_all
@@ -56,8 +56,8 @@ def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
     if is_of_attempt and known.state == "FINISHED" and known.percent_complete == 100:
         return UNSET
     if is_of_attempt and known.state == "FINISHED":  # by Ray Train, before the driver's own end
-        return known.model_copy(update={"percent_complete": 100, "estimated_remaining_seconds": 0, "remaining": "0s"})
-    return ProgressStatus(
+        return with_estimate(known, percent=100, seconds=0)
+    last = ProgressStatus(
         attempt=job.attempt,
         state="FINISHED",
         reports=cut_count(outcome.reports),
@@ -65,14 +65,12 @@ def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
         workers=known.workers if is_of_attempt else 0,
         step=known.step if is_of_attempt else None,
         total_steps=known.total_steps if is_of_attempt else None,
-        percent_complete=100,
-        estimated_remaining_seconds=0,
-        remaining="0s",
         metrics=cut_metrics(outcome.metrics),
         update_time=format_time(job.now),
         warning=known.warning if is_of_attempt else None,
         restart=known.restart if is_of_attempt else None,
     )
+    return with_estimate(last, percent=100, seconds=0)
 
 
 def decide_finished(observed: Observed) -> Decision | None:

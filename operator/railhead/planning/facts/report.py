@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 
 from railhead.api.status import (
     MAX_MESSAGE,
@@ -42,11 +43,11 @@ from railhead.planning.status_change import UNSET, StatusChange, Unset
 
 REASON = r"[A-Z][A-Za-z0-9]{0,63}"
 TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[-+][0-9]{2}:[0-9]{2})"
+UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # of seconds, the largest first
 
 
 def change_by_report(report: Report, status: JobStatus) -> StatusChange:
     """What a report of the job's current attempt changes."""
-    remaining = _cut_step(report.steps.remaining_seconds)
     progress = ProgressStatus(
         attempt=report.attempt,
         state=report.state,
@@ -55,9 +56,6 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         workers=cut_count(report.workers),
         step=_cut_step(report.steps.step),
         total_steps=_cut_step(report.steps.total),
-        percent_complete=_cut_percent(report.steps.percent),
-        estimated_remaining_seconds=remaining,
-        remaining=None if remaining is None else _format_duration(remaining),
         steps_per_second=clean_line(report.steps.per_second[:32]) or None,
         tokens_per_second=clean_line(report.steps.tokens_per_second[:32]) or None,
         metrics=cut_metrics(report.metrics),
@@ -66,6 +64,9 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         restart=_cut_restart(report.restart),
         lost_pods=[clean_line(name[:253]) for name in report.lost_pods[:MAX_LOST_PODS]] or None,
         outcome=_cut_outcome(report.outcome),
+    )
+    progress = with_estimate(
+        progress, percent=_cut_percent(report.steps.percent), seconds=_cut_step(report.steps.remaining_seconds)
     )
     is_news = _without_estimate(progress) != _without_estimate(status.progress)
     change = StatusChange(
@@ -80,11 +81,17 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
     )
 
 
+def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int | None) -> ProgressStatus:
+    """Returns the progress with this much done and these seconds left, None = not known."""
+    remaining = None if seconds is None else _format_duration(seconds)
+    return progress.model_copy(
+        update={"percent_complete": percent, "estimated_remaining_seconds": seconds, "remaining": remaining}
+    )
+
+
 def _without_estimate(progress: ProgressStatus) -> ProgressStatus:
     """Time that passes changes these without any news."""
-    return progress.model_copy(
-        update={"update_time": None, "percent_complete": None, "estimated_remaining_seconds": None, "remaining": None}
-    )
+    return with_estimate(progress, percent=None, seconds=None).model_copy(update={"update_time": None})
 
 
 def change_by_outcome(change: StatusChange, status: JobStatus, outcome: Outcome | None, now: datetime) -> StatusChange:
@@ -139,12 +146,11 @@ def _cut_step(value: int | None) -> int | None:
 
 def _format_duration(seconds: int) -> str:
     """Returns its two largest units: 45s, 12m30s, 3h20m, 2d4h."""
-    parts: list[str] = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        count, seconds = divmod(seconds, size)
-        if parts or count or unit == "s":
-            parts.append(f"{count}{unit}" if count or not parts else "")
-    return "".join(parts[:2])
+    for (size, unit), (smaller, next_unit) in pairwise(UNITS):
+        if seconds >= size:
+            count, rest = divmod(seconds, size)
+            return f"{count}{unit}" + (f"{rest // smaller}{next_unit}" if rest >= smaller else "")
+    return f"{seconds}s"
 
 
 def _cut_percent(value: int | None) -> int | None:
