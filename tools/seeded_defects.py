@@ -1340,12 +1340,26 @@ DEFECTS = (
         ("tests/unit/controller/test_executor.py",),
     ),
     Defect(
-        "a job without an optional child gets no pods",
+        "an API server that serves only the older PodGroup gets none",
         "controller/executor.py",
-        "            if policy.is_optional and isinstance(error, Gone):\n",
+        "            if create.older is not None and isinstance(error, Gone):\n",
         "            if False:\n",
         ("tests/unit/controller/test_executor.py",),
         raises=("ChildRejected",),
+    ),
+    Defect(
+        "a suspended job leaves its PodGroup behind",
+        "planning/decisions/suspend.py",
+        "removes=gang_removal(job), ",
+        "",
+        ("tests/unit/planning/decisions/test_suspend.py",),
+    ),
+    Defect(
+        "a gang waits for the workers that an elastic job can do without",
+        "resources/gangs/schedulers.py",
+        "Gang(name, 1 + least_workers,",
+        "Gang(name, 2 + least_workers,",
+        ("tests/unit/resources/gangs/test_schedulers.py",),
     ),
     Defect(
         "an attempt that has trained is refused for the GPUs that it has left",

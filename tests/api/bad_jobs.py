@@ -398,6 +398,7 @@ RUN = [
     _one("spec.run.failure.maxFailures", -1, "greater than or equal to 0"),
     _one("spec.run.logLevel", "warning", "supported values"),
     _one("spec.scheduling.nodeAvoidance", "Always", "supported values"),
+    _one("spec.scheduling.gangScheduler", "Kueue", "supported values"),
     _one("spec.run.callbacks", ["Mine"], "should match", at="spec.run.callbacks[0]"),
     _one("spec.run.callbacks", [], "at least 1 items"),
     _one("spec.run.callbacks", ["a:B"] * 17, "at most 16 items"),

@@ -32,6 +32,7 @@ BEFORE: dict[str, Any] = {
     "spec.scaling.resourcesPerWorker": {"cpu": 1, "memory": "1Gi", "ephemeral-storage": "1Gi"},
     "spec.scaling.rayLabelSelector": {"a": "b"},
     "spec.logs": {"forward": "None"},
+    "spec.scheduling.gangScheduler": "PodGroup",
 }
 RUNTIME_ENV = {"spec.runtimeEnv": {"env_vars": {"A": "1"}}, "spec.trainer.trainLoopConfig": {"lr": 0.1}}
 FIELDS = [f"{path}.{name}"[1:] for path, names in SUSPENDED.items() for name in names]

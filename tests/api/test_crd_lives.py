@@ -78,6 +78,7 @@ CHANGES_WHILE_SUSPENDED: list[tuple[str, Any]] = [
     ("worker", {"objectStore": "1Gi"}),
     ("worker", {"drainSeconds": 30}),
     ("logs", {"forward": "None"}),
+    ("scheduling.gangScheduler", "Volcano"),
 ]
 ACCELERATOR = "scaling.acceleratorType"  # only a job with GPUs has one
 
@@ -264,7 +265,10 @@ def test_node_avoidance_may_be_changed_at_any_time(api_server: ApiServer) -> Non
         spec = {"scheduling": {"nodeAvoidance": value}}
         answer = api_server.request("PATCH", path, {"spec": spec}, content_type=MERGE_PATCH)
         assert answer.status == status, (value, answer.message)
-    assert api_server.request("GET", path).body["spec"]["scheduling"] == {"nodeAvoidance": "Auto"}
+    assert api_server.request("GET", path).body["spec"]["scheduling"] == {
+        "nodeAvoidance": "Auto",
+        "gangScheduler": "None",
+    }
     answer = api_server.request("PATCH", path, {"spec": {"scheduling": None}}, content_type=MERGE_PATCH)
     assert answer.status == 200 and "scheduling" not in answer.body["spec"]
     api_server.request("DELETE", path)

@@ -39,6 +39,12 @@ TESTED_BY = {
         "planning/pod_view",
     ),
     "tests/unit/resources/test_mounts.py": ("contract/job_input", "resources/base"),
+    "tests/unit/resources/gangs/test_schedulers.py": (
+        "resources/gangs/coscheduling",
+        "resources/gangs/gang",
+        "resources/gangs/in_tree",
+        "resources/gangs/volcano",
+    ),
     "tests/unit/training/test_training.py": ("driver/training",),
 }
 WITHOUT_CODE = ("contract/environment", "driver/ray/types", "planning/facts/reasons")  # names and types

@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
-from railhead.kube.kinds import CHILDREN
+from railhead.kube.kinds import CHILDREN, POD_GROUP
 from railhead.planning.children import CHILDREN as OF_JOBS
+from railhead.resources.gangs.schedulers import SCHEDULERS
 from tests.chart.chart import NAMESPACE, Chart
 
 
 def _on_children(verb: str) -> set[tuple[str, str, str, str]]:
     """The permission for this verb on each kind of child that the TrainJob may own."""
     kinds = {CHILDREN[kind] for kind in {"Pod", *(child.kind for child in OF_JOBS)}}
-    return {("", verb, kind.group, kind.plural) for kind in kinds}
+    groups = {group.api_version.partition("/")[0] for each in SCHEDULERS.values() for group in each.pod_groups}
+    return {
+        *(("", verb, kind.group, kind.plural) for kind in kinds),
+        *(("", verb, group, POD_GROUP.plural) for group in groups),
+    }
 
 
 ON_JOBS = {

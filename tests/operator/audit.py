@@ -20,6 +20,9 @@ GROUPS = (
     "coordination.k8s.io",
     "events.k8s.io",
     "networking.k8s.io",
+    "scheduling.k8s.io",
+    "scheduling.x-k8s.io",
+    "scheduling.volcano.sh",
 )
 TEAM_NAMESPACE = "team-operator"  # of an operator for one namespace
 LABEL_NAMESPACE = "label-operator"  # of an operator that selects jobs by labels

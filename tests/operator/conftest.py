@@ -20,6 +20,8 @@ from tests.waiting import wait_until
 
 LED = ("--leader-election", "--lease-seconds=3")
 NUMBERS = itertools.count(1)
+# Without a scheduler that knows them.
+POD_GROUPS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 
 
 @pytest.fixture(scope="package")
@@ -30,7 +32,7 @@ def audited_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Co
     plane = ControlPlane(
         folder / "plane",
         binaries=binaries,
-        api_server_options=audit.api_server_options,
+        api_server_options=(*audit.api_server_options, *POD_GROUPS),
         disabled_controllers=["pod-garbage-collector"],  # it deletes pods that are bound to missing nodes
     )
     try:

@@ -15,12 +15,14 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import NAMESPACE, load_manifests
+from railhead.resources.gangs.schedulers import SCHEDULERS
 from tests.api.server import ApiServer
 from tests.chart.chart import Rendered
 from tests.operator.account import make_account
 from tests.operator.audit import TEAM_NAMESPACE, AuditLog, Request
 from tests.operator.cluster import Cluster
 from tests.operator.conftest import LED, make_cluster
+from tests.operator.pod_groups import install_pod_groups
 from tests.operator.running import RunningOperator
 from tests.operator.test_crowd import meet_stranger
 from tests.operator.test_source import SOURCE, make_code
@@ -45,7 +47,8 @@ def right_of(request: Request) -> Right:
 
 
 def live(cluster: Cluster, second: RunningOperator, asked: Callable[[], list[Request]]) -> None:
-    """Jobs with code in a ConfigMap, two operators, another owner's pod, a new certificate."""
+    """Jobs with code in a ConfigMap, jobs that are gangs, two operators, another owner's pod, a new certificate."""
+    install_pod_groups(cluster.server)
     cluster.apply("silent")
     cluster.wait_pods("silent", 3)
     cluster.bind_pod(cluster.head("silent"))
@@ -55,6 +58,11 @@ def live(cluster: Cluster, second: RunningOperator, asked: Callable[[], list[Req
     wait_until("its children are removed", lambda: cluster.status("rights").get("cleanUpTime"))
     cluster.change("rights", ttlSecondsAfterFinished=0)
     wait_until("it is deleted", lambda: ("delete", "railhead.dev", "trainjobs") in {right_of(r) for r in asked()})
+    for scheduler in SCHEDULERS:
+        cluster.apply(scheduler.lower(), scheduling={"gangScheduler": scheduler})
+        cluster.wait_pods(scheduler.lower(), 3)
+        cluster.change(scheduler.lower(), suspend=True)
+        cluster.wait_phase(scheduler.lower(), "Suspended")
     wait_until("a pod's events", lambda: ("list", "", "events") in {right_of(r) for r in asked()})
     wait_until("a lost compare", lambda: lose_compare(cluster, asked))
     second.stop()

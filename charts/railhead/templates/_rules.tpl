@@ -33,6 +33,10 @@
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [{{ if .Values.jobNetworkPolicy.enabled }}create, {{ end }}get, delete]
+# Of the attempts of jobs with spec.scheduling.gangScheduler: Kubernetes', scheduler-plugins' and Volcano's.
+- apiGroups: [scheduling.k8s.io, scheduling.x-k8s.io, scheduling.volcano.sh]
+  resources: [podgroups]
+  verbs: [create, get, delete]
 {{- end -}}
 
 {{/* Cluster-scoped objects. */}}

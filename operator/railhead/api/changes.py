@@ -55,6 +55,7 @@ SUSPENDED: dict[str, frozenset[str]] = {
     ),
     ".trainer": frozenset({"trainLoopConfig"}),
     ".scaling": frozenset({"resourcesPerWorker", "acceleratorType", "rayLabelSelector"}),
+    ".scheduling": frozenset({"gangScheduler"}),
 }
 NONE: frozenset[str] = frozenset()
 ONLY_SUSPENDED = "can change only while the job is suspended"
@@ -143,13 +144,8 @@ def _build_wait(spec: Schema) -> Schema:
     """Compares what may change in phase Suspended only."""
     same = {}
     for path, fields in SUSPENDED.items():
-        parent = _find(spec, path)
-        for field in (name for name in parent["properties"] if name in fields):
-            new, old = f"self.spec{path}.{field}", f"oldSelf.spec{path}.{field}"
-            is_optional = not _is_required(parent, field)
-            same[f"spec{path}.{field}"] = (
-                f"(has({new}) ? has({old}) && {new} == {old} : !has({old}))" if is_optional else f"{new} == {old}"
-            )
+        for field in (name for name in _find(spec, path)["properties"] if name in fields):
+            same[f"spec{path}.{field}"] = _build_same(spec, path, field)
     changed = " + ".join(f"({is_same} ? '' : ' {field}')" for field, is_same in same.items())
     return {
         "rule": f"{_IS_STATUS_WRITE} || {_IS_SUSPENDED} || ({' && '.join(same.values())})",
@@ -157,6 +153,19 @@ def _build_wait(spec: Schema) -> Schema:
         "messageExpression": f"'{ONLY_SUSPENDED}:' + {changed} + '; {WAIT}'",
         "fieldPath": ".spec",
     }
+
+
+def _build_same(spec: Schema, path: str, field: str) -> str:
+    """Whether the field is as before, in CEL. With an object that may be absent, the field's default is absent too."""
+    parent = _find(spec, path)
+    if path and not _is_required(spec, path[1:]):
+        default = parent["properties"][field]["default"]
+        values = (f"(has({who}.spec{path}) ? {who}.spec{path}.{field} : '{default}')" for who in ("self", "oldSelf"))
+        return " == ".join(values)
+    new, old = f"self.spec{path}.{field}", f"oldSelf.spec{path}.{field}"
+    if _is_required(parent, field):
+        return f"{new} == {old}"
+    return f"(has({new}) ? has({old}) && {new} == {old} : !has({old}))"
 
 
 def _build_check(spec: Schema) -> Schema:

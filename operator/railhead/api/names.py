@@ -42,6 +42,11 @@ def network_policy_name(job: str, uid: str) -> str:
     return f"{job}-{tag(uid)}"
 
 
+def gang_name(job: str, uid: str, attempt: int) -> str:
+    """The PodGroup of an attempt."""
+    return f"{job}-{tag(uid)}-{attempt}"
+
+
 def input_name(job: str, uid: str, digest: str) -> str:
     return f"{job}-{tag(uid)}-input-{digest}"
 

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import Image, Model, planned, rules, time_limit
+from railhead.api.base import Image, Model, rules, time_limit
 from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
 from railhead.api.pods import CPU_LIMIT_RULES, HeadConfig, PodTemplate, PullSecret, Worker
 from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
 from railhead.api.scaling import Scaling
+from railhead.api.scheduling import GangSchedulerName, Scheduling
 from railhead.api.source import Source
 from railhead.api.trainer import BACKEND_RULES, SCRIPT_RULES, TrainerConfig
 
@@ -25,18 +26,6 @@ class Logs(Model):
         description="Whose lines the head pod's log repeats: those of all ranks, of rank 0, or of none. "
         "Default: All up to 16 workers (maxWorkers of an elastic job), else Rank0.",
     )
-
-
-class Scheduling(Model):
-    """How the operator influences where the job's pods run."""
-
-    node_avoidance: Literal["Auto", "None"] = Field(
-        default="Auto",
-        description="Auto: a node that refuses a pod of this job gets no new one for 1 h, doubled each time up to 24 h "
-        "(status.avoidedNodes). None: the job avoids no node, and forgets those that it avoided. "
-        "May be changed at any time.",
-    )
-    queue: Any | None = planned("Queue that admits the job.")
 
 
 GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSeconds
@@ -221,7 +210,7 @@ class TrainJobSpec(Model):
         default=None,
         description="A TrainJob or a checkpoint to start from. It is only read; the job writes to its own run.",
     )
-    scheduling: Scheduling | None = Field(default=None, description="Which nodes the job's pods may use.")
+    scheduling: Scheduling | None = Field(default=None, description="Which nodes the job's pods may use, and when.")
     start_deadline_seconds: int | None = time_limit(
         "Limit from the start, or from a resume, until training runs. After it all pods are released and the next "
         "attempt backs off."
@@ -268,6 +257,11 @@ class TrainJobSpec(Model):
     def avoids_nodes(self) -> bool:
         """Whether nodes that refuse the job's pods are avoided."""
         return self.scheduling is None or self.scheduling.node_avoidance == "Auto"
+
+    @property
+    def gang_scheduler(self) -> GangSchedulerName:
+        """scheduling.gangScheduler, or its default."""
+        return self.scheduling.gang_scheduler if self.scheduling else "None"
 
     @property
     def end_seconds(self) -> int:

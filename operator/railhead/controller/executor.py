@@ -25,11 +25,12 @@ from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.informer import uid_of
-from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
+from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, POD_GROUP, TRAIN_JOB, Kind
 from railhead.planning.facts.reasons import (
     ADMISSION_TEXTS,
     CREATE_REFUSED,
     POD_INVALID,
+    SCHEDULER_MISSING,
     SOURCE_NOT_FOUND,
     WEBHOOK_FAILED,
 )
@@ -248,7 +249,8 @@ class Executor:
 
     async def _create(self, key: JobKey, uid: str, create: Create, *, parent: str = "") -> str:
         """Returns the object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
-        kind, policy, body = CHILDREN[create.kind], create.policy, dict(create.build())
+        policy, body = create.policy, dict(create.build())
+        kind = CHILDREN[create.kind].in_version(body.get("apiVersion", ""))
         if policy.owned_by is OwnedBy.NAMESPACE:
             if uid_ := self._recent.get((key.namespace, create.name), self.client.clock.monotonic()):
                 return uid_
@@ -266,11 +268,11 @@ class Executor:
                 return ""
             answer = await self._meet(key, uid, create, body)
         except (Denied, Gone, RetryAfter) as error:
-            if policy.is_optional and isinstance(error, Gone):
-                return ""
+            if create.older is not None and isinstance(error, Gone):
+                return await self._create(key, uid, create.older)
             if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
                 raise
-            raise _reject(create, error.message, status=error.status) from error
+            raise _reject(create, _explain(kind, error), status=error.status) from error
         if policy.is_watched:
             self.cache.record_pod(answer)
         if policy.owned_by is OwnedBy.NAMESPACE:
@@ -288,7 +290,8 @@ class Executor:
         The owner alone does not tell: whoever may create objects may name any owner.
         """
         try:
-            existing = await self.client.get(CHILDREN[create.kind], create.name, namespace=key.namespace)
+            kind = CHILDREN[create.kind].in_version(body.get("apiVersion", ""))
+            existing = await self.client.get(kind, create.name, namespace=key.namespace)
         except Denied as error:
             raise _reject(create, error.message, status=error.status) from error
         if create.policy.owned_by is OwnedBy.JOB and owner_uid(existing) != uid:
@@ -308,7 +311,7 @@ class Executor:
     async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
         """Deletes the very object that was looked at, and only one of our own."""
         self._recent.pop((key.namespace, remove.name))
-        kind = CHILDREN[remove.kind]
+        kind = CHILDREN[remove.kind].in_version(remove.api_version)
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             with contextlib.suppress(Gone, Conflict):
                 found = await self.client.get(kind, remove.name, namespace=key.namespace)
@@ -326,6 +329,15 @@ def _has_content(found: Object, body: Object) -> bool:
     spec, wanted = found.get("spec") or {}, body.get("spec") or {}
     return all(spec.get(field) == wanted.get(field) for field in ("selector", "clusterIP")) and all(
         (found.get(field) or None) == (body.get(field) or None) for field in ("data", "binaryData", "immutable")
+    )
+
+
+def _explain(kind: Kind, error: Denied | Gone | RetryAfter) -> str:
+    if kind.plural != POD_GROUP.plural or not isinstance(error, Gone):
+        return error.message
+    return (
+        f"the API server has no {kind.plural} of {kind.group}. Install the scheduler that "
+        "spec.scheduling.gangScheduler names, or suspend the job and name another one"
     )
 
 
@@ -357,6 +369,8 @@ def find_reason(kind: str, status: int, message: str) -> str:
     for text, reason in ADMISSION_TEXTS:
         if text in message:
             return reason
+    if kind == POD_GROUP.kind and status == 404:
+        return SCHEDULER_MISSING
     is_invalid = status == 422 or (status == 400 and STRICT_TEXT in message)
     return POD_INVALID if kind == "Pod" and is_invalid else CREATE_REFUSED
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railhead.api import names
 
@@ -20,6 +20,11 @@ class Kind:
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    def in_version(self, api_version: str) -> Kind:
+        """Returns the kind of this name in the group and version of an apiVersion; "" = its own."""
+        group, _, version = api_version.rpartition("/")
+        return replace(self, group=group, version=version) if api_version else self
 
     def path(self, *, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
         """The URL path; without a namespace it covers all namespaces."""
@@ -57,4 +62,6 @@ ADMISSION_POLICY = Kind(
 ADMISSION_POLICY_BINDING = Kind(
     _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", is_namespaced=False
 )
-CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP, NETWORK_POLICY)}
+# Kubernetes' own; those of other gang schedulers have the same plural in other groups.
+POD_GROUP = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
+CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP, NETWORK_POLICY, POD_GROUP)}

@@ -15,6 +15,7 @@ from railhead.contract.text import format_time
 from railhead.planning.children import (
     driver_removal,
     find_initial_checkpoint,
+    gang_removal,
     head_pod,
     input_removal,
     prerequisites,
@@ -67,7 +68,7 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
         decision,
         status=decision.status and decision.status.requiring(Requirement.FRESH_PODS),  # the view may lack a head
         deletes=delete_all(job.pods),
-        removes=(*driver_removal(job), *input_removal(job)),
+        removes=(*driver_removal(job), *input_removal(job), *gang_removal(job)),
         events=(*_report_abandoned_pods(job), event),
     )
 

@@ -7,7 +7,7 @@ A new kind is one row here, one in `kube/kinds.py` and its RBAC rules in the cha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from railhead.api import names
@@ -21,6 +21,7 @@ from railhead.planning.plan import (
     INPUT,
     NETWORK_POLICY,
     POD,
+    POD_GROUP,
     SECRET,
     ChildKind,
     CopyConfigMap,
@@ -28,6 +29,7 @@ from railhead.planning.plan import (
     Remove,
 )
 from railhead.resources.bundle import build_bundle_config_map
+from railhead.resources.gangs.schedulers import SCHEDULERS, build_pod_group, find_gang
 from railhead.resources.mounts import Mounts, build_input, build_secret
 from railhead.resources.network import build_heads_service, build_network_policy
 from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
@@ -103,6 +105,7 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
         *((_create_input(job, own.input),) if wanted.input == own.input else ()),
         *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),
         *children,
+        *_create_pod_group(job, attempt=attempt),
     )
 
 
@@ -121,10 +124,23 @@ def _create_secret(job: Job, own: Mounts) -> Create:
     return Create(SECRET, own.secret, lambda: build(), owner=own.input)  # a partial would show the key
 
 
+def _create_pod_group(job: Job, *, attempt: int) -> tuple[Create, ...]:
+    """The newest version that the API server serves."""
+    scheduler = SCHEDULERS.get(job.spec.gang_scheduler)
+    if scheduler is None:
+        return ()
+    gang = find_gang(job.ref, job.spec, attempt=attempt, least_workers=job.least_workers)
+    create = None
+    for group in reversed(scheduler.pod_groups):
+        build = partial(build_pod_group, job.ref, gang, group, attempt=attempt)
+        create = Create(POD_GROUP, gang.name, build, older=create)
+    return (create,) if create else ()
+
+
 def removals(job: Job) -> tuple[Remove, ...]:
     """Removes all children except the pods. The Secret goes with the input, which owns it."""
     children = (Remove(child.kind, child.name(job, job.attempt)) for child in CHILDREN if child.may_exist(job))
-    return (Remove("ConfigMap", job.mounts_of(job.attempt).input), *children)
+    return (Remove("ConfigMap", job.mounts_of(job.attempt).input), *children, *gang_removal(job))
 
 
 def driver_removal(job: Job) -> tuple[Remove, ...]:
@@ -142,6 +158,15 @@ def input_removal(job: Job) -> tuple[Remove, ...]:
     """The input of the current attempt, if the next one has another."""
     name = job.status.input
     return (Remove("ConfigMap", name),) if name not in ("", job.own_mounts.input) else ()
+
+
+def gang_removal(job: Job) -> tuple[Remove, ...]:
+    """Removes the PodGroup of the current attempt, whichever version of it exists."""
+    scheduler = SCHEDULERS.get(job.spec.gang_scheduler)
+    if scheduler is None or job.attempt == 0:
+        return ()
+    name = names.gang_name(job.name, job.uid, job.attempt)
+    return tuple(Remove("PodGroup", name, api_version=group.api_version) for group in scheduler.pod_groups)
 
 
 def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
@@ -163,7 +188,12 @@ def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) ->
 
 
 def _describe_attempt(job: Job, number: int) -> Attempt:
-    return Attempt(job.ref, job.spec, number, job.mounts_of(number), avoided_nodes=list_avoided(job))
+    attempt = Attempt(job.ref, job.spec, number, job.mounts_of(number), avoided_nodes=list_avoided(job))
+    scheduler = SCHEDULERS.get(job.spec.gang_scheduler)
+    if scheduler is None:
+        return attempt
+    gang = names.gang_name(job.name, job.uid, number)
+    return replace(attempt, join_gang=lambda pod: scheduler.join(pod, gang))
 
 
 def find_source_checkpoint(job: Job) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from railhead.planning.pod_view import PodView
 from railhead.planning.status_change import StatusChange, StatusWrite
 
-ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
+ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy", "PodGroup"]
 
 
 class OwnedBy(Enum):
@@ -49,7 +49,6 @@ class ChildPolicy:
     Attributes:
         is_strict: a field that the API server does not know is an error, because the user may have written it.
         is_watched: the operator watches the kind, and caches the API server's responses.
-        is_optional: the cluster may lack the kind, and the job runs without the child then.
     """
 
     kind: ChildKind
@@ -58,7 +57,6 @@ class ChildPolicy:
     step: Step = Step.PREREQUISITES
     is_strict: bool = False
     is_watched: bool = False
-    is_optional: bool = False
 
 
 HEADS_SERVICE = ChildPolicy("Service", OwnedBy.NAMESPACE, Verify.CONTENT)
@@ -67,6 +65,7 @@ INPUT = ChildPolicy("ConfigMap", OwnedBy.JOB, Verify.CONTENT)
 SOURCE = ChildPolicy("ConfigMap", OwnedBy.JOB, Verify.OWNER)
 SECRET = ChildPolicy("Secret", OwnedBy.INPUT, Verify.NOTHING, Step.OWNED)  # its name has the digest of its content
 NETWORK_POLICY = ChildPolicy("NetworkPolicy", OwnedBy.JOB, Verify.OWNER)  # its operator may have had other settings
+POD_GROUP = ChildPolicy("PodGroup", OwnedBy.JOB, Verify.OWNER)
 POD = ChildPolicy("Pod", OwnedBy.JOB, Verify.OWNER, Step.PODS, is_strict=True, is_watched=True)
 
 
@@ -77,12 +76,14 @@ class Create:
     Attributes:
         build: its body; called when it is sent, which may be never.
         owner: name of the ConfigMap in the same plan that owns it, if the policy says INPUT.
+        older: created instead where the API server does not serve the version of this one.
     """
 
     policy: ChildPolicy
     name: str
     build: Callable[[], Mapping[str, Any]] = field(compare=False)
     owner: str = ""
+    older: Create | None = None
 
     @property
     def kind(self) -> ChildKind:
@@ -126,11 +127,13 @@ class Remove:
 
     Attributes:
         is_shared: no job owns it.
+        api_version: of a kind that several groups or versions have.
     """
 
     kind: ChildKind
     name: str
     is_shared: bool = False
+    api_version: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ the job requires (image, entry point, identity, names, the reserved environment)
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -56,6 +56,7 @@ class Attempt:
     Attributes:
         mounts: what all its pods mount.
         avoided_nodes: the nodes on which no pod may run that is built now.
+        join_gang: returns a pod as a member of the attempt's gang.
     """
 
     job: JobRef
@@ -63,6 +64,7 @@ class Attempt:
     number: int
     mounts: Mounts
     avoided_nodes: Sequence[str] = ()
+    join_gang: Callable[[Object], Object] = lambda pod: pod
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def _label_place(slot: int, round_: int) -> dict[str, str]:
 def build_pod(attempt: Attempt, part: RolePart) -> Object:
     """Returns a pod of the job, as Kubernetes JSON."""
     spec = attempt.spec
-    template = _find_template(spec, part.role)
+    template = find_template(spec, part.role)
     defaults = {"metadata": {"annotations": _DO_NOT_EVICT}, "spec": _default_spec(spec, part.size)}
     merged = merge(
         defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
@@ -209,17 +211,18 @@ def build_pod(attempt: Attempt, part: RolePart) -> Object:
     metadata["labels"] = {**(given.get("labels") or {}), **metadata["labels"]}
     metadata["annotations"] = dict(given.get("annotations") or {})
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
-    return avoid_nodes(pod, attempt.avoided_nodes)
+    return attempt.join_gang(avoid_nodes(pod, attempt.avoided_nodes))
 
 
 def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
     """Whether a template limits the CPUs of the ray container; by default nothing does."""
-    containers = _find_template(spec, role).get("spec", {}).get("containers") or []
+    containers = find_template(spec, role).get("spec", {}).get("containers") or []
     resources = [each.get("resources") or {} for each in containers if each.get("name") == names.CONTAINER]
     return any("cpu" in (each.get("limits") or {}) for each in resources)
 
 
-def _find_template(spec: TrainJobSpec, role: str) -> Object:
+def find_template(spec: TrainJobSpec, role: str) -> Object:
+    """Returns the user's PodTemplateSpec for the role: spec.podTemplate, and the role's own on top."""
     role_template = spec.head.pod_template if role == names.HEAD else spec.worker.pod_template
     return merge(spec.pod_template or {}, role_template or {})
 

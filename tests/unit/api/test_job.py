@@ -72,7 +72,7 @@ FULL: dict[str, Any] = {
     },
     "resumeFrom": {"trainJob": "other", "best": True},
     "logs": {"forward": "Rank0"},
-    "scheduling": {"nodeAvoidance": "None"},
+    "scheduling": {"nodeAvoidance": "None", "gangScheduler": "PodGroup"},
     "backoffLimit": 5,
     "backoffResetSeconds": 3600,
     "noProgressLimit": 5,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -447,17 +446,45 @@ async def test_a_secret_is_owned_by_the_input_of_the_same_plan(
     assert made == [{"apiVersion": "v1", "kind": "ConfigMap", "name": "input", "uid": owner}]
 
 
-@pytest.mark.parametrize("is_optional", [False, True])
-async def test_a_job_runs_without_a_child_whose_kind_the_cluster_lacks(
-    client: ModelClient, executor: Executor, is_optional: bool
+MISSING = Gone(404, "NotFound", "the server could not find the requested resource")
+
+
+def make_pod_group(api_version: str, *, older: Create | None = None) -> Create:
+    return replace(make_child(policies.POD_GROUP, "gang", apiVersion=api_version), older=older)
+
+
+@pytest.mark.parametrize("served", ["scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"])
+async def test_the_newest_version_of_a_pod_group_is_created_that_the_api_server_serves(
+    client: ModelClient, executor: Executor, served: str
 ) -> None:
-    """If the kind is optional, such as that of a queue; any other child is reported as rejected."""
-    missing = Gone(404, "NotFound", "the server could not find the requested resource")
-    client.faults.script["create", "policy"] = [missing]
-    child = make_child(replace(policies.NETWORK_POLICY, is_optional=is_optional), "policy")
-    with nullcontext() if is_optional else pytest.raises(ChildRejected, match="could not find"):
-        await executor.execute(KEY, UID, Plan(creates=(child, make_pod("head"))))
-    assert client.names("create", "pods") == (["head"] if is_optional else [])
+    client.faults.script["create", "gang"] = [] if served.endswith("v1beta1") else [MISSING]
+    older = make_pod_group("scheduling.k8s.io/v1alpha2")
+    creates = (make_pod("head"), make_pod_group("scheduling.k8s.io/v1beta1", older=older))
+    await executor.execute(KEY, UID, Plan(creates=creates))
+    *_, group, pod = client.asked
+    assert group.path == f"/apis/{served}/namespaces/default/podgroups"
+    assert pod.name == "head", "it must not be scheduled by itself before its group exists"
+
+
+async def test_no_pod_starts_without_the_gang_scheduler_and_the_job_says_which_is_missing(
+    client: ModelClient, executor: Executor
+) -> None:
+    client.faults.script["create", "gang"] = [MISSING]
+    creates = (make_pod_group("scheduling.x-k8s.io/v1alpha1"), make_pod("head"))
+    with pytest.raises(ChildRejected) as caught:
+        await executor.execute(KEY, UID, Plan(creates=creates))
+    assert caught.value.problem.reason == "SchedulerMissing"
+    assert "no podgroups of scheduling.x-k8s.io. Install the scheduler" in caught.value.problem.message
+    assert client.names("create", "pods") == []
+
+
+async def test_a_pod_group_is_removed_in_its_version(client: ModelClient, executor: Executor) -> None:
+    group = make_pod_group("scheduling.k8s.io/v1alpha2")
+    await executor.execute(KEY, UID, Plan(creates=(group,)))
+    remove = Remove("PodGroup", "gang", api_version="scheduling.k8s.io/v1alpha2")
+    await executor.execute(KEY, UID, Plan(removes=(remove,)))
+    assert client.asked[-1].path.startswith("/apis/scheduling.k8s.io/v1alpha2/")
+    assert ("podgroups", "default", "gang") not in client.api.objects
 
 
 async def test_a_large_plan_sends_a_few_requests_at_a_time(client: ModelClient, executor: Executor) -> None:

@@ -16,7 +16,10 @@ from railhead.resources.base import JobNetworkPolicy
 from railhead.resources.pods import build_pod
 from tests.unit.builders import make_job, make_spec
 
-WITH_ALL = make_job(spec=make_spec(source={"configMap": {"name": "code"}}))
+WITH_ALL = make_job(
+    spec=make_spec(source={"configMap": {"name": "code"}}, scheduling={"gangScheduler": "Volcano"}),
+    status={"attempt": 1},
+)
 WITH_ALL = replace(WITH_ALL, settings=replace(WITH_ALL.settings, job_network_policy=JobNetworkPolicy()))
 
 

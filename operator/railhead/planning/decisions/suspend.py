@@ -16,6 +16,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, WorkersStatus
 from railhead.planning.attempt import begin_next_attempt
+from railhead.planning.children import gang_removal
 from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
 from railhead.planning.facts.deadlines import count_suspended
 from railhead.planning.job import Job
@@ -83,7 +84,7 @@ def _rest(job: Job) -> Decision:
     )
     if job.status.phase != "Suspending":
         status = status.requiring(Requirement.SAME_SPEC)
-    return Decision(status=status, events=(Event("Normal", SUSPENDED, message),))
+    return Decision(status=status, removes=gang_removal(job), events=(Event("Normal", SUSPENDED, message),))
 
 
 def decide_deleted(job: Job) -> Decision | None:

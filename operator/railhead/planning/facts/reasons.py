@@ -8,6 +8,7 @@ SOURCE_NOT_FOUND = "SourceNotFound"
 CREATE_REFUSED = "CreateRefused"
 POD_INVALID = "PodInvalid"
 WEBHOOK_FAILED = "AdmissionWebhookFailed"
+SCHEDULER_MISSING = "SchedulerMissing"  # the API server has no PodGroups of spec.scheduling.gangScheduler
 QUOTA_EXCEEDED = "QuotaExceeded"
 EXCEEDS_QUOTA = "ExceedsQuota"  # by itself, whatever the other jobs do
 WAITING_FOR_TURN = "WaitingForTurn"
@@ -28,6 +29,7 @@ REJECTIONS = frozenset(
         CREATE_REFUSED,
         POD_INVALID,
         WEBHOOK_FAILED,
+        SCHEDULER_MISSING,
         *(reason for _, reason in ADMISSION_TEXTS),
     }
 )

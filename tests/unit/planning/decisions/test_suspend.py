@@ -55,6 +55,16 @@ def test_a_head_that_ended_just_before_the_suspension_keeps_its_last_checkpoint(
     assert len(wanted.deletes) == 3
 
 
+@pytest.mark.parametrize("scheduler", ["None", "Coscheduling"])
+def test_the_gang_of_the_attempt_goes_with_its_last_pod(scheduler: str) -> None:
+    """The scheduler may be changed before the next attempt."""
+    spec = make_spec(suspend=True, scheduling={"gangScheduler": scheduler})
+    wanted = decide(status={**RUNNING_STATUS, "phase": "Suspending"}, spec=spec)
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Suspended"
+    removed = [(each.kind, each.api_version) for each in wanted.removes]
+    assert removed == ([] if scheduler == "None" else [("PodGroup", "scheduling.x-k8s.io/v1alpha1")])
+
+
 def test_workers_do_not_wait_for_a_head_beyond_its_grace_period() -> None:
     status = {**RUNNING_STATUS, "phase": "Suspending"}
     head = make_head(is_deleting=True, deletion_timestamp=NOW - timedelta(seconds=6))

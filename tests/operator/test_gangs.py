@@ -1,0 +1,151 @@
+"""Gangs on Kubernetes' own scheduler: a real kube-scheduler with its feature gates places real PodGroups.
+
+The test plays the nodes, each with one GPU, and no kubelet: a pod holds its GPU from the moment it has a node.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from railhead.local.control_plane import ControlPlane
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.install import Kubectl, install, make_operator_kubeconfig
+from tests.api.server import MERGE_PATCH, ApiServer
+from tests.operator.cluster import Cluster
+from tests.operator.conftest import make_cluster
+from tests.operator.running import RunningOperator
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+GPUS = 8
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = ControlPlane(
+        tmp_path_factory.mktemp("gangs"),
+        binaries=resolve(lambda text: print(text, file=sys.stderr)),
+        api_server_options=[GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"],
+        client_options=[GATES],
+        disabled_controllers=["node-lifecycle", "pod-garbage-collector"],  # nodes have no kubelet
+    )
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="module")
+def gang_server(plane: ControlPlane) -> Iterator[ApiServer]:
+    server = ApiServer(plane)
+    amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    for name in ("cpus", *(f"gpu-{number}" for number in range(GPUS))):
+        own = amounts if name == "cpus" else {**amounts, "nvidia.com/gpu": "1"}
+        status = {"capacity": own, "allocatable": own, "conditions": [{"type": "Ready", "status": "True"}]}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+        assert server.request("POST", "/api/v1/nodes", node).status == 201
+        clear = {"spec": {"taints": None}}  # a new node counts as not ready
+        server.request("PATCH", f"/api/v1/nodes/{name}", clear, content_type=MERGE_PATCH)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def gang_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOperator]:
+    folder = tmp_path_factory.mktemp("operator")
+    kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
+    install(kubectl)
+    make_operator_kubeconfig(kubectl, plane, folder / "operator.kubeconfig")
+    operator = RunningOperator(folder / "operator.kubeconfig", folder)
+    operator.start()
+    yield operator
+    operator.stop()
+
+
+@pytest.fixture
+def cluster(gang_server: ApiServer, gang_operator: RunningOperator) -> Cluster:
+    return make_cluster(gang_server, gang_operator)
+
+
+def apply(cluster: Cluster, name: str, *, gpus: int) -> None:
+    scaling = {"numWorkers": gpus, "useGPU": True, "workersPerPod": 1}
+    cluster.apply(name, scaling=scaling, scheduling={"gangScheduler": "PodGroup"})
+
+
+def count_placed(cluster: Cluster, job: str) -> int:
+    """The job's pods that have a node."""
+    return sum(bool(pod["spec"].get("nodeName")) for pod in cluster.pods(job).values())
+
+
+def end(cluster: Cluster, job: str) -> None:
+    cluster.delete(job)
+    for pod in cluster.pods(job).values():
+        cluster.remove_pod(pod)
+    wait_until(f"{job} without pods", lambda: not cluster.pods(job))
+
+
+def list_groups(cluster: Cluster) -> list[str]:
+    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{cluster.namespace}/podgroups"
+    return [item["metadata"]["labels"]["railhead.dev/job-name"] for item in cluster.server.list(path)]
+
+
+def test_of_two_jobs_that_do_not_fit_together_one_runs_and_the_other_holds_no_gpu(cluster: Cluster) -> None:
+    jobs = ("a", "b")
+    for job in jobs:
+        apply(cluster, job, gpus=6)
+    first = wait_until(
+        "a gang with all its nodes", lambda: next((j for j in jobs if count_placed(cluster, j) == 7), "")
+    )
+    [second] = set(jobs) - {first}
+    cluster.wait_pods(second, 7)
+
+    def find_reason() -> str:
+        conditions = {each["type"]: each for each in cluster.status(second).get("conditions", ())}
+        found = conditions.get("Reconciling", {})
+        return str(found.get("message", "")) if found.get("reason") == "Unschedulable" else ""
+
+    assert "pod group" in wait_until("the scheduler's reason", find_reason)
+    assert count_placed(cluster, second) == 0
+    end(cluster, first)
+    wait_until("its turn", lambda: count_placed(cluster, second) == 7)
+    wait_until("no group is left behind", lambda: list_groups(cluster) == [second])
+    end(cluster, second)
+
+
+def test_twenty_jobs_of_any_size_all_get_their_turn(cluster: Cluster) -> None:
+    sizes = {f"job-{number}": random.Random(number).randint(1, GPUS) for number in range(20)}
+    for job, gpus in sizes.items():
+        apply(cluster, job, gpus=gpus)
+    left = dict(sizes)
+    while left:
+        complete = wait_until(
+            f"one of {sorted(left)}", lambda: [j for j in left if count_placed(cluster, j) == left[j] + 1], seconds=60
+        )
+        for job in complete:
+            end(cluster, job)
+            del left[job]
+
+
+def test_a_lost_worker_pod_is_replaced_within_its_gang(cluster: Cluster) -> None:
+    apply(cluster, "lossy", gpus=3)
+    wait_until("all nodes", lambda: count_placed(cluster, "lossy") == 4)
+    before = cluster.pods("lossy")
+    for pod in before.values():
+        cluster.run_pod(pod)
+    wait_until("all pods are known to run", lambda: cluster.status("lossy").get("workers", {}).get("ready") == 3)
+    [lost] = [pod for name, pod in before.items() if name.endswith("-w1-0")]
+    cluster.remove_pod(lost)
+
+    def find_replacement() -> str:
+        pods = cluster.pods("lossy").items()
+        return next((pod["spec"].get("nodeName", "") for name, pod in pods if name.endswith("-w1-1")), "")
+
+    assert wait_until("the replacement has a node", find_replacement)
+    assert len(list_groups(cluster)) == 1
+    end(cluster, "lossy")
