@@ -816,6 +816,7 @@ DEFECTS = (
         "if token is not None and digest(",
         "if token is not None and not digest(",
         ("tests/unit/driver/test_pod.py",),
+        raises=("KeyError",),
     ),
     Defect(
         "a pod runs inline code that somebody planted",
@@ -1812,6 +1813,7 @@ DEFECTS = (
         "return replace(own, source=source or own.source)",
         "return replace(own, input=status.input or own.input, source=source or own.source)",
         ("tests/unit/planning/test_changes.py",),
+        raises=("KeyError",),
     ),
     Defect(
         "a job may change while it is suspending",
