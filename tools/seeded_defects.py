@@ -45,6 +45,7 @@ ATTEMPTS = "tests/unit/planning/amendments/test_records.py"
 PARTIAL = "tests/unit/planning/decisions/test_deadlines.py"
 AGREEMENT = "tests/unit/training/test_checkpoints.py"
 DCP = "tests/unit/training/test_dcp.py"
+SEGMENTS = "tests/unit/driver/storage/test_segments.py"
 PARTIAL_START = "tests/unit/planning/facts/test_deadlines.py"
 
 
@@ -1473,8 +1474,8 @@ DEFECTS = (
     Defect(
         "a head that has lost the run leaves its success there",
         "driver/storage/fence.py",
-        "            check_claim(folder, claim)\n",
-        "",
+        "        check_claim(folder, claim)\n        values = ",
+        "        values = ",
         (OUTCOME_FILE,),
     ),
     Defect(
@@ -2479,5 +2480,54 @@ DEFECTS = (
         " if pid not in now.get(node, ())",
         "",
         ("tests/unit/driver/train_controller/test_group_checks.py",),
+    ),
+    Defect(
+        "a closed segment's number is used again",
+        "driver/storage/segments.py",
+        "                self._begin(self._number + 1)\n",
+        "                self._begin(self._number)\n",
+        (SEGMENTS,),
+    ),
+    Defect(
+        "records that the storage did not take are not counted",
+        "driver/storage/segments.py",
+        "        self._dropped += records\n",
+        "",
+        (SEGMENTS,),
+    ),
+    Defect(
+        "the newest part of a long run is thinned out first",
+        "driver/storage/segments.py",
+        "    return min(found)[1] if found else None",
+        "    return max(found)[1] if found else None",
+        (SEGMENTS,),
+    ),
+    Defect(
+        "half a line is kept",
+        "driver/storage/segments.py",
+        '                data = data[: data.rfind(b"\\n") + 1]  # a line may be in the middle of being written\n',
+        "",
+        (SEGMENTS,),
+    ),
+    Defect(
+        "the history of a run is written without the fence",
+        "driver/storage/private_folder.py",
+        "        self.check()\n",
+        "",
+        ("tests/unit/driver/storage/test_private_folder.py",),
+    ),
+    Defect(
+        "the history follows a planted link",
+        "driver/storage/private_folder.py",
+        "        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)\n    except",
+        "        return os.open(name, _FOLDER, dir_fd=parent)\n    except",
+        ("tests/unit/driver/storage/test_private_folder.py",),
+    ),
+    Defect(
+        "credentials in the names of metrics are kept",
+        "driver/reporting/records.py",
+        "        return {clean(name): _hide(each)",
+        "        return {name: _hide(each)",
+        ("tests/unit/driver/reporting/test_records.py",),
     ),
 )

@@ -11,7 +11,9 @@ from itertools import pairwise
 import pytest
 
 from railhead.api.status import parse_status
+from railhead.contract.history import read_line, write_line
 from railhead.controller.metrics import Metrics
+from railhead.driver.reporting.records import build_metrics
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.rig import make_rig
 from tests.fuzz.secrets import MARK, METADATA, SPEC, Pages, find_secrets
@@ -77,3 +79,24 @@ async def test_no_secret_leaves_a_mutated_job(seeds: range, pages: Pages, tried:
         with replayed_by(seed):
             await run(seed, pages)
     tried("mutated jobs with marked secrets", len(seeds))
+
+
+VALUE = f"{MARK}-of-a-variable"
+REPORT = {
+    "loss": 0.5,
+    "note": f"token {VALUE}",
+    f"name of {VALUE}": [{"url": f"https://user:{VALUE}@host/x"}, VALUE],
+    "deep": {"query": f"https://host/c?sv=1&sig={VALUE}&se=2", VALUE: {VALUE: f"{VALUE}\n{VALUE}"}},
+}
+
+
+@pytest.mark.parametrize("seeds", find_seeds())
+def test_no_secret_is_kept_of_a_mutated_report(seeds: range, tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report as the history of a run keeps it; a secret that a change has cut is none any more."""
+    monkeypatch.setenv("TRACKER_TOKEN", VALUE)
+    for seed in seeds:
+        with replayed_by(seed):
+            line = write_line({"time": "t", "attempt": 1, **build_metrics(Mutator(seed).mutate(REPORT))})
+            assert VALUE.encode() not in line and len(line) <= 64 << 10
+            assert read_line(line) is not None
+    tried("mutated reports with marked secrets", len(seeds))

@@ -61,11 +61,14 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
 from railhead.driver.script.run import ScriptHost
 from railhead.driver.storage.fence import leave_outcome
+from railhead.driver.storage.history import complete_history
 from railhead.driver.storage.run_folder import open_own_folder
+from railhead.driver.storage.segments import find_spool
 from railhead.driver.training import Attempt, run_training
 
 LOOK_SECONDS = 0.1
 LAST_REPORT_SECONDS = 2.0
+HISTORY_SECONDS = 3.0  # for what the storage still lacks of the run's history
 LAST_REPORT_OF_SUCCESS_SECONDS = 60.0  # the operator may be away, and trains again if it does not hear of a success
 RAY_LOG = "ray-start.log"
 # States that are worth waiting: training, or finishing, which has its own outcome. In others there is nothing to save.
@@ -136,11 +139,13 @@ def end(head: Head, ending: Ending) -> NoReturn:
     head.publisher.update(lambda report: replace(report, state=state, outcome=reported))
     head.publisher.begin_stop()
     leaving = _start_thread(_leave_outcome, head, outcome)
+    keeping, keep_until = _start_thread(_keep_history, head, outcome), time.monotonic() + HISTORY_SECONDS
     if not is_premature(ending):
         timeout = LAST_LINES_SECONDS if outcome.has_succeeded else LAST_LINES_OF_FAILURE_SECONDS
         head.ranks.wait_until_ended(fit.progress.processes, timeout=timeout)
     _wait_for_last_report(head, LAST_REPORT_OF_SUCCESS_SECONDS if outcome.has_succeeded else 0.0)
     leaving.join(LAST_REPORT_SECONDS)
+    keeping.join(max(keep_until - time.monotonic(), 0.0))
     log(f"{outcome.outcome}: {outcome.message}" if outcome.message else outcome.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -166,6 +171,18 @@ def _leave_outcome(head: Head, outcome: Outcome) -> None:
         leave_outcome(folder, outcome, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
     except Exception as error:
         log(f"cannot leave the outcome in the run's folder: {describe_exception(error)}")
+
+
+def _keep_history(head: Head, outcome: Outcome) -> None:
+    """Never raises. An attempt that has not begun to train keeps nothing."""
+    pod, job, spool = head.pod, head.job, find_spool(head.pod.temp)
+    if not spool.exists():
+        return
+    try:
+        folder = open_own_folder(find_storage_path(pod, job), job.run_name)
+        complete_history(folder, spool, outcome, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
+    except Exception as error:
+        log(f"cannot keep the end of the run's history: {describe_exception(error)}")
 
 
 def _kill_training(head: Head) -> None:

@@ -108,13 +108,19 @@ def _build_fenced(claim: Claim, newest: int) -> Fenced:
     )
 
 
+def find_claim(folder: RunFolder, *, uid: str, attempt: int, pod: str) -> Optional[Claim]:
+    """Returns the claim of this head, None if it has made none."""
+    claims = list_claims(folder)
+    return next((each for each in claims if (each.uid, each.attempt, each.pod) == (uid, attempt, pod)), None)
+
+
 def leave_outcome(folder: RunFolder, outcome: Outcome, *, uid: str, attempt: int, pod: str) -> None:
     """Writes it if this head has claimed the folder. Raises Fenced or JobRefused when the run is another's by now."""
-    for claim in list_claims(folder):
-        if (claim.uid, claim.attempt, claim.pod) == (uid, attempt, pod):
-            check_claim(folder, claim)
-            values = {"uid": uid, "attempt": attempt, "outcome": outcome.to_json()}
-            folder.replace(OUTCOME, json.dumps(values).encode())
+    claim = find_claim(folder, uid=uid, attempt=attempt, pod=pod)
+    if claim is not None:
+        check_claim(folder, claim)
+        values = {"uid": uid, "attempt": attempt, "outcome": outcome.to_json()}
+        folder.replace(OUTCOME, json.dumps(values).encode())
 
 
 def read_success(folder: RunFolder, *, uid: str, attempt: int) -> Optional[Outcome]:

@@ -79,11 +79,15 @@ class RunFolder:
 
     def list_names(self, name: str) -> list[str]:
         """Returns the names in a folder, none when there is no such folder."""
+        return list(self.list_sizes(name))
+
+    def list_sizes(self, name: str) -> dict[str, int]:
+        """Returns the names in a folder with the bytes of each file, none when there is no such folder."""
         from pyarrow.fs import FileSelector
 
         forget_listings(self.filesystem)
         selector = FileSelector(self.find(name), allow_not_found=True)
-        return [info.base_name for info in self.filesystem.get_file_info(selector)]
+        return {info.base_name: info.size or 0 for info in self.filesystem.get_file_info(selector)}
 
     def find_existing(self, names: Iterable[str]) -> set[str]:
         """Returns those that exist, by one listing for all in the same folder, however many there are."""

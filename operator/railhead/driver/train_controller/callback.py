@@ -11,6 +11,7 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import find_group
 from railhead.driver.train_controller.group_checks import Barriers, OldProcessesStep, SharedStorageStep
+from railhead.driver.train_controller.history import HistoryStep
 from railhead.driver.train_controller.polls import EndNoticeStep, ReturnsStep, StacksStep
 from railhead.driver.train_controller.progress import ProgressStep
 
@@ -26,6 +27,7 @@ class RailheadCallback(StepsCallback):
             FenceStep(group, mailbox, run),  # before anything touches a run that may belong to another
             Barriers(),  # before the group starts, when no other step acts
             ProgressStep(group, mailbox, run),  # before the checks: the head shows the group that they may end
+            HistoryStep(group, mailbox, run),  # after the progress, and before the checks: it shows that group as well
             OldProcessesStep(),  # before the ranks' first call on their GPUs
             SharedStorageStep(),  # the slowest check, so the last one
             ReturnsStep(mailbox),  # before a hang: a rank that has returned does not hang

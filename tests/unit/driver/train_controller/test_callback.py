@@ -27,6 +27,7 @@ def test_the_steps_are_done_in_this_order(callback: RailheadCallback) -> None:
         "FenceStep",
         "Barriers",
         "ProgressStep",
+        "HistoryStep",
         "OldProcessesStep",
         "SharedStorageStep",
         "ReturnsStep",

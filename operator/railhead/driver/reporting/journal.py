@@ -1,0 +1,77 @@
+"""Which transitions of the driver a run's journal has: differences of what the head pod's processes tell. Pure.
+
+Each is a record with the field `event`; docs/reference/run-folder.md lists them. A reader of a value that changes twice
+between two looks sees one change, but restarts, groups and commits are each followed by a look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Optional
+
+from railhead.contract.failure import Failure
+from railhead.contract.history import Record
+from railhead.contract.outcome import Outcome
+from railhead.contract.report import RestartInPlace, RunWarning
+from railhead.contract.text import format_time
+from railhead.driver.reporting.mailbox import FromController, FromDriver
+
+
+def describe_controller(before: FromController, after: FromController) -> Iterator[Record]:
+    """Yields what Ray Train's controller has done, in the order of cause and effect."""
+    old, new = before.progress, after.progress
+    if new.resumed_from != old.resumed_from and new.resumed_from:
+        yield {"event": "resume", "checkpoint": new.resumed_from}
+    if new.checkpoint != old.checkpoint and new.checkpoint:
+        yield {"event": "checkpoint", "index": new.checkpoint.index, "checkpoint": new.checkpoint.uri}
+    if after.lost_pods != before.lost_pods and after.lost_pods:
+        yield {"event": "lostPods", "pods": list(after.lost_pods)}
+    if after.restart != before.restart and after.restart:
+        yield _describe_restart(after.restart)
+    if after.failure != before.failure and after.failure:
+        yield _describe_failure(after.failure)
+    yield from _describe_warning(before.warning or old.warning, after.warning or new.warning)
+    if new.state != old.state:
+        yield {"event": "state", "state": new.state}
+
+
+def describe_driver(before: FromDriver, after: FromDriver) -> Iterator[Record]:
+    """Yields what the driver's own process has decided."""
+    if after.hang != before.hang and after.hang:
+        yield {"event": "hang", "rank": after.hang.rank, "message": after.hang.message}
+    if after.end != before.end and after.end is not None:
+        deadline = format_time(datetime.fromtimestamp(after.end, timezone.utc))
+        yield {"event": "notice", "deadline": deadline}
+
+
+def describe_group(before: int, after: int) -> Record:
+    """Returns the start of a group of `after` workers; the last one had `before`, 0 = there was none."""
+    return {"event": "group", "workers": after, **({"workersBefore": before} if before not in (0, after) else {})}
+
+
+def describe_end(outcome: Outcome) -> Record:
+    found = {"outcome": outcome.outcome, "reason": outcome.reason, "message": outcome.message}
+    return {"event": "end", **found, **_name_suspect(outcome.suspect_pod)}
+
+
+def _describe_restart(restart: RestartInPlace) -> Record:
+    counts = {"number": restart.number, "charged": restart.charged}
+    found = {"class": restart.cause, "reason": restart.reason, "message": restart.message}
+    return {"event": "restart", **counts, **found, **_name_suspect(restart.suspect_pod)}
+
+
+def _describe_failure(failure: Failure) -> Record:
+    found = {"class": failure.class_.value, "reason": failure.reason, "message": failure.message}
+    return {"event": "failure", **found, **_name_suspect(failure.suspect_pod)}
+
+
+def _name_suspect(pod: str) -> Record:
+    return {"suspectPod": pod} if pod else {}
+
+
+def _describe_warning(before: Optional[RunWarning], after: Optional[RunWarning]) -> Iterator[Record]:
+    if after != before and after is not None:
+        yield {"event": "warning", "reason": after.reason, "message": after.message}
+    elif after != before and before is not None:
+        yield {"event": "warningEnded", "reason": before.reason}

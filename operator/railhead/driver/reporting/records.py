@@ -1,0 +1,127 @@
+"""Builds the records of a run's history from what training has reported: bounded, valid JSON, without credentials.
+
+Reports are the user's: a value may be anything, and of any size. Numbers stay as they are, but NaN and infinities,
+which JSON lacks, become text. Every text, and every name of a metric, has its credentials hidden.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, Iterator, List
+
+from railhead.contract.history import Record
+from railhead.driver.describe import clean
+
+METRICS_BYTES = 64_000  # per report; with time, attempt and the like a line has at most 64 KiB
+_MOST_VALUES = 40_000  # in one report, and names: a value and its comma take two bytes
+_LARGEST = 10_000  # characters of a text, bits of a number
+
+
+class TooLarge(Exception):
+    """A metric that does not fit into a record."""
+
+
+def stamp(attempt: int) -> Record:
+    """Returns the fields that every record begins with: RFC 3339 in UTC, with milliseconds."""
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return {"time": now.replace("+00:00", "Z"), "attempt": attempt}
+
+
+def build_metrics(metrics: Mapping[Any, Any]) -> Record:
+    """Returns the field `metrics`, and `omitted`, how many did not fit, if any did not. Never raises."""
+    plain, kept, left = _Plain(), {}, METRICS_BYTES
+    for name, value in hide(plain.convert_all(metrics)).items():
+        left -= len(json.dumps({name: value}, ensure_ascii=False).encode())
+        if left < 0:
+            break
+        kept[name] = value
+    omitted = len(metrics) - len(kept)
+    return {"metrics": kept, **({"omitted": omitted} if omitted else {})}
+
+
+def hide(values: Record) -> Record:
+    """Returns the record without credentials, in its texts and its keys."""
+    texts = list(_list_texts(values))
+    joined = "\n".join(texts)
+    return values if clean(joined) == joined else _hide(values)  # nearly always one search for all
+
+
+class _Plain:
+    """Makes the metrics of one report plain; counts their values."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_VALUES
+
+    def convert_all(self, metrics: Mapping[Any, Any]) -> Record:
+        """Leaves out what is too large, and what the user's own classes do not let us read."""
+        result: Record = {}
+        for name, value in metrics.items():
+            before = self._left
+            try:
+                result.update(self.convert({name: value}))
+            except Exception:
+                self._left = before
+        return result
+
+    def convert(self, value: Any) -> Any:
+        """Raises TooLarge, and RecursionError."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooLarge
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._check(len(value), str(value))
+        if isinstance(value, int):
+            return self._check(value.bit_length(), int(value))
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else _name_float(value)
+        if isinstance(value, Mapping):
+            return {self.convert(str(name)): self.convert(each) for name, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.convert(each) for each in value]
+        return self._convert_other(value)
+
+    def _check(self, size: int, value: Any) -> Any:
+        if size > _LARGEST:
+            raise TooLarge
+        return value
+
+    def _convert_other(self, value: Any) -> Any:
+        """A scalar of numpy or torch is its number; all else is the name of its class."""
+        size = getattr(value, "numel", None) or getattr(value, "size", None)
+        if callable(getattr(value, "item", None)) and (size() if callable(size) else size) == 1:
+            number = value.item()
+            if isinstance(number, (bool, int, float)):
+                return self.convert(number)
+        return f"<{type(value).__name__}>"
+
+
+def _name_float(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _list_texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            yield name
+            yield from _list_texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _list_texts(each)
+
+
+def _hide(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(name): _hide(each) for name, each in value.items()}
+    if isinstance(value, list):
+        result: List[Any] = [_hide(each) for each in value]
+        return result
+    return value

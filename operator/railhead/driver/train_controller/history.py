@@ -1,0 +1,128 @@
+"""Keeps a run's history in its folder: each report of rank 0, and the driver's transitions (`contract.history`).
+
+The steps append lines to files of the pod. A thread takes them to the storage every minute, behind the fence, so
+training and the controller never wait for that; the driver's process takes what is left when the attempt ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Callable, Optional
+
+from railhead.contract import environment
+from railhead.contract.history import JOURNAL, METRICS, Record
+from railhead.driver.describe import describe_exception, log, never_raises
+from railhead.driver.errors import AttemptFailed
+from railhead.driver.ray.callback import Step
+from railhead.driver.ray.types import GroupStatus, Metrics, TrainingReport, WorkerGroup
+from railhead.driver.reporting.journal import describe_controller, describe_driver, describe_group
+from railhead.driver.reporting.mailbox import Mailbox
+from railhead.driver.reporting.records import build_metrics, hide, stamp
+from railhead.driver.run_context import RunContext
+from railhead.driver.storage.private_folder import PrivateFolder
+from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.segments import Segments, find_spool
+from railhead.driver.train_controller.group import Group
+
+UPLOAD_SECONDS = 60.0  # a lost head loses at most the records of this time and of one write
+END_SECONDS = 2.0  # that the end of a fit() waits for the storage
+
+
+class HistoryStep(Step):
+    """Appends what each call brings. Comes after the progress, whose changes it looks for."""
+
+    def __init__(self, group: Group, mailbox: Mailbox, run: RunContext) -> None:
+        self._group = group
+        self._mailbox = mailbox
+        self._attempt = int(os.environ.get(environment.ATTEMPT) or 1)
+        spool = find_spool(Path(os.environ[environment.TEMP]), fit=run.fit, is_own=run.is_own)
+        pod = os.environ.get(environment.POD_UID, "")
+        self._metrics = Segments(spool, METRICS, attempt=self._attempt, pod=pod)
+        self._journal = Segments(spool, JOURNAL, attempt=self._attempt, pod=pod)
+        self._controller, self._driver = mailbox.controller.read(), mailbox.driver.read()
+        self._workers = 0
+        self._uploader: Optional[Uploader] = None
+
+    @never_raises("keep the run's history")
+    def after_state(self, name: str) -> None:
+        self._look()
+
+    @never_raises("keep the run's history")
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        workers = len(worker_group.get_workers())
+        self._note([describe_group(self._workers, workers)])
+        self._workers = workers
+        folder, check = self._group.folder, self._group.check_fence
+        if folder is not None and self._uploader is None:  # else this head has not claimed the run
+            self._uploader = Uploader(functools.partial(self._upload, folder, check))
+
+    @never_raises("keep the run's history")
+    def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
+        self._look_at_driver()
+
+    @never_raises("keep the run's history")
+    def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
+        self._look()
+        beat = self._controller.heartbeat
+        reports = self._controller.progress.reports
+        position = {"report": reports, "workers": self._workers, "step": beat.steps.step if beat else None}
+        values = (metrics[0] if metrics else report.metrics) or {}
+        self._metrics.append({**stamp(self._attempt), **position, **build_metrics(values)})
+
+    @never_raises("keep the run's history")
+    def after_finish(self) -> None:
+        self._look()
+        if self._uploader is not None:
+            self._uploader.end(END_SECONDS)
+
+    def _look(self) -> None:
+        before, self._controller = self._controller, self._mailbox.controller.read()
+        self._note(describe_controller(before, self._controller))
+        self._look_at_driver()
+
+    def _look_at_driver(self) -> None:
+        before, self._driver = self._driver, self._mailbox.driver.read()
+        self._note(describe_driver(before, self._driver))
+
+    def _note(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._journal.append({**stamp(self._attempt), **hide(record)})
+
+    def _upload(self, folder: RunFolder, check: Callable[[], None]) -> None:
+        for segments in (self._journal, self._metrics):
+            segments.upload(PrivateFolder(folder, segments.kind, check))
+
+
+class Uploader:
+    """A thread that calls `upload` every minute, and once more at the end, until another head has the run."""
+
+    def __init__(self, upload: Callable[[], None]) -> None:
+        self._upload = upload
+        self._has_warned = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="railhead-history", daemon=True)
+        self._thread.start()
+
+    def end(self, seconds: float) -> None:
+        """Waits that long for the last upload."""
+        self._ended.set()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            log(f"the storage has not taken the end of the run's history within {seconds:.0f} s")
+
+    def _run(self) -> None:
+        has_ended = False
+        while not has_ended:
+            has_ended = self._ended.wait(UPLOAD_SECONDS)
+            try:
+                self._upload()
+            except AttemptFailed:
+                return  # the fence: training ends for the same reason
+            except Exception as error:
+                if not self._has_warned:
+                    log(f"cannot keep the run's history: {describe_exception(error)}; tried again each minute")
+                self._has_warned = True
