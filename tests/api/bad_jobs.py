@@ -61,6 +61,11 @@ def _rule(rule: dict[str, Any], message: str, *, at: str = "") -> Bad:
     return _one("spec.failurePolicy", {"rules": [rule]}, message, at=f"spec.failurePolicy.rules[0]{at}")
 
 
+def _metric_rule(message: str, *, at: str = "", **rule: Any) -> Bad:
+    rule = {"name": "r", "action": "Warn", **rule}
+    return _one("spec.metricPolicy", {"rules": [rule]}, message, at=f"spec.metricPolicy.rules[0]{at}")
+
+
 def _git(message: str, *, at: str = "", **changes: Any) -> Bad:
     valid = {"repository": "https://git.example/a.git", "revision": "0a" * 20}
     git = {name: value for name, value in {**valid, **changes}.items() if value is not None}
@@ -575,6 +580,45 @@ DRAIN = [
     _one("spec.worker.drainSeconds", 0, "greater than or equal to 1"),
     _one("spec.worker.drainSeconds", 86401, "less than or equal to 86400"),
 ]
+_NOW_AND_THEN = {"type": "RateBelow", "threshold": "1", "windowSeconds": 60}
+METRIC_RULES = [
+    _metric_rule("IsNaN, Above, Below and NotImproved need a metric", at=".metric", type="IsNaN"),
+    _metric_rule("NoCheckpoint has none", at=".metric", type="NoCheckpoint", metric="loss", windowSeconds=60),
+    _metric_rule("Above, Below and RateBelow need a threshold", at=".threshold", type="Above", metric="loss"),
+    _metric_rule("IsNaN and NoCheckpoint have none", at=".threshold", type="IsNaN", metric="loss", threshold="1"),
+    _metric_rule("only RateBelow takes a percentage", at=".threshold", type="Above", metric="loss", threshold="60%"),
+    _metric_rule("RateBelow and NoCheckpoint need it", at=".windowSeconds", type="RateBelow", threshold="1"),
+    _metric_rule("RateBelow and NoCheckpoint need it", at=".windowSeconds", type="NoCheckpoint"),
+    _metric_rule(
+        "NotImproved needs windowSeconds or consecutive",
+        at=".windowSeconds",
+        type="NotImproved",
+        metric="loss",
+        mode="min",
+    ),
+    _metric_rule("NotImproved needs a mode", at=".mode", type="NotImproved", metric="loss", consecutive=3),
+    _metric_rule("other types have none", at=".mode", type="IsNaN", metric="loss", mode="min"),
+    _metric_rule("use windowSeconds", at=".consecutive", type="NoCheckpoint", windowSeconds=60, consecutive=2),
+    _metric_rule("Unsupported value", at=".type", type="Drifts", metric="loss"),
+    _metric_rule("Unsupported value", at=".action", **{**_NOW_AND_THEN, "action": "Stop"}),
+    _metric_rule("should match", at=".name", **{**_NOW_AND_THEN, "name": "Slow"}),
+    _metric_rule("should match", at=".threshold", **{**_NOW_AND_THEN, "threshold": "0x1"}),
+    _metric_rule("greater than or equal to 1", at=".windowSeconds", **{**_NOW_AND_THEN, "windowSeconds": 0}),
+    _metric_rule("greater than or equal to 1", at=".consecutive", **{**_NOW_AND_THEN, "consecutive": 0}),
+    _one("spec.metricPolicy", {"rules": []}, "at least 1 items", at="spec.metricPolicy.rules"),
+    _one(
+        "spec.metricPolicy",
+        {"rules": [{"name": f"r{n}", "action": "Warn", **_NOW_AND_THEN} for n in range(17)]},
+        "at most 16 items",
+        at="spec.metricPolicy.rules",
+    ),
+    _one(
+        "spec.metricPolicy",
+        {"rules": [{"name": "r", "action": "Warn", **_NOW_AND_THEN}] * 2},
+        "Duplicate value",
+        at="spec.metricPolicy.rules[1]",
+    ),
+]
 RESUME_FROM = [
     _rule({"action": "Fail"}, "exactly one of onExitCodes, onReason and onClass must be set"),
     _rule({"action": "Fail", "onClass": ["Hang"], "onReason": ["Lost"]}, "exactly one of onExitCodes, onReason and"),
@@ -619,6 +663,7 @@ BAD_JOBS = [
     *PODS,
     *DATASETS,
     *DRAIN,
+    *METRIC_RULES,
     *RESUME_FROM,
     *PLANNED,
 ]

@@ -24,6 +24,22 @@ VALID: dict[str, dict[str, Any]] = {
     "longest name": {"metadata.name": "a" * 38},
     "as much inline code as allowed": {"spec.source": {"inline": {"a.py": "x" * 16_384, "b.py": "é" * 8_192}}},
     "inline code": {"spec.source": {"inline": {"digits.py": "def train_func(config): ..."}}},
+    "a metric rule of each type": {
+        "spec.metricPolicy": {
+            "rules": [
+                {"name": "nan", "type": "IsNaN", "metric": "loss", "consecutive": 3, "action": "Restart"},
+                {"name": "above", "type": "Above", "metric": "a/b", "threshold": "-1.5e3", "action": "Fail"},
+                {"name": "below", "type": "Below", "metric": "x y", "threshold": "0", "windowSeconds": 60}
+                | {"action": "Warn"},
+                {"name": "plateau", "type": "NotImproved", "metric": "loss", "mode": "min", "consecutive": 5}
+                | {"threshold": "0.01", "action": "Warn"},
+                {"name": "1-old", "type": "NotImproved", "metric": "acc", "mode": "max", "windowSeconds": 60}
+                | {"action": "Warn"},
+                {"name": "slow", "type": "RateBelow", "threshold": "60%", "windowSeconds": 600, "action": "Warn"},
+                {"name": "no-checkpoint", "type": "NoCheckpoint", "windowSeconds": 604800, "action": "Restart"},
+            ]
+        }
+    },
     "from another job": {"spec.resumeFrom": {"trainJob": "digits-1"}},
     "from the best of another job": {"spec.resumeFrom": {"trainJob": "digits-1", "best": True}},
     "from a checkpoint": {"spec.resumeFrom": {"checkpoint": "s3://bucket/runs/digits/c7?region=eu"}},

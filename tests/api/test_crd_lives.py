@@ -258,6 +258,18 @@ def test_the_failure_policy_may_be_added_changed_and_removed_while_the_job_runs(
     api_server.request("DELETE", path)
 
 
+def test_a_metric_rule_may_be_added_changed_and_removed_while_the_job_runs(api_server: ApiServer) -> None:
+    path = f"{PATH}/measured"
+    assert api_server.request("POST", PATH, make_job({"metadata.name": "measured"})).status == 201
+    for changes, status in (({}, 200), ({"consecutive": 3}, 200), ({"threshold": "1"}, 422), ({"type": "Above"}, 422)):
+        policy = {"rules": [{"name": "nan", "type": "IsNaN", "metric": "loss", "action": "Fail", **changes}]}
+        answer = api_server.request("PATCH", path, {"spec": {"metricPolicy": policy}}, content_type=MERGE_PATCH)
+        assert answer.status == status, (changes, answer.message)
+    answer = api_server.request("PATCH", path, {"spec": {"metricPolicy": None}}, content_type=MERGE_PATCH)
+    assert answer.status == 200 and "metricPolicy" not in answer.body["spec"]
+    api_server.request("DELETE", path)
+
+
 def test_node_avoidance_may_be_changed_at_any_time(api_server: ApiServer) -> None:
     path = f"{PATH}/placed"
     assert api_server.request("POST", PATH, make_job({"metadata.name": "placed"})).status == 201

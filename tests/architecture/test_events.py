@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from railhead.contract.metric_policy import METRIC_MISSING, METRIC_RULE
 from railhead.contract.report import (
     CHECKPOINT_NAME_REPEATED,
     END_NOT_ANNOUNCED,
@@ -30,7 +31,7 @@ PASSED_ON = {
     *STORAGE_TROUBLES,
     *(attempts.NOT_FOUND, attempts.RUNS, attempts.NOTHING),
     *("RunNameDiffers", "StoragePathDiffers", CHECKPOINT_NAME_REPEATED, END_NOT_ANNOUNCED, RAY_NOT_TESTED),
-    NO_STEPS,
+    *(NO_STEPS, METRIC_RULE, METRIC_MISSING),
 }
 VARIABLES = {"reason", "warning.reason", "problem.reason"}
 

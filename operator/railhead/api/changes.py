@@ -30,6 +30,7 @@ ALWAYS: dict[str, frozenset[str]] = {
             "partialStartDeadlineSeconds",
             "progressDeadlineSeconds",
             "hangPolicy",
+            "metricPolicy",
             "keepPodsSeconds",
             "ttlSecondsAfterFinished",
         }

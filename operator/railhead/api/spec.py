@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from railhead.api.base import Image, Model, rules, time_limit
 from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
+from railhead.api.metric_policy import NAMED_LIST, MetricPolicy
 from railhead.api.pods import CPU_LIMIT_RULES, HeadConfig, PodTemplate, PullSecret, Worker
 from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
 from railhead.api.scaling import Scaling
@@ -30,7 +31,6 @@ class Logs(Model):
 
 GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSeconds
 DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0
-NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
 Action = Literal["Fail", "Restart", "RestartAndIgnore"]
@@ -185,6 +185,11 @@ class TrainJobSpec(Model):
         default=None,
         description="Rules for particular failures: which end the job, and which no limit counts. They look at what "
         "ends an attempt; a worker pod that is replaced ends none. May be changed at any time.",
+    )
+    metric_policy: MetricPolicy | None = Field(
+        default=None,
+        description="Rules for the metrics that training reports: they warn, end the job, or restart its worker group. "
+        "May be changed at any time; the driver learns of it with its next report.",
     )
     managed_by: str = Field(
         default="railhead.dev/operator",

@@ -187,7 +187,7 @@ class ProgressStatus(StatusModel):
     warning: DriverWarning | None = Field(
         default=None,
         description="What the user should fix although training runs; conditions Resumable, CheckpointFallback, "
-        "StorageUnavailable, HangSuspected, EndNotice, RayTested.",
+        "StorageUnavailable, HangSuspected, MetricRuleFired, EndNotice, RayTested.",
     )
     lost_pods: list[Annotated[str, Field(max_length=253)]] | None = Field(
         default=None,
@@ -282,7 +282,7 @@ class JobStatus(StatusModel):
         default_factory=list,
         max_length=MAX_CONDITIONS,
         description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback, "
-        "StorageUnavailable, HangSuspected, EndNotice, RayTested; those of other controllers are kept.",
+        "StorageUnavailable, HangSuspected, MetricRuleFired, EndNotice, RayTested; those of other controllers stay.",
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements and reductions of worker pods within the attempt.")

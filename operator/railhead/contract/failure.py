@@ -28,6 +28,7 @@ class FailureClass(str, Enum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     FENCED = "Fenced"
     HARDWARE = "Hardware"
+    METRIC_RULE = "MetricRule"
 
     def __str__(self) -> str:
         return self.value
@@ -127,6 +128,9 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
     ),
     FailureClass.HARDWARE: FailurePolicy(
         71, Payer.INFRASTRUCTURE, _CLUSTER, "a GPU, or the network between GPUs, failed"
+    ),
+    FailureClass.METRIC_RULE: FailurePolicy(
+        72, Payer.NOBODY, _CLUSTER, "a rule of spec.metricPolicy ended the job", final="no other attempt would help"
     ),
     FailureClass.STARTUP: FailurePolicy(
         None, Payer.STARTUP, _STARTUP, "training did not start in time, or pods were rejected"

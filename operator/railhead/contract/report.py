@@ -4,9 +4,9 @@ One JSON object by `POST {url}/v1/report`, with the pod's projected token as bea
 report holds the complete current state, so that a lost or skipped one does no harm. The response
 to an accepted one is a JSON object: `DEADLINE` is the current spec.progressDeadlineSeconds or null, `HANG_POLICY`
 spec.hangPolicy, `RESTARTS` how many charged restarts in place the attempt may have in all, `RULES` the failure policy's
-(a list of `contract.failure.FailureRule`), `NEXT_REPORT` after how many seconds new metrics are of use; anything
-else but `Report.steps` is reported at once. While its group trains, a driver reports at least every `SILENCE_SECONDS`,
-so that it learns of a change.
+(a list of `contract.failure.FailureRule`), `METRIC_RULES` those of `contract.metric_policy`, `NEXT_REPORT` after how
+many seconds new metrics are of use; anything else but `Report.steps` is reported at once. While its group trains, a
+driver reports at least every `SILENCE_SECONDS`, so that it learns of a change.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ HANG_POLICY = "hangPolicy"
 RESTART_AT_HANG = "Restart"  # of spec.hangPolicy
 RESTARTS = "restartsInPlace"
 RULES = "failureRules"
+METRIC_RULES = "metricRules"
 NEXT_REPORT = "nextReportSeconds"
 SILENCE_SECONDS = 60.0
 State = Literal[

@@ -110,7 +110,8 @@ class ClusterState:
         if isinstance(spec, InvalidSpec):
             return facts
         restarts = count_allowed_restarts(spec, status, self._now())
-        limits = Limits(spec.progress_deadline_seconds, restarts, build_rules(spec), spec.hang_policy)
+        metric_rules = tuple(rule.to_contract() for rule in spec.metric_policy.rules) if spec.metric_policy else ()
+        limits = Limits(spec.progress_deadline_seconds, restarts, build_rules(spec), spec.hang_policy, metric_rules)
         return replace(facts, limits=limits)
 
     def is_head(self, pod_uid: str) -> bool:

@@ -39,6 +39,8 @@ class Kind(Enum):
     SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
     STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
     STEPLESS = "stepless"  # no rank made a step, and spec.hangPolicy is Restart
+    RULED_OUT = "ruled-out"  # a rule of spec.metricPolicy ends the job
+    RULED_AGAIN = "ruled-again"  # such a rule restarts the worker group
     SILENT = "silent"  # its thread ended without any sign that the function returned
 
 

@@ -92,6 +92,20 @@ FULL: dict[str, Any] = {
     "partialStartDeadlineSeconds": 0,
     "progressDeadlineSeconds": 1800,
     "hangPolicy": "Restart",
+    "metricPolicy": {
+        "rules": [
+            {"name": "nan", "type": "IsNaN", "metric": "loss", "action": "Restart", "consecutive": 3},
+            {
+                "name": "plateau",
+                "type": "NotImproved",
+                "metric": "loss",
+                "mode": "min",
+                "threshold": "0.01",
+                "windowSeconds": 3600,
+                "action": "Warn",
+            },
+        ]
+    },
     "keepPodsSeconds": 0,
     "ttlSecondsAfterFinished": 0,
     "managedBy": "railhead.dev/operator",

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from railhead.api.job import JobKey
+from railhead.contract.metric_policy import MetricRule
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import split_address
 from railhead.controller.observe import PodRecord
@@ -114,10 +115,13 @@ async def test_each_change_of_a_pod_queues_its_job() -> None:
     assert facts.limits == Limits(None, restarts=3, hang_policy="Warn")
     changed = make_job(9)
     changed["spec"]["progressDeadlineSeconds"] = 600
+    rule = {"name": "nan", "type": "IsNaN", "metric": "loss", "action": "Restart", "consecutive": 2}
+    changed["spec"]["metricPolicy"] = {"rules": [rule]}
     changed["metadata"]["generation"] = 9
     fixture.state.record_job(changed)
     facts = fixture.state.find_facts(KEY)
     assert facts is not None and facts.limits.progress_deadline == 600
+    assert facts.limits.metric_rules == (MetricRule("nan", "IsNaN", "Restart", metric="loss", consecutive=2),)
 
 
 async def test_a_pod_that_we_wrote_is_cached_by_the_informer_of_its_namespace() -> None:

@@ -10,6 +10,7 @@ from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureRule
+from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import AUDIENCE, Report
 from railhead.planning.pod_view import PodView
 
@@ -36,12 +37,14 @@ class Limits:
         hang_policy: spec.hangPolicy as it is now.
         restarts: how many charged restarts in place its attempt may have in all.
         rules: of spec.failurePolicy.
+        metric_rules: of spec.metricPolicy.
     """
 
     progress_deadline: int | None = None
     restarts: int = 0
     rules: tuple[FailureRule, ...] = ()
     hang_policy: str = ""
+    metric_rules: tuple[MetricRule, ...] = ()
 
 
 @dataclass(frozen=True)

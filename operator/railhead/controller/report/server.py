@@ -13,7 +13,17 @@ from aiohttp.typedefs import Handler
 from pydantic import TypeAdapter, ValidationError
 
 from railhead.api.job import JobKey
-from railhead.contract.report import DEADLINE, HANG_POLICY, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES, Report
+from railhead.contract.report import (
+    DEADLINE,
+    HANG_POLICY,
+    LIMIT_BYTES,
+    METRIC_RULES,
+    NEXT_REPORT,
+    PATH,
+    RESTARTS,
+    RULES,
+    Report,
+)
 from railhead.controller.report.authority import NOT_HEAD, KnownJobs, Limits, Speaker, refusal
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.serve import TlsListener
@@ -51,6 +61,7 @@ def _answer_accepted(limits: Limits, next_seconds: float) -> web.Response:
         HANG_POLICY: limits.hang_policy,
         RESTARTS: limits.restarts,
         RULES: rules,
+        METRIC_RULES: [asdict(rule) for rule in limits.metric_rules],
         NEXT_REPORT: round(next_seconds, 1),
     }
     return web.json_response({"message": "accepted", **values}, status=202)

@@ -25,6 +25,7 @@ from typing import Any, Generic, Optional, TypeVar, Union, get_args, get_origin,
 
 from railhead.contract import environment
 from railhead.contract.failure import RESTART, Failure, FailureRule, find_rule
+from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import RestartInPlace, RunWarning
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.progress import Progress
@@ -52,6 +53,7 @@ class FromController(_Value):
         restart: the last one of this attempt, also of an earlier fit().
         lost_pods: of the last failure; earlier ones are replaced by now, or Kubernetes finds them.
         warning: of something that passes; else that of the progress counts.
+        rule_warning: of spec.metricPolicy, for the current group.
         heartbeat: of the current group, None before its first.
         hangs_taken: number of the last of the driver's hangs that it has seen.
     """
@@ -62,6 +64,7 @@ class FromController(_Value):
     restart: Optional[RestartInPlace] = None
     lost_pods: tuple[str, ...] = ()
     warning: Optional[RunWarning] = None
+    rule_warning: Optional[RunWarning] = None
     heartbeat: Optional[Heartbeat] = None
     hangs_taken: int = 0
 
@@ -89,6 +92,7 @@ class FromDriver(_Value):
     Attributes:
         restarts: how many charged restarts in place this attempt may have in all; None until the operator has answered.
         rules: of spec.failurePolicy.
+        metric_rules: of spec.metricPolicy.
         end: after SIGTERM the run ends by then, in seconds of the epoch.
         hang: the last one; the controller takes it at its next poll of the workers.
         read_fits: the output of the fit() of this number has been read to the end.
@@ -96,6 +100,7 @@ class FromDriver(_Value):
 
     restarts: Optional[int] = None
     rules: tuple[FailureRule, ...] = ()
+    metric_rules: tuple[MetricRule, ...] = ()
     end: Optional[float] = None
     hang: Optional[Hang] = None
     read_fits: int = 0
@@ -181,7 +186,7 @@ class Mailbox:
         default = FromController()
         if fit > 1:
             before = Mailbox(folder, fit=fit - 1).controller.read()
-            default = replace(before, failure=None, has_returned=False, heartbeat=None)
+            default = replace(before, failure=None, has_returned=False, heartbeat=None, rule_warning=None)
         self.controller: Box[FromController] = Box(folder, f"fit-{fit}", default)
         self.driver = Box(folder, "driver", FromDriver())
         self.script = Box(folder, "script", FromScript())

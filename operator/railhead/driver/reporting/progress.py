@@ -88,6 +88,18 @@ def _format_value(value: Any) -> Optional[str]:
     return None
 
 
+def find_value(metrics: Mapping[str, Any], name: str) -> object:
+    """Returns the value under a name, which may be `a/b` for a nested one; None if there is none."""
+    if name in metrics and not isinstance(metrics[name], Mapping):
+        return metrics[name]
+    for key, inner in metrics.items():
+        if isinstance(inner, Mapping) and name.startswith(f"{key}/"):
+            found = find_value(inner, name[len(str(key)) + 1 :])
+            if found is not None:
+                return found
+    return None
+
+
 def build_checkpoint_uri(run_uri: str, name: str) -> str:
     """The checkpoint's folder inside the run; the URI's query stays at its end."""
     path, mark, query = run_uri.partition("?")

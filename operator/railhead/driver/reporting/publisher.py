@@ -19,10 +19,12 @@ from typing import Callable, Optional
 from urllib.parse import urlsplit
 
 from railhead.contract.failure import read_rules
+from railhead.contract.metric_policy import read_metric_rules
 from railhead.contract.report import (
     DEADLINE,
     HANG_POLICY,
     MAX_LOST_PODS,
+    METRIC_RULES,
     NEXT_REPORT,
     PATH,
     RESTARTS,
@@ -137,7 +139,7 @@ class Publisher:
             best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
             resumed_from=ResumedFrom(progress.resumed_from) if progress.resumed_from else None,
-            warning=fit.warning or base.warning or script.warning or progress.warning,
+            warning=fit.warning or base.warning or script.warning or fit.rule_warning or progress.warning,
             lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
             restart=fit.restart,
             steps=self._estimate.add(steps, progress, now=time.monotonic(), end=end),
@@ -236,7 +238,10 @@ class Publisher:
         self._next_seconds = float(next_seconds) if isinstance(next_seconds, (int, float)) else 0.0
         if isinstance(restarts, int):
             rules = read_rules(limits.get(RULES) or [])
-            self._mailbox.driver.change(lambda value: replace(value, restarts=restarts, rules=rules))
+            metric_rules = read_metric_rules(limits.get(METRIC_RULES) or [])
+            self._mailbox.driver.change(
+                lambda value: replace(value, restarts=restarts, rules=rules, metric_rules=metric_rules)
+            )
 
     def _request(self, body: bytes, endpoint: Endpoint) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}

@@ -45,7 +45,7 @@ _NO_FIT = (
     "is not supported: create one TrainJob for each trial"
 )
 # Such a failure ends fit(), and the script with it.
-_NOT_THE_SCRIPTS = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG)
+_NOT_THE_SCRIPTS = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG, FailureClass.METRIC_RULE)
 _FAILED = "trainer.entrypoint: the script's last fit() failed without a recorded reason; check the head's log"
 
 

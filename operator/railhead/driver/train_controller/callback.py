@@ -12,6 +12,7 @@ from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import find_group
 from railhead.driver.train_controller.group_checks import Barriers, OldProcessesStep, SharedStorageStep
 from railhead.driver.train_controller.history import HistoryStep
+from railhead.driver.train_controller.metric_policy import MetricRulesStep
 from railhead.driver.train_controller.polls import EndNoticeStep, ReturnsStep, StacksStep
 from railhead.driver.train_controller.progress import ProgressStep
 
@@ -30,6 +31,7 @@ class RailheadCallback(StepsCallback):
             HistoryStep(group, mailbox, run),  # after the progress, and before the checks: it shows that group as well
             OldProcessesStep(),  # before the ranks' first call on their GPUs
             SharedStorageStep(),  # the slowest check, so the last one
+            MetricRulesStep(group, mailbox),  # before the returns: metrics may fail the last report
             ReturnsStep(mailbox),  # before a hang: a rank that has returned does not hang
             StacksStep(mailbox),  # before the notice, which may wait for rank 0
             EndNoticeStep(group, mailbox),  # last: it may wait for rank 0, and nothing else is to wait for that

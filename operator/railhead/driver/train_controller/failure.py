@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Optional
 
 from railhead.contract.failure import Failure, FailureClass, Payer
+from railhead.contract.metric_policy import METRIC_RULE
 from railhead.contract.report import NO_STEPS
 from railhead.driver.describe import write_ranks
 from railhead.driver.errors import Kind
@@ -26,6 +27,7 @@ class Source(Enum):
 
 
 FOUND_HANGS = (Kind.STUCK, Kind.STEPLESS)  # by the driver
+FOUND_BY_DRIVER = (*FOUND_HANGS, Kind.RULED_OUT, Kind.RULED_AGAIN)  # no rank has raised them
 NOT_RETURNED = "TrainFunctionNotReturned"
 UNEXPLAINED_LIMIT = 10  # infrastructure failures in a row while all nodes are alive
 SAME_LIMIT = 2  # the same failure this often in a row, or so many hangs: the next group gets new pods
@@ -142,6 +144,8 @@ _BY_CAUSE = (
     (Kind.UNFENCED, FailureClass.CONFIGURATION, "RayTrainNotUsable", ""),
     (Kind.UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable", ""),
     (Kind.MISSING, FailureClass.CONFIGURATION, "FrameworkMissing", ""),
+    (Kind.RULED_OUT, FailureClass.METRIC_RULE, METRIC_RULE, ""),
+    (Kind.RULED_AGAIN, FailureClass.APPLICATION, METRIC_RULE, ""),
     (Kind.KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory", ""),
     (
         Kind.SHARED_MEMORY,
@@ -166,7 +170,7 @@ _NEEDS_NEW_PODS = (FailureClass.HARDWARE, FailureClass.HANG)  # the same GPUs ar
 
 def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> bool:
     """Whether to restart the group in the same pods, within the same fit()."""
-    if failure.class_ in (FailureClass.CONFIGURATION, FailureClass.FENCED):
+    if failure.class_ is FailureClass.FENCED or failure.class_.policy.final:
         return False
     if facts.source == Source.CONTROLLER:
         return False
@@ -204,7 +208,7 @@ def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are usually its consequences."""
     first = _find_first(errors)
     others = [error.rank for error in errors if error is not first]
-    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in FOUND_HANGS else first.text
+    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in FOUND_BY_DRIVER else first.text
     return f"{text}; also failed: {write_ranks(others)}" if others else text
 
 

@@ -267,7 +267,7 @@ def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankE
         elif kind == Kind.RAISED:
             kind = find_kind(error.text, has_trained=group.has_trained(rank)) or kind
         return RankError(
-            error.rank if kind in failure.FOUND_HANGS else rank, kind, error.text, exit_code=error.exit_code
+            error.rank if kind in failure.FOUND_BY_DRIVER else rank, kind, error.text, exit_code=error.exit_code
         )
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):

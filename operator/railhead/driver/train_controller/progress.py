@@ -23,7 +23,14 @@ from railhead.driver.ray.callback import Step
 from railhead.driver.ray.checkpoints import Ranking
 from railhead.driver.ray.types import CheckpointManager, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.reporting.mailbox import Mailbox
-from railhead.driver.reporting.progress import Commit, Progress, build_checkpoint_uri, format_metrics, parse_known
+from railhead.driver.reporting.progress import (
+    Commit,
+    Progress,
+    build_checkpoint_uri,
+    find_value,
+    format_metrics,
+    parse_known,
+)
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.group import Group
 from railhead.driver.train_controller.polls import watch_steps
@@ -147,22 +154,11 @@ class ProgressStep(Step):
 
 def find_score(metrics: Metrics, attribute: str) -> Optional[float]:
     """The number under `attribute`, which may be `a/b` for a nested one, as in Ray; None if missing or NaN."""
-    value = _find_value(metrics, attribute)
+    value = find_value(metrics, attribute)
     if not isinstance(value, numbers.Real):
         return None
     score = float(value)
     return None if math.isnan(score) else score
-
-
-def _find_value(metrics: Metrics, name: str) -> object:
-    if name in metrics and not isinstance(metrics[name], Mapping):
-        return metrics[name]
-    for key, inner in metrics.items():
-        if isinstance(inner, Mapping) and name.startswith(f"{key}/"):
-            found = _find_value(inner, name[len(str(key)) + 1 :])
-            if found is not None:
-                return found
-    return None
 
 
 def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) -> CheckpointRecord:

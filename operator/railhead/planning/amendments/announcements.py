@@ -2,9 +2,10 @@
 
 Resumable is False while the run is not the job's own, or has overwritten a checkpoint, CheckpointFallback is True while
 it continues from an older checkpoint, because newer ones were lost, StorageUnavailable is True while the storage takes
-no checkpoint, HangSuspected is True while no rank makes a step, and EndNotice and RayTested are False while the image's
-Ray cannot ask for a last checkpoint, or is newer than tested. Training continues meanwhile, or has not begun and waits
-for the storage. Every status change of the job carries the condition, and one event is sent when it appears.
+no checkpoint, HangSuspected is True while no rank makes a step, MetricRuleFired is True while a rule of
+spec.metricPolicy warns, and False while no report has a rule's metric, and EndNotice and RayTested are False while the
+image's Ray cannot ask for a last checkpoint, or is newer than tested. Training continues meanwhile, or has not begun
+and waits for the storage. Every status change of the job carries the condition, and one event is sent when it appears.
 
 CheckpointCommitted comes at most once a minute per job, and once for the last commit when the job ends or is suspended.
 The operator keeps the last announced commit in memory. When it starts, it treats every commit that it finds as
@@ -18,17 +19,19 @@ from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api.status import DriverWarning
+from railhead.contract.metric_policy import METRIC_MISSING, METRIC_RULE
 from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.status_change import UNSET, StatusChange, make_condition
 
-TRUE_TYPES = (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED)
+TRUE_TYPES = (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED, types.METRIC_RULE_FIRED)
 TYPES = (types.RESUMABLE, *TRUE_TYPES, types.END_NOTICE, types.RAY_TESTED)
 _TYPES = {
     **dict.fromkeys(LOSSES, types.CHECKPOINT_FALLBACK),
     **dict.fromkeys(STORAGE_TROUBLES, types.STORAGE_UNAVAILABLE),
     NO_STEPS: types.HANG_SUSPECTED,
+    **dict.fromkeys((METRIC_RULE, METRIC_MISSING), types.METRIC_RULE_FIRED),
     END_NOT_ANNOUNCED: types.END_NOTICE,
     RAY_NOT_TESTED: types.RAY_TESTED,
 }
@@ -63,7 +66,7 @@ def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> Stat
     if warning is None:
         return cleared
     type_ = _type_of(warning)
-    is_true = type_ in TRUE_TYPES
+    is_true = type_ in TRUE_TYPES and warning.reason != METRIC_MISSING
     return cleared.with_conditions(
         make_condition(job, type_, reason=warning.reason, message=warning.message, is_true=is_true)
     )

@@ -16,6 +16,7 @@ from railhead.api.attempts import Attempt
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Budget, FailureStatus, JobStatus, WorkerLosses
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, Payer
+from railhead.contract.metric_policy import METRIC_RULE
 from railhead.contract.text import parse_time
 from railhead.planning.facts.failure import (
     KILLED_CODES,
@@ -72,6 +73,8 @@ class Settlement:
             return f"{self.rule}: {FAIL}"
         if failure.class_.policy.final and failure.action not in (RESTART, RESTART_AND_IGNORE):
             return failure.class_.policy.final
+        if failure.reason == METRIC_RULE and not failure.action and self._has_fired_before:
+            return "the attempt before it ended alike, and this one committed no checkpoint"
         if payer is Payer.APPLICATION and count_failures(job, committed=self.committed) >= job.spec.backoff_limit:
             return f"backoffLimit {job.spec.backoff_limit} is reached"
         lost, is_hang = job.status.restarts.without_progress, self._is_early_hang
@@ -133,6 +136,12 @@ class Settlement:
         committed = parse_time(status.checkpoint.time) if status.checkpoint else None
         trained = (committed - began).total_seconds() if began and committed else 0.0
         return trained < self.job.spec.backoff_reset_seconds
+
+    @property
+    def _has_fired_before(self) -> bool:
+        """Whether a rule of spec.metricPolicy has ended the attempt before, too, with the same checkpoint."""
+        before = next((each for each in self.job.status.attempts or () if each.number == self.job.attempt - 1), None)
+        return before is not None and before.reason == METRIC_RULE and not is_progress(self.job, self.committed)
 
     def count(self, change: StatusChange) -> StatusChange:
         """Adds the lost attempt to the counters, in the change that begins the next one."""

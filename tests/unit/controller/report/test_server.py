@@ -11,6 +11,7 @@ import pytest
 
 from railhead.api.job import JobKey
 from railhead.contract.failure import FailureRule
+from railhead.contract.metric_policy import MetricRule, read_metric_rules
 from railhead.contract.report import LIMIT_BYTES, PATH
 from railhead.controller.report.authority import JobFacts, Limits, Speaker
 from railhead.controller.tokens import Verdict
@@ -28,13 +29,17 @@ async def endpoint() -> AsyncIterator[Endpoint]:
         yield endpoint
 
 
+NAN_RULE = MetricRule("nan", "IsNaN", "Fail", metric="loss")
+
+
 async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:
     key, rules = JobKey("default", "digits"), (FailureRule("Fail", reasons=("A",)),)
     for deadline in (600, None):
-        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, 2, rules, "Restart"))
+        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, 2, rules, "Restart", (NAN_RULE,)))
         data = json.dumps(body_of()).encode()
         async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
             answer = await response.json()
+        assert read_metric_rules(answer.pop("metricRules")) == (NAN_RULE,)
         [rule] = answer.pop("failureRules")
         assert rule == {"action": "Fail", "classes": [], "reasons": ["A"], "exit_codes": [], "is_not_in": False}
         assert answer == {

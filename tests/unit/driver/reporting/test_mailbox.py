@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.contract.failure import Failure, FailureClass, FailureRule
+from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import Checkpoint, RestartInPlace, RunWarning, Steps
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.mailbox import (
@@ -53,12 +54,14 @@ FULL_CONTROLLER = FromController(
     restart=RestartInPlace(number=2, charged=1, cause="Application"),
     lost_pods=("w-1", "w-2"),
     warning=RunWarning("B", "b"),
+    rule_warning=RunWarning("MetricRule", "rule nan: loss is NaN"),
     heartbeat=Heartbeat(number=3, alive=9, most=4, is_reporting=True, steps=Steps(7, 100, "1.5", "30")),
     hangs_taken=1,
 )
 FULL_DRIVER = FromDriver(
     restarts=3,
     rules=(FailureRule(action="Fail", reasons=("OutOfMemory",), exit_codes=(3, 4)),),
+    metric_rules=(MetricRule("slow", "RateBelow", "Warn", threshold="60%", window_seconds=600, consecutive=2),),
     end=12.5,
     hang=Hang(2, "rank 3 hangs", rank=3, is_of_steps=True),
     read_fits=2,
@@ -145,7 +148,9 @@ def test_a_writer_that_is_killed_before_the_rename_leaves_the_old_value(tmp_path
 def test_a_fit_continues_the_counts_of_the_one_before_it_but_not_its_end(tmp_path: Path) -> None:
     Mailbox(tmp_path).controller.change(lambda _: FULL_CONTROLLER)
     second = Mailbox(tmp_path, fit=2).controller
-    assert second.read() == replace(FULL_CONTROLLER, failure=None, has_returned=False, heartbeat=None)
+    assert second.read() == replace(
+        FULL_CONTROLLER, failure=None, has_returned=False, heartbeat=None, rule_warning=None
+    )
     tell(second, hangs_taken=2)
     assert Mailbox(tmp_path, fit=3).controller.read().hangs_taken == 2
     assert Mailbox(tmp_path).controller.read() == FULL_CONTROLLER

@@ -30,6 +30,7 @@ def test_the_steps_are_done_in_this_order(callback: RailheadCallback) -> None:
         "HistoryStep",
         "OldProcessesStep",
         "SharedStorageStep",
+        "MetricRulesStep",
         "ReturnsStep",
         "StacksStep",
         "EndNoticeStep",

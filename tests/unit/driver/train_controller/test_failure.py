@@ -28,6 +28,7 @@ KILLED = RankError(2, Kind.KILLED_FOR_MEMORY, "running low on memory")
 PREEMPTED = RankError(0, Kind.PREEMPTED, "preempted")
 
 STORAGE = RankError(0, Kind.STORAGE, "OSError: AWS Error SLOW_DOWN", age=1.0)
+RULED_AGAIN, RULED_OUT = (RankError(-1, kind, "rule r") for kind in (Kind.RULED_AGAIN, Kind.RULED_OUT))
 ABANDONED = RankError(0, Kind.ABANDONED, "ray.exceptions.ActorDiedError", age=1.0)
 
 
@@ -55,6 +56,9 @@ def facts(
         (facts(source=Source.CONTROLLER, text="lost"), "Infrastructure", "RayTrainFailed"),
         (facts(text="nccl without a GPU"), "Application", "TrainingFailed"),
         (facts(RankError(-1, Kind.STUCK, "training reported nothing")), "Hang", "ProgressDeadlineExceeded"),
+        (facts(RULED_AGAIN, RAISED), "Application", "MetricRule"),
+        (facts(RULED_OUT, DIED), "MetricRule", "MetricRule"),
+        (facts(RULED_OUT, lost=("10.0.0.2",)), "Infrastructure", "NodeLost"),
     ],
 )
 def test_class_and_reason(given_facts: FailureFacts, failure_class: str, reason: str) -> None:
@@ -109,6 +113,9 @@ LIMIT = failure.UNEXPLAINED_LIMIT
         (facts(RAISED), History(max_failures=-1, charged=99), True),
         (facts(RAISED), History(max_failures=-1, charged=3, allowed=3), False),
         (facts(UNUSABLE), History(max_failures=-1, allowed=3), False),
+        (facts(RULED_AGAIN), History(allowed=1), True),
+        (facts(RULED_AGAIN), History(allowed=1, charged=1), False),
+        (facts(RULED_OUT), History(max_failures=-1, allowed=3), False),
         (facts(MISSING), History(max_failures=-1, allowed=3), False),
         (facts(DIED, lost=("n",)), History(), True),
         (facts(RAISED, lost=("n",)), History(same=7), True),

@@ -316,6 +316,23 @@ def test_a_group_without_steps_is_a_hang(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "is_retry", "class_"), [(Kind.RULED_AGAIN, True, "Application"), (Kind.RULED_OUT, False, "MetricRule")]
+)
+def test_a_metric_rule_restarts_the_group_and_is_charged_once_or_ends_the_job(
+    tmp_path: Path, kind: Kind, is_retry: bool, class_: str
+) -> None:
+    mailbox, decider = Mailbox(tmp_path), RetryDecider(Group(), Mailbox(tmp_path), max_failures=None)
+    tell(mailbox.driver, restarts=2)
+    assert decider.decide(WorkerGroupError("", {0: TrainingError(kind, -1, "rule r: loss is NaN")})) is is_retry
+    told = mailbox.controller.read()
+    if is_retry:
+        assert replace(told.restart or RestartInPlace(0, 0), time="") == RestartInPlace(
+            1, 1, class_, "MetricRule", "rule r: loss is NaN"
+        )
+    assert told.failure == (None if is_retry else Failure(FailureClass(class_), "MetricRule", "rule r: loss is NaN"))
+
+
+@pytest.mark.parametrize(
     ("rules", "restarts"),
     [
         ([FailureRule(FAIL, exit_codes=(3,))], False),

@@ -119,6 +119,26 @@ def test_ranks_without_steps_are_a_condition_until_they_step() -> None:
     assert "HangSuspected" not in {c["type"] for c in sim.status["conditions"]}
 
 
+def test_a_metric_rule_that_warns_is_a_condition_and_one_that_cannot_fire_is_a_false_one() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(warning=RunWarning("MetricMissing", "rule nan: no report so far has a number in 'lss'"))
+    sim.settle()
+    assert find_metric_rules(sim) == [("False", "MetricMissing", "rule nan: no report so far has a number in 'lss'")]
+    sim.report(warning=RunWarning("MetricRule", "rule nan: loss is NaN at step 3"))
+    sim.settle()
+    assert find_metric_rules(sim) == [("True", "MetricRule", "rule nan: loss is NaN at step 3")]
+    assert sim.status["phase"] == "Running" and sim.events[-1] == "MetricRule" and "MetricMissing" in sim.events
+    sim.report()
+    sim.settle()
+    assert find_metric_rules(sim) == []
+
+
+def find_metric_rules(sim: Simulation) -> list[tuple[str, str, str]]:
+    conditions = [c for c in sim.status["conditions"] if c["type"] == "MetricRuleFired"]
+    return [(c["status"], c["reason"], c["message"]) for c in conditions]
+
+
 def test_failing_storage_is_a_condition_until_a_checkpoint_commits() -> None:
     sim = Simulation()
     sim.run_until_training()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from railhead.contract.outcome import Outcome
 from railhead.contract.text import format_time
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import Disruption, PodView
@@ -37,6 +38,55 @@ def train(sim: Simulation, *, hours: float, checkpoint: int | None = None) -> No
     if checkpoint is not None:
         sim.report(checkpoint=checkpoint)
     sim.settle()
+
+
+def end_by_rule(sim: Simulation, class_: str = "Application") -> None:
+    """A rule of spec.metricPolicy ends the attempt; the next one starts if it may."""
+    sim.end_with(Outcome(outcome=class_, reason="MetricRule", message="rule nan: loss is NaN at step 3"))
+    sim.settle()
+    sim.later(301)
+    sim.settle()
+
+
+def test_a_metric_rule_that_ends_the_job_leaves_no_other_attempt() -> None:
+    sim = Simulation(backoffLimit=9)
+    train(sim, hours=1, checkpoint=0)
+    end_by_rule(sim, "MetricRule")
+    assert sim.status["phase"] == "Failed" and "restarts" not in sim.status
+    failure = sim.status["failure"]
+    assert (failure["class"], failure["reason"]) == ("MetricRule", "MetricRule")
+    assert "rule nan: loss is NaN at step 3" in find_failed(sim)
+
+
+def test_a_metric_rule_that_ends_two_attempts_in_a_row_without_a_checkpoint_ends_the_job() -> None:
+    sim = Simulation(backoffLimit=9)
+    for number in range(3):
+        train(sim, hours=1, checkpoint=number)
+        end_by_rule(sim)
+        assert (sim.status["attempt"], sim.status["restarts"]["application"]) == (number + 2, number + 1)
+    train(sim, hours=1)
+    end_by_rule(sim)
+    assert sim.status["phase"] == "Failed" and sim.status["attempt"] == 4
+    assert "the attempt before it ended alike, and this one committed no checkpoint" in find_failed(sim)
+
+
+def test_another_failure_in_between_and_a_rule_of_the_failure_policy_leave_it_another_attempt() -> None:
+    sim = Simulation(backoffLimit=9)
+    for end in (end_by_rule, fail, end_by_rule):
+        train(sim, hours=1)
+        end(sim)
+    assert sim.status["attempt"] == 4
+    sim = Simulation(
+        backoffLimit=9, failurePolicy={"rules": [{"action": "RestartAndIgnore", "onReason": ["MetricRule"]}]}
+    )
+    for _ in range(3):
+        train(sim, hours=1)
+        end_by_rule(sim)
+    assert sim.status["attempt"] == 4 and "restarts" not in sim.status
+
+
+def find_failed(sim: Simulation) -> str:
+    return str(next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed"))
 
 
 def test_the_budget_refills_after_enough_training_with_a_newer_checkpoint() -> None:

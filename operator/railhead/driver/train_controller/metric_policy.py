@@ -1,0 +1,120 @@
+"""Carries out spec.metricPolicy in Ray Train's controller: a warning for the driver, or an error of the worker group.
+
+The failure policy handles that error like any other one: it restarts the group in place, or the attempt ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Dict, Optional, Tuple
+
+from railhead.contract.failure import RESTART
+from railhead.contract.metric_policy import METRIC_MISSING, METRIC_RULE, WARN, MetricRule
+from railhead.contract.report import RunWarning
+from railhead.driver.describe import clean, log, never_raises
+from railhead.driver.errors import Kind, TrainingError
+from railhead.driver.ray.callback import Step
+from railhead.driver.ray.types import GroupStatus, Metrics, TrainingReport, WorkerGroup
+from railhead.driver.reporting.mailbox import FromDriver, Mailbox
+from railhead.driver.train_controller.group import Group
+from railhead.driver.train_controller.metric_rules import Fired, MetricRules
+
+LONGEST_LOOK_SECONDS = 30.0  # a controller that was busy or suspended for longer saw no reports meanwhile
+STEPS_SECONDS = 5.0  # between two looks at the heartbeat
+
+
+class Clock:
+    """Counts the seconds in which the controller polls its group."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._looked_at: Optional[float] = None
+
+    def look(self, monotonic: float) -> float:
+        if self._looked_at is not None:
+            self.now += min(monotonic - self._looked_at, LONGEST_LOOK_SECONDS)
+        self._looked_at = monotonic
+        return self.now
+
+    def stop(self) -> None:
+        """Until the next look nothing counts."""
+        self._looked_at = None
+
+
+class MetricRulesStep(Step):
+    """Looks at each report and each poll. The rules are those that the operator's last answer had."""
+
+    def __init__(self, group: Group, mailbox: Mailbox) -> None:
+        self._group = group
+        self._mailbox = mailbox
+        self._rules, self._clock = MetricRules(), Clock()
+        self._steps_at = 0.0
+        self._reports = 0  # since the newest checkpoint
+        self._restarts: Dict[MetricRule, Tuple[int, int]] = {}  # with the commits and reports at the last one
+        self._warning: Optional[RunWarning] = None
+
+    @never_raises("begin to watch the metrics")
+    def after_group_start(self, worker_group: WorkerGroup) -> None:
+        self._clock.stop()
+        self._reports = 0
+        now = self._clock.look(time.monotonic())
+        self._rules.begin_again(now=now)
+        self._rules.set_rules(self._mailbox.driver.read().metric_rules, now=now)
+        self._warn(None)
+
+    @never_raises("watch the metrics")
+    def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
+        is_commit = report.checkpoint is not None
+        self._reports = 0 if is_commit else self._reports + 1
+        values = (metrics[0] if metrics else report.metrics) or {}
+        self._rules.note_report(values, is_commit=is_commit, now=self._clock.look(time.monotonic()))
+
+    @never_raises("apply spec.metricPolicy")
+    def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
+        now, driver = self._clock.look(time.monotonic()), self._mailbox.driver.read()
+        self._rules.set_rules(driver.metric_rules, now=now)
+        self._note_steps(now)
+        fired = self._rules.find_fired(now=now)
+        self._warn(self._find_warning(fired, now))
+        self._act(fired, status, driver)
+
+    def _note_steps(self, now: float) -> None:
+        if not self._rules.wants_steps or now - self._steps_at < STEPS_SECONDS:
+            return
+        self._steps_at, beat = now, self._mailbox.controller.read().heartbeat
+        if beat is not None:
+            self._rules.note_steps(beat.most if beat.steps.step is None else beat.steps.step, now=now)
+
+    def _find_warning(self, fired: Sequence[Fired], now: float) -> Optional[RunWarning]:
+        message = next((each.message for each in fired if each.rule.action == WARN), "")
+        if message:
+            return RunWarning(METRIC_RULE, clean(message))
+        missing = self._rules.find_missing(now=now)
+        return RunWarning(METRIC_MISSING, clean(missing)) if missing else None
+
+    def _warn(self, warning: Optional[RunWarning]) -> None:
+        if warning == self._warning:
+            return
+        self._warning = warning
+        if warning is not None:
+            log(warning.message)
+        self._mailbox.controller.change(lambda value: replace(value, rule_warning=warning))
+
+    def _act(self, fired: Sequence[Fired], status: GroupStatus, driver: FromDriver) -> None:
+        """Not while the run ends: what is left of it is for the last checkpoint."""
+        first = next((each for each in fired if each.rule.action != WARN), None)
+        statuses = status.worker_statuses
+        if first is None or driver.end is not None or any(each.error for each in statuses.values()):
+            return
+        kind, message = Kind.RULED_OUT, first.message
+        if first.rule.action == RESTART:
+            place = (self._group.commits, self._reports)
+            before = self._restarts.get(first.rule)
+            if before is None or place > before:
+                kind = Kind.RULED_AGAIN
+                self._restarts[first.rule] = place
+            else:
+                message += ": the worker group has restarted for it before this step was passed, so the job fails"
+        statuses[0].error = TrainingError(kind, -1, message)

@@ -1,0 +1,264 @@
+"""Decides which rules of spec.metricPolicy fire, from the reports of one worker group after another. Pure.
+
+The caller passes the time, of a clock that stands still while the group does not train. A report without the metric of
+a rule says nothing about it: a metric of an epoch appears once in an epoch.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import statistics
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Deque, Dict, Iterable, List, Optional, Set, Tuple
+
+from railhead.contract.metric_policy import (
+    ABOVE,
+    IS_NAN,
+    NO_CHECKPOINT,
+    NOT_IMPROVED,
+    RATE_BELOW,
+    MetricRule,
+)
+from railhead.driver.reporting.progress import find_value
+
+MISSING_REPORTS, MISSING_SECONDS = 3, 600.0  # without a rule's metric, after which there is a warning
+LEAST_WINDOWS, MOST_WINDOWS = 3, 100  # whose median a percentage is of
+STEPS = ("step", "epoch")  # metrics that say where training is
+NAMES = 8  # of metrics, in a message
+
+
+@dataclass(frozen=True)
+class Fired:
+    """A rule that holds now. `message`: what was seen, and where; the same as long as it holds."""
+
+    rule: MetricRule
+    message: str
+
+
+class MetricRules:
+    """What the rules say of the current group; `begin_again` for the next one."""
+
+    def __init__(self) -> None:
+        self._watches: Dict[MetricRule, _Watch] = {}
+        self._seen: Set[str] = set()  # metrics that a report had, also of an earlier group
+        self._reported: Tuple[str, ...] = ()
+        self._reports = 0
+        self._began = 0.0
+        self._place = "before the first report"
+
+    def begin_again(self, *, now: float) -> None:
+        """A new group trains: nothing that the one before did counts."""
+        rules, self._watches = tuple(self._watches), {}
+        self._reports, self._began, self._place = 0, now, "before the first report"
+        self.set_rules(rules, now=now)
+
+    def set_rules(self, rules: Iterable[MetricRule], *, now: float) -> None:
+        """A rule that has not changed keeps what it has seen."""
+        self._watches = {rule: self._watches.get(rule) or _make_watch(rule, now) for rule in rules}
+
+    @property
+    def wants_steps(self) -> bool:
+        return any(rule.type == RATE_BELOW and not rule.metric for rule in self._watches)
+
+    def note_report(self, metrics: Mapping[str, Any], *, is_commit: bool, now: float) -> None:
+        """One report of all ranks, with rank 0's metrics."""
+        self._reports += 1
+        self._reported = tuple(str(name) for name in metrics)
+        self._place = _describe_place(metrics, self._reports)
+        for rule, watch in self._watches.items():
+            value = read_number(metrics, rule.metric) if rule.metric else None
+            if value is not None:
+                self._seen.add(rule.metric)
+                watch.note(value, now)
+            if is_commit:
+                watch.note_commit(now)
+
+    def note_steps(self, steps: int, *, now: float) -> None:
+        """How many steps the ranks have made."""
+        for rule, watch in self._watches.items():
+            if rule.type == RATE_BELOW and not rule.metric:
+                watch.note(float(steps), now)
+
+    def find_fired(self, *, now: float) -> List[Fired]:
+        """Returns those that hold now, in the order of the spec."""
+        found = ((rule, watch.look(now, self._place)) for rule, watch in self._watches.items())
+        return [Fired(rule, f"rule {rule.name}: {text} ({rule.path})") for rule, text in found if text]
+
+    def find_missing(self, *, now: float) -> str:
+        """Returns a warning of the first rule whose metric no report has had, empty if there is none."""
+        if self._reports < MISSING_REPORTS or now - self._began < MISSING_SECONDS:
+            return ""
+        rule = next((rule for rule in self._watches if rule.metric and rule.metric not in self._seen), None)
+        if rule is None:
+            return ""
+        names = ", ".join(sorted(self._reported)[:NAMES]) or "nothing"
+        return (
+            f"rule {rule.name}: no report so far has a number in {rule.metric!r}, so the rule cannot fire "
+            f"({rule.path}.metric); the last report has {names}"
+        )
+
+
+def read_number(metrics: Mapping[str, Any], name: str) -> Optional[float]:
+    """Returns the number under a name, which may be a scalar of numpy or torch; None if there is none."""
+    value = find_value(metrics, name)
+    if not isinstance(value, numbers.Real) and callable(getattr(value, "item", None)):
+        try:
+            value = value.item()  # type: ignore[attr-defined]  # checked
+        except Exception:  # more than one element
+            return None
+    return float(value) if isinstance(value, numbers.Real) else None
+
+
+def _describe_place(metrics: Mapping[str, Any], reports: int) -> str:
+    for name in STEPS:
+        value = read_number(metrics, name)
+        if value is not None and math.isfinite(value):
+            return f"at {name} {_write(value)}"
+    return f"in report {reports} since the group started"
+
+
+class _Watch:
+    """What one rule has seen of the current group; by itself nothing."""
+
+    def __init__(self, rule: MetricRule) -> None:
+        self._rule = rule
+        self._count = 0  # looks in a row that have shown it
+        self._text = ""
+
+    def note(self, value: float, now: float) -> None:
+        """A value of the metric, or the number of steps."""
+
+    def note_commit(self, now: float) -> None:
+        """A checkpoint was committed."""
+
+    def look(self, now: float, place: str) -> str:
+        """Returns what is wrong; empty if nothing is."""
+        return self._text
+
+
+def _make_watch(rule: MetricRule, now: float) -> _Watch:
+    if rule.type == NO_CHECKPOINT:
+        return _CommitWatch(rule, now)
+    return _RateWatch(rule) if rule.type == RATE_BELOW else _ValueWatch(rule)
+
+
+class _ValueWatch(_Watch):
+    """IsNaN, Above, Below and NotImproved look at each report that has the metric."""
+
+    def __init__(self, rule: MetricRule) -> None:
+        super().__init__(rule)
+        self._limit = float(rule.threshold or 0)
+        self._best: Optional[float] = None
+        self._last = 0.0
+        self._since, self._at = 0.0, 0.0  # when it began, at the best value for NotImproved, and the last value
+
+    def note(self, value: float, now: float) -> None:
+        if self._is_wrong(value):
+            if not self._count and self._best is None:
+                self._since = now
+            self._count += 1
+        else:
+            self._count, self._since, self._text = 0, now, ""
+        self._last, self._at = value, now
+
+    def look(self, now: float, place: str) -> str:
+        rule = self._rule
+        is_long = self._count >= rule.consecutive and self._at - self._since >= rule.window_seconds
+        if self._count and is_long and not self._text:
+            self._text = f"{self._describe()} {place}"
+        return self._text
+
+    def _is_wrong(self, value: float) -> bool:
+        kind = self._rule.type
+        if kind == IS_NAN:
+            return math.isnan(value)
+        if kind == NOT_IMPROVED:
+            return not self._improves(value)
+        return value > self._limit if kind == ABOVE else value < self._limit
+
+    def _improves(self, value: float) -> bool:
+        sign = -1 if self._rule.mode == "min" else 1
+        if math.isnan(value) or (self._best is not None and sign * (value - self._best) <= self._limit):
+            return False
+        self._best = value
+        return True
+
+    def _describe(self) -> str:
+        rule, times = self._rule, f", {self._count} times in a row," if self._count > 1 else ""
+        if rule.type == IS_NAN:
+            return f"{rule.metric} is NaN{times}"
+        if rule.type == NOT_IMPROVED:
+            best = "" if self._best is None else f" on {_write(self._best)}"
+            reports = f"{self._count} report" + ("s" if self._count > 1 else "")
+            return f"{rule.metric} has not improved{best} for {reports} and {self._at - self._since:.0f} s"
+        return f"{rule.metric} is {_write(self._last)}, {rule.type.lower()} {rule.threshold}{times or ','}"
+
+
+class _RateWatch(_Watch):
+    """RateBelow looks at the end of each window, the first of which begins with the first value."""
+
+    def __init__(self, rule: MetricRule) -> None:
+        super().__init__(rule)
+        self._begin: Optional[Tuple[float, float]] = None  # time and value
+        self._value = 0.0
+        self._rates: Deque[float] = deque(maxlen=MOST_WINDOWS)
+
+    def note(self, value: float, now: float) -> None:
+        if not math.isfinite(value):
+            return
+        if self._begin is None or value < self._value:  # the count has begun again
+            self._begin = (now, value)
+        self._value = value
+
+    def look(self, now: float, place: str) -> str:
+        if self._begin is not None and now - self._begin[0] >= self._rule.window_seconds:
+            rate = (self._value - self._begin[1]) / (now - self._begin[0])
+            self._judge(rate, place)
+            self._begin = (now, self._value)
+        return self._text
+
+    def _judge(self, rate: float, place: str) -> None:
+        rule, limit, of = self._rule, self._find_limit(), ""
+        self._rates.append(rate)
+        if limit is None or rate >= limit:
+            self._count, self._text = 0, ""
+            return
+        self._count += 1
+        if self._count < rule.consecutive or self._text:
+            return
+        if rule.threshold.endswith("%"):
+            of = f" ({rule.threshold} of the median of earlier windows)"
+        what = f"{rule.metric} grew by {_write(rate)}" if rule.metric else f"the ranks made {_write(rate)} steps"
+        span = f"{self._count} windows of {rule.window_seconds} s" if self._count > 1 else f"{rule.window_seconds} s"
+        self._text = f"{what} per second for {span}, less than {_write(limit)}{of}, {place}"
+
+    def _find_limit(self) -> Optional[float]:
+        threshold = self._rule.threshold
+        if not threshold.endswith("%"):
+            return float(threshold)
+        if len(self._rates) < LEAST_WINDOWS:
+            return None
+        return float(threshold[:-1]) / 100 * statistics.median(self._rates)
+
+
+class _CommitWatch(_Watch):
+    """NoCheckpoint looks at the time since the last commit, or since the group began to train."""
+
+    def __init__(self, rule: MetricRule, now: float) -> None:
+        super().__init__(rule)
+        self._since = now
+
+    def note_commit(self, now: float) -> None:
+        self._since, self._text = now, ""
+
+    def look(self, now: float, place: str) -> str:
+        if not self._text and now - self._since >= self._rule.window_seconds:
+            self._text = f"no checkpoint was committed for {self._rule.window_seconds} s, {place}"
+        return self._text
+
+
+def _write(value: float) -> str:
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
