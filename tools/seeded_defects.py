@@ -2530,4 +2530,33 @@ DEFECTS = (
         "        return {name: _hide(each)",
         ("tests/unit/driver/reporting/test_records.py",),
     ),
+    Defect(
+        "Prometheus reaches that port of the workers too",
+        "resources/network.py",
+        '{"port": names.METRICS_PORT, "protocol": "TCP"}',
+        '{"port": 9400, "protocol": "TCP"}',
+        ("tests/unit/resources/test_network.py",),
+    ),
+    Defect(
+        "the metrics port is open in each job",
+        "resources/network.py",
+        "    if has_metrics and wanted.metrics_from:\n",
+        "    if wanted.metrics_from:\n",
+        ("tests/unit/resources/test_network.py",),
+    ),
+    Defect(
+        "a job has any number of series",
+        "driver/reporting/exposition.py",
+        "        series = metric.series[:most]\n",
+        "        series = metric.series\n",
+        ("tests/unit/driver/reporting/test_exposition.py",),
+    ),
+    Defect(
+        "the value of a label may end the label",
+        "driver/reporting/exposition.py",
+        '.replace(\'"\', r"\\"")',
+        "",
+        ("tests/unit/driver/reporting/test_exposition.py",),
+        ("ValueError",),
+    ),
 )

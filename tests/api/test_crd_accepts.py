@@ -143,6 +143,8 @@ VALID: dict[str, dict[str, Any]] = {
         "spec.keepPodsSeconds": 0,
         "spec.ttlSecondsAfterFinished": 0,
     },
+    "a low metrics port": {"spec.metrics": {"port": 9999}},
+    "a high metrics port": {"spec.metrics": {"port": 30000}},
     "no second attempt": {"spec.backoffLimit": 0},
     "a claim": {"spec.run": {"storagePath": "/runs", "storageVolume": CLAIM}},
     "an object store": {"spec.run.storagePath": "s3://bucket/experiments?region=eu-central-1"},

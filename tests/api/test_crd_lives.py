@@ -51,6 +51,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("managedBy", "other.example/operator"),
     ("suspendGraceSeconds", 5),
     ("resumeFrom", {"trainJob": "other"}),
+    ("metrics", {"port": 9400}),
 ]
 CHANGES_WHILE_SUSPENDED: list[tuple[str, Any]] = [
     ("image", "other:2"),

@@ -46,7 +46,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "narrow": {
         "networkPolicy": {"enabled": True, "extraFrom": [PEER], "probesFrom": [PEER], "egress": [{"to": [PEER]}]}
     },
-    "jobs": {"jobNetworkPolicy": {"extraFrom": [PEER], "egress": [{"to": [PEER]}]}},
+    "jobs": {"jobNetworkPolicy": {"extraFrom": [PEER], "metricsFrom": [PEER], "egress": [{"to": [PEER]}]}},
     "no policies of jobs": {"jobNetworkPolicy": {"enabled": False}},
     "accounts": {"jobs": {"allowedServiceAccounts": ["trainer"]}},
     "restricted": {"jobs": {"restrictPodTemplate": True, "allowedSecrets": ["*"], "allowedClaims": ["runs"]}},

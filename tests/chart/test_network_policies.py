@@ -17,6 +17,7 @@ from tests.policies import Network, Pod
 
 UID, OTHER_UID = "0f1e2d3c-1111-2222-3333-444444444444", "ffffffff-2222-4333-8444-555555555555"
 GCS, RAY, TORCH, REPORTS, PROBES, DNS, HTTPS = 23456, 10002, 29500, 8443, 8080, 53, 443
+METRICS = 9400
 OF_JOBS = (GCS, RAY, TORCH)
 
 
@@ -37,7 +38,7 @@ PODS = {
 }
 
 
-def make_network(chart: Chart, **values: Any) -> tuple[Network, Pod]:
+def make_network(chart: Chart, *, has_metrics: bool = False, **values: Any) -> tuple[Network, Pod]:
     """The policies of two jobs and of the operator, and the operator's pod."""
     rendered = chart.render(values)
     parser = argparse.ArgumentParser()
@@ -47,7 +48,7 @@ def make_network(chart: Chart, **values: Any) -> tuple[Network, Pod]:
     wanted = read_network_policy(options)
     if wanted is not None:
         jobs = (JobRef("team", "digits", UID), JobRef("team", "other", OTHER_UID))
-        policies += [build_network_policy(job, wanted) for job in jobs]
+        policies += [build_network_policy(job, wanted, has_metrics=has_metrics) for job in jobs]
     ports = {port["name"]: port["containerPort"] for port in rendered.container["ports"]}
     labels = rendered.one("Deployment")["spec"]["template"]["metadata"]["labels"]
     return Network(policies), Pod(NAMESPACE, labels, ports=ports)
@@ -89,6 +90,16 @@ def test_additional_peers(chart: Chart) -> None:
     assert {target for _, target, _ in more} == {name for name in PODS if "job" in name or name in ("head", "worker")}
 
 
+def test_prometheus_reaches_the_metrics_port_of_heads_and_no_other(chart: Chart) -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    network, _ = make_network(chart, has_metrics=True, jobNetworkPolicy={"metricsFrom": [peer]})
+    head = replace(PODS["head"], ports={names.METRICS_PORT: METRICS})
+    for target, ports in ((head, {METRICS}), (PODS["worker"], set[int]())):
+        reached = {port for port in (*OF_JOBS, METRICS) if network.allows(PODS["Prometheus"], target, port)}
+        assert reached == ports
+    assert not network.allows(PODS["a notebook of the namespace"], head, METRICS)
+
+
 def test_restricted_egress_leaves_dns_the_report_endpoint_and_what_is_listed(chart: Chart) -> None:
     rule = {"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}], "ports": [{"port": HTTPS}]}
     network, operator = make_network(chart, jobNetworkPolicy={"egress": [rule]})
@@ -104,7 +115,8 @@ def test_restricted_egress_leaves_dns_the_report_endpoint_and_what_is_listed(cha
 
 @pytest.mark.parametrize("off", ["jobNetworkPolicy", "networkPolicy"])
 def test_either_can_be_switched_off(chart: Chart, off: str) -> None:
-    network, operator = make_network(chart, **{off: {"enabled": False}})
+    values: dict[str, Any] = {off: {"enabled": False}}
+    network, operator = make_network(chart, **values)
     stranger = PODS["a notebook of the namespace"]
     assert network.allows(stranger, PODS["head"], GCS) is (off == "jobNetworkPolicy")
     assert network.allows(stranger, operator, REPORTS) is (off == "networkPolicy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from railhead.api import names
 from tests.chart.chart import NAMESPACE, Chart
 
 
@@ -22,6 +23,17 @@ def test_the_pod_monitor_selects_the_metrics_port(chart: Chart) -> None:
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint == {"port": "probes", "path": "/metrics", "interval": "1m30s"}
     assert endpoint["port"] in {p["name"] for p in rendered.container["ports"]}
+
+
+def test_a_second_pod_monitor_selects_the_heads_of_jobs(chart: Chart) -> None:
+    [monitor] = chart.render({"podMonitor": {"jobs": True, "labels": {"release": "prometheus"}}}).of("PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"] == {"matchLabels": {names.LABEL_ROLE: names.HEAD}}
+    assert monitor["spec"]["namespaceSelector"] == {"any": True}
+    assert [each["port"] for each in monitor["spec"]["podMetricsEndpoints"]] == [names.METRICS_PORT]
+    [limited] = chart.render({"podMonitor": {"jobs": True}, "watchNamespaces": ["a", "b"]}).of("PodMonitor")
+    assert limited["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}
+    assert len(chart.render({"podMonitor": {"enabled": True, "jobs": True}}).of("PodMonitor")) == 2
 
 
 def test_metrics_with_authentication_are_scraped_over_https(chart: Chart) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]
+from prometheus_client.parser import text_string_to_metric_families
 
 from railhead.driver.node.machine import find_descendants, read_process_table
 from tests.ray.pods import Pods, make_job
@@ -31,6 +32,7 @@ UNUSED = (
     "ray.util.client.server",
     "dashboard/dashboard.py",
 )
+METRICS_PORT = 9400
 LISTEN, CLOSED_UDP = "0A", "07"
 # Some methods of each of Ray's services: to read, to change, and to run code.
 METHODS = {
@@ -112,27 +114,44 @@ def probe(listener: Listener) -> str:
             [kind] = [kind for kind, codes in answers.items() if codes == {"UNAUTHENTICATED"}]
             return kind
     try:
-        assert {get_status(listener, path) for path in PATHS} == {401}, listener
+        codes = {get_status(listener, path) for path in PATHS}
+        if codes == {404}:
+            assert get_status(listener, "/metrics", method="GET") == 200
+            return "metrics"
+        assert codes == {401}, listener
         return "runtime environment agent"
     except (OSError, http.client.HTTPException):
         return "the framework's own"
 
 
-def get_status(listener: Listener, path: str) -> int:
+def get_status(listener: Listener, path: str, *, method: str = "POST") -> int:
     with closing(http.client.HTTPConnection(listener.host, listener.port, timeout=2)) as connection:
-        connection.request("POST", path, b"")
+        connection.request(method, path, b"")
         return connection.getresponse().status
 
 
+def read_metrics(head: str) -> dict[tuple[str, ...], float]:
+    """The values by name and the values of the labels."""
+    with closing(http.client.HTTPConnection(head, METRICS_PORT, timeout=5)) as connection:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+    families = text_string_to_metric_families(text)
+    return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+
+
 def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path) -> None:
-    """But for torch's own, which know no authentication: docs/internals/ray-train.md, Ports of a job."""
+    """But for torch's own, which know no authentication, and for the job's metrics, which this job serves on one port.
+
+    docs/internals/ray-train.md, Ports of a job, has the table.
+    """
     stop = tmp_path / "stop"
-    job = make_job(train_loop_config={"stop": str(stop)})
+    job = make_job(train_loop_config={"stop": str(stop)}, metrics_port=METRICS_PORT)
     with Pods(tmp_path, job, source={"user.py": WAITING}) as pods:
         pods.start()
         pods.wait_until(lambda: any(report.get("reports") for report in pods.reports))
         found = {listener: probe(listener) for listener in set(find_listeners(pods))}
         processes = list(list_processes(pods))
+        metrics = read_metrics(pods.addresses["head"])
         stop.touch()
         assert pods.wait_ended() == 0, pods.read_log()
     assert any("ray::TrainController" in command for _, command, _ in processes)
@@ -141,7 +160,11 @@ def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path
     assert with_torch == {("w0-0", True), ("w1-0", True)}
     kinds = {pod: {kind for listener, kind in found.items() if listener.pod == pod} for pod in pods.pids}
     ray = {"node manager", "object manager", "worker", "runtime environment agent"}
-    assert kinds["head"] == ray | {"GCS"}
+    assert kinds["head"] == ray | {"GCS", "metrics"}
+    [port] = [(listener.pod, listener.port) for listener, kind in found.items() if kind == "metrics"]
+    assert port == ("head", METRICS_PORT)
+    assert metrics["railhead_job_state", "RUNNING"] == metrics["railhead_job_reports_total",] == 1
+    assert metrics["railhead_job_workers",] == 2 and metrics["railhead_job_reported", "epoch"] == 0
     assert kinds["w0-0"] == kinds["w1-0"] == ray | {"the framework's own"}
     unprotected = [listener for listener, kind in found.items() if kind == "the framework's own"]
     assert all("RayTrainWorker" in listener.process for listener in unprotected), unprotected

@@ -24,6 +24,7 @@ AVOIDED_NODES = f"{GROUP}/avoided-nodes"  # annotation of a pod
 HEAD = "head"
 WORKER = "worker"
 CONTAINER = "ray"
+METRICS_PORT = "metrics"  # of the head's container, with spec.metrics
 HEADS_SERVICE = "railhead-heads"  # of each namespace with jobs
 FETCH_CONTAINER = "railhead-source"
 MAX_JOB_NAME = 38  # leaves room for an attempt of six digits, a slot of four and a round of four

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from railhead.api.base import Image, Model, rules, time_limit
 from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
 from railhead.api.metric_policy import NAMED_LIST, MetricPolicy
+from railhead.api.metrics import Metrics
 from railhead.api.pods import CPU_LIMIT_RULES, HeadConfig, PodTemplate, PullSecret, Worker
 from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
 from railhead.api.scaling import Scaling
@@ -152,6 +153,7 @@ class TrainJobSpec(Model):
     head: HeadConfig = Field(default_factory=HeadConfig, description="The head pod.")
     worker: Worker = Field(default_factory=Worker, description="The worker pods.")
     logs: Logs | None = Field(default=None, description="Where the output of the ranks goes.")
+    metrics: Metrics | None = Field(default=None, description="Where Prometheus reads the job's own metrics.")
     backoff_limit: int = Field(
         default=3,
         ge=0,

@@ -86,6 +86,13 @@ def _add_network_policies(parser: argparse.ArgumentParser) -> None:
         help="a list of NetworkPolicyPeer that reach the jobs' pods as well",
     )
     parser.add_argument(
+        "--job-metrics-from",
+        type=_objects,
+        default=(),
+        metavar="JSON",
+        help="a list of NetworkPolicyPeer that reach the port of spec.metrics (default: only the job's own pods do)",
+    )
+    parser.add_argument(
         "--job-egress",
         type=_objects,
         default=(),
@@ -169,6 +176,7 @@ def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
         return None
     return JobNetworkPolicy(
         extra_from=options.job_ingress_from,
+        metrics_from=options.job_metrics_from,
         egress=options.job_egress,
         operator_namespace=options.namespace,
         report_port=int(options.report_listen.rpartition(":")[2]),

@@ -53,6 +53,7 @@ class JobInput:
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         log_level: LoggingConfig.log_level, or None.
         forward_logs: spec.logs.forward or its default: All, Rank0 or None.
+        metrics_port: spec.metrics.port, or None.
         storage_path: a URI, or None when it is a path (then in the environment).
         datasets: {name: {format, uri, split}} or {name: {function, split}}; a uri that is a
             path is in the environment instead.
@@ -86,6 +87,7 @@ class JobInput:
     collective_timeout_seconds: Optional[int] = None
     log_level: Optional[str] = None
     forward_logs: str = "All"
+    metrics_port: Optional[int] = None
     drain_seconds: int = 0
     is_drain_required: bool = False
     storage_path: Optional[str] = None

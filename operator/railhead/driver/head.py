@@ -56,7 +56,9 @@ from railhead.driver.node.ray_node import (
 )
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
 from railhead.driver.reporting.estimate import ProgressMetrics, RunEstimate
+from railhead.driver.reporting.job_metrics import write_job_metrics
 from railhead.driver.reporting.mailbox import Mailbox
+from railhead.driver.reporting.metrics_server import MetricsServer
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
 from railhead.driver.script.run import ScriptHost
@@ -104,6 +106,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
     _start_thread(_end_on_sigterm, head, signals, endings)
+    _serve_metrics(head)
     problem = _find_ray_problem(job)
     if problem:
         head.publisher.start()
@@ -117,6 +120,17 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     _start_thread(keep_small, pod.temp, TRAIN_LOGS, WORKER_LOGS)
     ending = endings.get()
     end(head, conclude(ending, is_terminating=head.is_terminating))
+
+
+def _serve_metrics(head: Head) -> None:
+    """Call before Ray starts: its processes take free ports. If the port is taken, the job trains without metrics."""
+    port = head.job.metrics_port
+    if port is None:
+        return
+    try:
+        MetricsServer(head.pod.ip, port, lambda: write_job_metrics(head.publisher, head.mailbox)).start()
+    except OSError as error:
+        log(f"cannot serve metrics on spec.metrics.port {port} ({error}); choose a port that no other container uses")
 
 
 def end(head: Head, ending: Ending) -> NoReturn:

@@ -69,7 +69,8 @@ def _copy_source(job: Job, name: str) -> CopyConfigMap:
 
 def _create_network_policy(job: Job, name: str) -> Create:
     assert job.settings.job_network_policy is not None
-    build = partial(build_network_policy, job.ref, job.settings.job_network_policy)
+    has_metrics = job.spec.metrics is not None
+    build = partial(build_network_policy, job.ref, job.settings.job_network_policy, has_metrics=has_metrics)
     return Create(NETWORK_POLICY, name, build)
 
 

@@ -18,11 +18,13 @@ class JobNetworkPolicy:
 
     Attributes:
         extra_from: NetworkPolicyPeers that reach the job's pods, besides these themselves.
+        metrics_from: those that reach the port of spec.metrics only.
         egress: NetworkPolicyEgressRules, besides the job's pods, DNS and the report endpoint; empty = anywhere.
         operator_namespace, report_port: where the report endpoint is.
     """
 
     extra_from: tuple[Peer, ...] = ()
+    metrics_from: tuple[Peer, ...] = ()
     egress: tuple[Peer, ...] = ()
     operator_namespace: str = ""
     report_port: int = 0

@@ -82,6 +82,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         datasets={name: _describe_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
         log_level=run.log_level,
         forward_logs=spec.forward_logs,
+        metrics_port=spec.metrics.port if spec.metrics else None,
         drain_seconds=spec.drain_seconds,
         is_drain_required=spec.worker.drain_seconds is not None,
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,

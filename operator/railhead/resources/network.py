@@ -28,14 +28,21 @@ def build_heads_service(namespace: str) -> Object:
     }
 
 
-def build_network_policy(job: JobRef, wanted: JobNetworkPolicy) -> Object:
-    """Returns the NetworkPolicy for head and workers of all attempts."""
+def build_network_policy(job: JobRef, wanted: JobNetworkPolicy, *, has_metrics: bool = False) -> Object:
+    """Returns the NetworkPolicy for head and workers of all attempts.
+
+    The rule for the metrics (spec.metrics) has the port's name, which only the head's container has: a number would
+    open that port of the workers too.
+    """
     pods = {"matchLabels": {names.LABEL_JOB_UID: job.uid}}
     spec: Object = {
         "podSelector": pods,
         "policyTypes": ["Ingress"],
         "ingress": [{"from": [{"podSelector": pods}, *wanted.extra_from]}],
     }
+    if has_metrics and wanted.metrics_from:
+        port = {"port": names.METRICS_PORT, "protocol": "TCP"}
+        spec["ingress"].append({"from": [*wanted.metrics_from], "ports": [port]})
     if wanted.egress:
         operator = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": wanted.operator_namespace}}}
         spec["policyTypes"].append("Egress")

@@ -83,6 +83,7 @@ class RolePart:
     env: list[Object]
     volumes: list[Object] = field(default_factory=list)
     mounts: list[Object] = field(default_factory=list)
+    ports: list[Object] = field(default_factory=list)
     least_grace: int = 0
 
 
@@ -124,6 +125,7 @@ def build_head_pod(
         env=env,
         volumes=[{"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}}],
         mounts=[{"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
+        ports=[{"name": names.METRICS_PORT, "containerPort": spec.metrics.port}] if spec.metrics else [],
         least_grace=spec.end_seconds + LAST_REPORT_SECONDS,
     )
     return build_pod(attempt, part)
@@ -333,6 +335,8 @@ def _essential_container(attempt: Attempt, part: RolePart) -> Object:
             *part.mounts,
         ],
     }
+    if part.ports:
+        container["ports"] = part.ports
     if spec.image_pull_policy:
         container["imagePullPolicy"] = spec.image_pull_policy
     return container

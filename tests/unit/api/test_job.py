@@ -73,6 +73,7 @@ FULL: dict[str, Any] = {
     "resumeFrom": {"trainJob": "other", "best": True},
     "logs": {"forward": "Rank0"},
     "scheduling": {"nodeAvoidance": "None", "gangScheduler": "PodGroup"},
+    "metrics": {"port": 9400},
     "backoffLimit": 5,
     "backoffResetSeconds": 3600,
     "noProgressLimit": 5,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from railhead.api import names
 from railhead.planning.children import prerequisites
+from railhead.planning.plan import Create
 from railhead.resources.base import JobNetworkPolicy, JobRef
 from railhead.resources.network import build_heads_service, build_network_policy
-from tests.unit.builders import UID, make_observed, to_job
-from tests.unit.resources.test_pods import build
+from tests.unit.builders import UID, make_observed, make_spec, to_job
+from tests.unit.resources.test_pods import build, ray
 
 JOB = JobRef("team", "digits", UID)
 OTHER = JobRef("team", "digits", "ffffffff-2222-4333-8444-555555555555")
@@ -33,6 +37,33 @@ def test_only_the_jobs_own_pods_reach_each_other() -> None:
     other = build("worker", job=OTHER)
     assert not selects(spec["podSelector"], other["metadata"]["labels"])
     assert not selects(peer["podSelector"], other["metadata"]["labels"])
+
+
+PROMETHEUS = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+
+
+def test_the_metrics_port_is_open_to_its_peers_if_the_job_has_one() -> None:
+    wanted = JobNetworkPolicy(metrics_from=(PROMETHEUS,))
+    closed, opened = (build_network_policy(JOB, wanted, has_metrics=has)["spec"]["ingress"] for has in (False, True))
+    assert opened == [*closed, {"from": [PROMETHEUS], "ports": [{"port": "metrics", "protocol": "TCP"}]}]
+    assert len(closed) == 1 and PROMETHEUS not in closed[0]["from"]
+    assert build_network_policy(JOB, JobNetworkPolicy(), has_metrics=True)["spec"]["ingress"] == closed
+
+
+@pytest.mark.parametrize("port", [None, 9400])
+def test_the_name_of_the_metrics_port_is_that_of_a_port_of_the_head_only(port: int | None) -> None:
+    spec: dict[str, Any] = {"metrics": {"port": port}} if port else {}
+    head, worker = ray(build("head", **spec)), ray(build("worker", **spec))
+    assert head.get("ports", []) == ([{"name": "metrics", "containerPort": port}] if port else [])
+    assert "ports" not in worker
+
+
+def test_a_job_with_metrics_gets_the_rule() -> None:
+    observed = make_observed(spec=make_spec(metrics={"port": 9400}))
+    settings = replace(observed.settings, job_network_policy=JobNetworkPolicy(metrics_from=(PROMETHEUS,)))
+    children = prerequisites(to_job(replace(observed, settings=settings)), attempt=1)
+    [policy] = [each.build() for each in children if isinstance(each, Create) and each.kind == "NetworkPolicy"]
+    assert len(policy["spec"]["ingress"]) == 2
 
 
 def test_egress_is_not_restricted() -> None:

@@ -51,6 +51,7 @@ class FromController(_Value):
         failure: what ended this fit(), once it has failed.
         has_returned: the function returned on all ranks of the last group.
         restart: the last one of this attempt, also of an earlier fit().
+        restarts: how many there were in this attempt, by failure class.
         lost_pods: of the last failure; earlier ones are replaced by now, or Kubernetes finds them.
         warning: of something that passes; else that of the progress counts.
         rule_warning: of spec.metricPolicy, for the current group.
@@ -62,11 +63,17 @@ class FromController(_Value):
     failure: Optional[Failure] = None
     has_returned: bool = False
     restart: Optional[RestartInPlace] = None
+    restarts: dict[str, int] = field(default_factory=dict)
     lost_pods: tuple[str, ...] = ()
     warning: Optional[RunWarning] = None
     rule_warning: Optional[RunWarning] = None
     heartbeat: Optional[Heartbeat] = None
     hangs_taken: int = 0
+
+    def with_restart(self, restart: RestartInPlace) -> FromController:
+        """Returns the value after one more restart in place."""
+        restarts = {**self.restarts, restart.cause: self.restarts.get(restart.cause, 0) + 1}
+        return replace(self, restart=restart, restarts=restarts)
 
 
 @dataclass(frozen=True)

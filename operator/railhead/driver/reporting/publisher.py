@@ -122,13 +122,15 @@ class Publisher:
             return _has_reason(self._report.warning, reason)
 
     def build_report(self) -> Report:
-        """The current state, without a time."""
+        """The current state, without a time. Any thread may ask for it."""
         fit, script = self._mailbox.read_newest_fit(), self._mailbox.script.read()
         progress = fit.progress
         with self._lock:
             base = self._report
         steps = fit.heartbeat.steps if fit.heartbeat else Steps()
         end = base.state if base.state in ("FINISHED", "ERRORED") else ""
+        with self._lock:
+            steps = self._estimate.add(steps, progress, now=time.monotonic(), end=end)
         return replace(
             base,
             state=base.state if end else progress.state,
@@ -142,7 +144,7 @@ class Publisher:
             warning=fit.warning or base.warning or script.warning or fit.rule_warning or progress.warning,
             lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
             restart=fit.restart,
-            steps=self._estimate.add(steps, progress, now=time.monotonic(), end=end),
+            steps=steps,
         )
 
     def begin_stop(self) -> None:

@@ -94,7 +94,7 @@ class RetryDecider:
             restart = RestartInPlace(
                 before.number + 1, charged, found.class_.value, found.reason, text, found.suspect_pod, now_text()
             )
-            box.change(lambda value: replace(value, restart=restart))
+            box.change(lambda value: value.with_restart(restart))
             if failure.is_of_broken_gpu(found):
                 _give_up_pod(found.suspect_pod, box, self._group)
         what = "restarting the worker group" if is_retry else "the run ends"

@@ -52,6 +52,7 @@ FULL_CONTROLLER = FromController(
     failure=FAILURE,
     has_returned=True,
     restart=RestartInPlace(number=2, charged=1, cause="Application"),
+    restarts={"Application": 1, "Hang": 1},
     lost_pods=("w-1", "w-2"),
     warning=RunWarning("B", "b"),
     rule_warning=RunWarning("MetricRule", "rule nan: loss is NaN"),

@@ -1,0 +1,108 @@
+"""A job's own metrics by its report; docs/how-to/job-metrics.md describes each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from railhead.contract.report import Checkpoint, Report, RestartInPlace, RunWarning, Steps
+from railhead.driver.reporting.exposition import MOST_SERIES
+from railhead.driver.reporting.job_metrics import list_metrics, write_job_metrics
+from railhead.driver.reporting.mailbox import FromController, Mailbox
+from railhead.driver.reporting.publisher import Publisher
+from tests.unit.driver.mailboxes import tell
+from tests.unit.driver.reporting.test_exposition import read
+
+DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "how-to" / "job-metrics.md"
+NEW = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
+CHECKPOINT = Checkpoint("s3://b/r/c", 7, "2026-01-02T03:04:05Z", {})
+STEPS = Steps(30, 120, "2.5", "1e3", 25, 36)
+TRAINING = replace(
+    NEW, state="RUNNING", reports=4, joined=2, workers=8, steps=STEPS, checkpoint=CHECKPOINT, metrics={"loss": "0.5"}
+)
+WARNED = replace(TRAINING, warning=RunWarning("NoSteps", "no rank made a step"))
+RESTARTED = FromController().with_restart(RestartInPlace(1, 1, "Application"))
+
+
+NO_FIT = FromController()
+
+
+def values(report: Report, fit: FromController = NO_FIT) -> dict[str, float]:
+    """By name, with the values of the labels."""
+    found = {}
+    for metric in list_metrics(report, fit):
+        for labels, value in metric.series:
+            found["/".join((metric.name.removeprefix("railhead_job_"), *(text for _, text in labels)))] = value
+    return found
+
+
+def test_what_is_not_known_is_absent() -> None:
+    states = {f"state/{state}": float(state == "STARTING") for state in ("STARTING", "SCHEDULING", "RUNNING")}
+    rest = {"state/RESTARTING": 0.0, "state/FINISHED": 0.0, "state/ERRORED": 0.0}
+    assert values(NEW) == {**states, **rest, "attempt": 2, "worker_pods": 0, "workers": 0, "reports_total": 0}
+
+
+def test_the_numbers_of_a_job_that_trains() -> None:
+    found = values(TRAINING)
+    assert found["state/RUNNING"] == 1 and found["state/STARTING"] == 0
+    assert {name: value for name, value in found.items() if not name.startswith("state/")} == {
+        "attempt": 2,
+        "worker_pods": 2,
+        "workers": 8,
+        "step": 30,
+        "steps": 120,
+        "steps_per_second": 2.5,
+        "tokens_per_second": 1000,
+        "progress_ratio": 0.25,
+        "remaining_seconds": 36,
+        "reports_total": 4,
+        "checkpoint_index": 7,
+        "checkpoint_timestamp_seconds": 1767323045,
+        "reported/loss": 0.5,
+    }
+
+
+def test_restarts_are_counted_by_class() -> None:
+    fit = RESTARTED
+    for number, cause in ((2, "Hang"), (3, "Application")):
+        fit = fit.with_restart(RestartInPlace(number, number, cause))
+    assert fit.restart is not None and fit.restart.number == 3
+    found = values(TRAINING, fit)
+    assert (found["restarts_total/Application"], found["restarts_total/Hang"]) == (2, 1)
+
+
+def test_a_warning_has_its_reason_and_no_message() -> None:
+    assert values(WARNED)["warning/NoSteps"] == 1
+
+
+@pytest.mark.parametrize("text", ["", "on", "1,5", "0x10", "one two"])
+def test_a_reported_text_is_no_metric(text: str) -> None:
+    assert not [name for name in values(replace(TRAINING, metrics={"a": text})) if name.startswith("reported/")]
+
+
+def test_credentials_in_the_name_of_a_reported_metric_are_hidden() -> None:
+    name = "https://user:hunter2@host/loss"
+    [found] = [each for each in values(replace(TRAINING, metrics={name: "1"})) if each.startswith("reported/")]
+    assert "hunter2" not in found
+
+
+def test_a_page_describes_each_metric() -> None:
+    rows = re.findall(r"^\| `(railhead_job_\w+)` \| (\w+) \| (.*?) \|", DOCUMENT.read_text(), re.MULTILINE)
+    kinds = {metric.name: (metric.kind, metric.series) for metric in list_metrics(WARNED, RESTARTED)}
+    labels = {name: [key for key, _ in series[0][0]] for name, (_, series) in kinds.items()}
+    assert {name: kind for name, kind, _ in rows} == {name: kind for name, (kind, _) in kinds.items()}
+    assert {name: re.findall(r"`(\w+)`", text) for name, _, text in rows} == labels
+
+
+def test_they_are_written_from_the_mailbox(tmp_path: Path) -> None:
+    mailbox = Mailbox(tmp_path)
+    publisher = Publisher(endpoint=None, mailbox=mailbox, base=NEW)
+    progress = replace(mailbox.controller.read().progress, metrics={f"m{n}": "1" for n in range(64)}, reports=9)
+    tell(mailbox.controller, progress=progress, restarts=RESTARTED.restarts)
+    found = read(write_job_metrics(publisher, mailbox))
+    assert found["railhead_job_reports_total", ()] == 9
+    assert found["railhead_job_restarts_total", (("class", "Application"),)] == 1
+    assert 64 < len(found) < MOST_SERIES
