@@ -5,17 +5,18 @@ The caller brings the files of a run's folder `.railhead/metrics` or `.railhead/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from railhead.contract.history import JOURNAL, METRICS, Record, SegmentName, parse_segment
+from railhead.contract.history import JOURNAL, METRICS, Header, Record, SegmentName, parse_segment
 
 __all__ = ["JOURNAL", "METRICS", "History", "Record", "read_history"]
 
 
 @dataclass(frozen=True)
 class History:
-    """The records of one kind in the order of time: by attempt, and within an attempt as they were written.
+    """The records of one kind in the order of time: by job and attempt, and then as they were written.
 
     Attributes:
         skipped: lines that could not be read, such as one that was being written when its head died, and all lines
@@ -30,15 +31,56 @@ class History:
     every: int = 1
 
 
-def read_history(files: Mapping[str, bytes]) -> History:
-    """Returns the records of these segments, by file name; other files are ignored. Never raises."""
-    named = sorted((name, data) for text, data in files.items() if (name := SegmentName.parse(text)) is not None)
-    segments = [(name, parse_segment(data)) for name, data in named]
-    headers = [(name, segment.header) for name, segment in segments if segment.header is not None]
-    dropped = {(name.attempt, name.pod): header.dropped for name, header in headers}  # a head's last header counts all
-    return History(
-        tuple(record for _, segment in segments for record in segment.records),
-        sum(segment.skipped for _, segment in segments),
-        sum(dropped.values()),
-        max((header.every for _, header in headers), default=1),
+class _Part(NamedTuple):
+    """One segment that can be read."""
+
+    name: SegmentName
+    header: Header
+    records: tuple[Record, ...]
+
+    def get_head(self) -> tuple[str, int, str]:
+        return self.header.job, self.name.attempt, self.name.pod
+
+
+def read_history(files: Mapping[str, bytes], *, job: str = "") -> History:
+    """Returns the records of these segments, by file name; other files are ignored. Never raises.
+
+    `job`: uid of the TrainJob, if only its records are wanted: another one may have continued the run.
+    """
+    parts, skipped = [], 0
+    for text, data in files.items():
+        name, segment = SegmentName.parse(text), parse_segment(data)
+        if name is None or (segment.header is not None and job not in ("", segment.header.job)):
+            continue
+        skipped += segment.skipped
+        if segment.header is not None:
+            parts.append(_Part(name, segment.header, segment.records))
+    ordered = _order(parts)
+    dropped = {part.get_head(): part.header.dropped for part in ordered}  # the last header of a head counts all
+    every = max((part.header.every for part in parts), default=1)
+    return History(tuple(record for part in ordered for record in part.records), skipped, sum(dropped.values()), every)
+
+
+def _order(parts: list[_Part]) -> list[_Part]:
+    """Attempts are counted; the clocks of heads order only jobs, and heads of one attempt."""
+    jobs = _find_begins(parts, lambda part: part.header.job)
+    heads = _find_begins(parts, _Part.get_head)
+    return sorted(
+        parts,
+        key=lambda part: (
+            jobs.get(part.header.job, ""),
+            part.name.attempt,
+            heads.get(part.get_head(), ""),
+            part.name.number,
+        ),
     )
+
+
+def _find_begins(parts: Iterable[_Part], find_owner: Callable[[_Part], Hashable]) -> dict[Hashable, str]:
+    """Returns the time of the first record of each job or head."""
+    begins: dict[Hashable, str] = {}
+    for part in parts:
+        for record in part.records[:1]:
+            owner, time = find_owner(part), str(record["time"])
+            begins[owner] = min(begins.get(owner, time), time)
+    return begins

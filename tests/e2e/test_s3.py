@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import ray.train
 import yaml
+from pyarrow.fs import FileSelector, FileSystem
 
+from railhead.history import History, read_history
 from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import COUNTING, EXAMPLES, make_job, with_config
 from tests.s3 import S3, start_s3
@@ -34,6 +36,13 @@ def read_all(cluster: Cluster, name: str) -> str:
     """Everything about the job that is readable without access to Secrets."""
     kinds = "trainjobs.railhead.dev,pods,configmaps,services,events"
     return cluster("get", kinds, "-o", "json") + "".join(cluster.log(pod) for pod in cluster.pod_names(name))
+
+
+def read_metrics(run_uri: str) -> History:
+    """Needs the storage's credentials in the environment, and no pod."""
+    filesystem, run = FileSystem.from_uri(run_uri)
+    found = filesystem.get_file_info(FileSelector(f"{run}/.railhead/metrics"))
+    return read_history({info.base_name: filesystem.open_input_stream(info.path).read() for info in found})
 
 
 @pytest.mark.slow
@@ -73,6 +82,9 @@ def test_a_run_in_s3_resumes_after_the_head_is_lost(cluster: Cluster, s3: S3, mo
     assert status["bestCheckpoint"]["attempt"] == 1
     kept = {key.split("/")[1] for key in s3.list("runs") if key.count("/") > 1 and "/.railhead/" not in key}
     assert len(kept) == 3, "the two best and the newest"
+    history = read_metrics(status["runURI"])
+    assert [each["metrics"]["epoch"] for each in history.records if each["attempt"] == 2] == [4, 5]
+    assert (history.skipped, history.dropped) == (0, 0)
     cluster.delete_job("in-s3")
 
 

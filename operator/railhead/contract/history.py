@@ -20,7 +20,7 @@ Record = Dict[str, Any]  # one line's JSON
 
 
 class SegmentName(NamedTuple):
-    """Whose segment it is; segments of a run in this order are in the order of time.
+    """Whose segment it is; the segments of a job in this order are in the order of time, as far as names tell.
 
     Attributes:
         attempt: from 1.
@@ -48,11 +48,13 @@ class Header:
 
     Attributes:
         kind: METRICS or JOURNAL.
+        job: uid of the TrainJob; several may continue one run, each from attempt 1.
         every: of this many records in a row the segment has one; a power of 2.
         dropped: records of this head that were lost before this segment began.
     """
 
     kind: str
+    job: str
     every: int = 1
     dropped: int = 0
 
@@ -65,10 +67,11 @@ class Header:
         values = read_line(line)
         if values is None or values.get("format") != FORMAT:
             return None
-        kind, every, dropped = values.get("kind"), values.get("every"), values.get("dropped")
-        if not isinstance(kind, str) or type(every) is not int or type(dropped) is not int:
+        kind, job = values.get("kind"), values.get("job")
+        every, dropped = values.get("every"), values.get("dropped")
+        if not isinstance(kind, str) or not isinstance(job, str) or type(every) is not int or type(dropped) is not int:
             return None
-        return Header(kind, every, dropped)
+        return Header(kind, job, every, dropped)
 
 
 @dataclass(frozen=True)

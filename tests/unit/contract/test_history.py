@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from railhead.contract.history import METRICS, Header, SegmentName, parse_segment, write_line
 
+UID = "1c6f0c8e-0000"
 RECORDS = [{"time": "2026-01-01T00:00:00.000Z", "attempt": 1, "n": n} for n in range(4)]
-DATA = b"".join([Header(METRICS).to_line(), *map(write_line, RECORDS)])
+DATA = b"".join([Header(METRICS, UID).to_line(), *map(write_line, RECORDS)])
 
 
 def test_the_first_line_is_this_one() -> None:
     """Written out: it is a format that other programs read."""
-    assert Header("metrics", every=2, dropped=7).to_line() == b'{"format":1,"kind":"metrics","every":2,"dropped":7}\n'
+    line = b'{"format":1,"kind":"metrics","job":"1c6f0c8e-0000","every":2,"dropped":7}\n'
+    assert Header("metrics", UID, every=2, dropped=7).to_line() == line
 
 
 @pytest.mark.parametrize("name", [SegmentName(1, "0a1b2c3d", 1), SegmentName(12, "0", 999)])
@@ -59,7 +61,14 @@ def test_half_a_segment_has_all_its_complete_lines(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "first", [b'{"format":2,"kind":"metrics","every":1,"dropped":0}', b'{"format":1,"kind":"metrics"}', b"{}", b"x"]
+    "first",
+    [
+        b'{"format":2,"kind":"metrics","job":"j","every":1,"dropped":0}',
+        b'{"format":1,"kind":"metrics","every":1,"dropped":0}',
+        b'{"format":1,"kind":"metrics","job":"j","every":true,"dropped":0}',
+        b"{}",
+        b"x",
+    ],
 )
 def test_a_segment_of_another_format_is_skipped_as_a_whole(first: bytes) -> None:
     segment = parse_segment(first + b"\n" + DATA.partition(b"\n")[2])
@@ -69,5 +78,5 @@ def test_a_segment_of_another_format_is_skipped_as_a_whole(first: bytes) -> None
 @given(st.binary(max_size=300))
 def test_reading_never_fails(data: bytes) -> None:
     parse_segment(data)
-    segment = parse_segment(Header(METRICS).to_line() + data)
+    segment = parse_segment(Header(METRICS, UID).to_line() + data)
     assert len(segment.records) + segment.skipped <= data.count(b"\n") + 1

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import queue
 import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from railhead.contract.job_input import JobInput
+from railhead.contract.report import Report
 from railhead.driver import head
-from railhead.driver.head import receive_sigterm, wait_for_commit
+from railhead.driver.ending import TERMINATED
+from railhead.driver.head import Head, end, receive_sigterm, wait_for_commit
+from railhead.driver.logs import Ranks
+from railhead.driver.pod import Pod
+from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.publisher import Publisher
+from railhead.driver.storage.segments import find_spool
 
 
 def test_sigterm_cancels_rays_alarm() -> None:
@@ -127,3 +141,54 @@ def test_keeps_waiting_when_the_run_finishes() -> None:
 
 def test_does_not_wait_without_time() -> None:
     assert not Run(TRAINING).wait(0)
+
+
+BASE = Report(namespace="ns", name="n", uid="u", attempt=1, state="STARTING")
+
+
+def end_with_history(folder: Path, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends an attempt that has trained, with `keep` in the place of the last write to the storage."""
+    monkeypatch.setattr("os._exit", sys.exit)
+    monkeypatch.setattr(head, "complete_history", keep)
+    find_spool(folder).mkdir(parents=True)
+    pod = Pod(folder, "", "", "", 0, folder, 1, -1, None, str(folder / "runs"), None, None, None, None, uid="p")
+    mailbox = Mailbox(folder)
+    publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)
+    publisher.start()
+    with pytest.raises(SystemExit):
+        end(Head(pod, JobInput("ns", "n", "u", "run", {}, 1, {}), mailbox, publisher, Ranks()), TERMINATED)
+
+
+def test_the_end_completes_the_history_of_the_jobs_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+    end_with_history(tmp_path, lambda *values, **names: kept.append((*values, names)), monkeypatch)
+    ((folder, spool, outcome, names),) = kept
+    assert (folder.path, spool) == (str(tmp_path / "runs" / "run"), find_spool(tmp_path))
+    assert (outcome.reason, names) == ("Terminated", {"uid": "u", "attempt": 1, "pod": "p"})
+
+
+def test_a_storage_that_hangs_delays_the_end_by_seconds_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert head.HISTORY_SECONDS <= 3.0
+    monkeypatch.setattr(head, "HISTORY_SECONDS", 0.2)
+    hangs, responds = threading.Event(), threading.Event()
+
+    def hang(*_: object, **__: object) -> None:
+        hangs.set()
+        responds.wait(60)
+
+    began = time.monotonic()
+    end_with_history(tmp_path, hang, monkeypatch)
+    assert hangs.is_set() and time.monotonic() - began < 10
+    responds.set()
+
+
+def test_a_storage_that_fails_changes_nothing_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    end_with_history(tmp_path, fail, monkeypatch)
+    assert "cannot keep the end of the run's history: OSError: [Errno 28]" in capfd.readouterr().out

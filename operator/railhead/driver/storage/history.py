@@ -23,7 +23,7 @@ def complete_history(folder: RunFolder, spool: Path, outcome: Outcome, *, uid: s
     claim = find_claim(folder, uid=uid, attempt=attempt, pod=pod)
     if claim is None:
         return
-    journal, metrics = (Segments(spool, kind, attempt=attempt, pod=pod) for kind in (JOURNAL, METRICS))
+    journal, metrics = (Segments(spool, kind, job=uid, attempt=attempt, pod=pod) for kind in (JOURNAL, METRICS))
     journal.append({**stamp(attempt), **hide(describe_end(outcome))})
     for segments in (journal, metrics):
         segments.upload(PrivateFolder(folder, segments.kind, functools.partial(check_claim, folder, claim)))

@@ -42,14 +42,14 @@ class PrivateFolder:
             temporary = f"{name}.new"
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)  # it may be a link of either kind
-            _write(temporary, data, folder, os.O_EXCL)
             try:
+                _write(temporary, data, folder, os.O_EXCL)
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError as error:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)  # a full disk needs its room for checkpoints
                 if is_passing(error):
                     raise
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
                 _write(name, data, folder, os.O_TRUNC)  # object stores that are mounted as a path cannot rename
 
     def read(self, name: str) -> Optional[bytes]:

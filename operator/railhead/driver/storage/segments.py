@@ -26,11 +26,12 @@ RUN_BYTES = 256 << 20  # per kind, of all attempts of a run
 class Segments:
     """The segments of one kind that one head writes. One thread appends, and one uploads.
 
-    `spool` is the folder of `find_spool`; `attempt` and `pod`, the pod's uid, are those of the head.
+    `spool` is the folder of `find_spool`; `job` and `pod`, both uids, and `attempt` are those of the head.
     """
 
-    def __init__(self, spool: Path, kind: str, *, attempt: int, pod: str) -> None:
+    def __init__(self, spool: Path, kind: str, *, job: str, attempt: int, pod: str) -> None:
         self.kind = kind
+        self._job = job
         self._spool = spool / kind
         self._attempt = attempt
         self._pod = "".join(char for char in pod.lower() if char in "0123456789abcdef")[:8] or "0"
@@ -80,7 +81,8 @@ class Segments:
     def _begin(self, number: int) -> None:
         """Right away, so that the pod always has the newest segment, and no number is used twice."""
         self._spool.mkdir(parents=True, exist_ok=True)
-        (self._spool / str(self._name(number))).write_bytes(Header(self.kind, dropped=self._dropped).to_line())
+        header = Header(self.kind, self._job, dropped=self._dropped)
+        (self._spool / str(self._name(number))).write_bytes(header.to_line())
         self._number = number
 
     def _drop_oldest(self) -> None:

@@ -23,6 +23,7 @@ from railhead.driver.reporting.journal import describe_controller, describe_driv
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.records import build_metrics, hide, stamp
 from railhead.driver.run_context import RunContext
+from railhead.driver.storage.fence import Claim
 from railhead.driver.storage.private_folder import PrivateFolder
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.segments import Segments, find_spool
@@ -40,9 +41,10 @@ class HistoryStep(Step):
         self._mailbox = mailbox
         self._attempt = int(os.environ.get(environment.ATTEMPT) or 1)
         spool = find_spool(Path(os.environ[environment.TEMP]), fit=run.fit, is_own=run.is_own)
-        pod = os.environ.get(environment.POD_UID, "")
-        self._metrics = Segments(spool, METRICS, attempt=self._attempt, pod=pod)
-        self._journal = Segments(spool, JOURNAL, attempt=self._attempt, pod=pod)
+        pod, claim = os.environ.get(environment.POD_UID, ""), Claim.parse(run.claim)
+        job = claim.uid if claim is not None else ""
+        self._metrics = Segments(spool, METRICS, job=job, attempt=self._attempt, pod=pod)
+        self._journal = Segments(spool, JOURNAL, job=job, attempt=self._attempt, pod=pod)
         self._controller, self._driver = mailbox.controller.read(), mailbox.driver.read()
         self._workers = 0
         self._uploader: Optional[Uploader] = None

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> RunFolder:
 def spool(tmp_path: Path) -> Path:
     """What the controller has left in the pod: one report."""
     spool = find_spool(tmp_path / "temp")
-    Segments(spool, METRICS, attempt=2, pod=POD).append({"time": "t", "attempt": 2, "report": 1})
+    Segments(spool, METRICS, job=UID, attempt=2, pod=POD).append({"time": "t", "attempt": 2, "report": 1})
     return spool
 
 

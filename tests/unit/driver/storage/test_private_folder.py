@@ -118,7 +118,7 @@ def test_an_error_that_passes_leaves_the_file_as_it_was(folder: PrivateFolder, m
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="Input/output error"):
         folder.write("f", b"new")
-    assert folder.read("f") == b"old"
+    assert folder.read("f") == b"old" and folder.list_sizes() == {"f": 3}, "nothing else stays on a full disk"
 
 
 def test_another_file_system_has_the_same_calls(run: Path) -> None:

@@ -24,6 +24,7 @@ from railhead.driver.storage.segments import Segments, choose_dense, find_spool,
 from railhead.history import History, read_history
 from tests.waiting import wait_until
 
+JOB = "1c6f0c8e-0000"
 UID = "0A1B2C3D-4e5f-0000-0000-000000000000"
 
 
@@ -35,14 +36,14 @@ def folder(tmp_path: Path) -> PrivateFolder:
 
 @pytest.fixture
 def segments(tmp_path: Path) -> Segments:
-    return Segments(tmp_path / "spool", METRICS, attempt=1, pod=UID)
+    return Segments(tmp_path / "spool", METRICS, job=JOB, attempt=1, pod=UID)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment is closed after 3 records."""
     monkeypatch.setattr(
-        segments_module, "SEGMENT_BYTES", len(Header(METRICS).to_line()) + 3 * len(write_line(record(1)))
+        segments_module, "SEGMENT_BYTES", len(Header(METRICS, JOB).to_line()) + 3 * len(write_line(record(1)))
     )
 
 
@@ -99,7 +100,7 @@ def test_what_a_process_has_left_in_the_pod_the_next_one_continues(
     for number in range(6):
         segments.append(record(number))
     segments.upload(folder)
-    successor = Segments(tmp_path / "spool", METRICS, attempt=1, pod=UID)
+    successor = Segments(tmp_path / "spool", METRICS, job=JOB, attempt=1, pod=UID)
     successor.append(record(6))
     successor.upload(folder)
     assert numbers(read(folder)) == list(range(7))
@@ -122,7 +123,7 @@ def test_a_pod_without_space_loses_records_and_raises_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "spool").write_text("not a folder")
-    found = Segments(tmp_path / "spool", METRICS, attempt=1, pod="")
+    found = Segments(tmp_path / "spool", METRICS, job=JOB, attempt=1, pod="")
     for number in range(3):
         found.append(record(number))
     assert capfd.readouterr().out.count("are lost, and counted (NotADirectoryError") == 1
@@ -162,14 +163,14 @@ def test_the_segments_of_two_runs_of_a_script_have_folders_of_their_own(tmp_path
 
 
 def make(count: int, *, every: int = 1) -> bytes:
-    return b"".join([Header(METRICS, every=every).to_line(), *(write_line(record(each)) for each in range(count))])
+    return b"".join([Header(METRICS, JOB, every=every).to_line(), *(write_line(record(each)) for each in range(count))])
 
 
 def test_half_a_segment_has_every_second_record() -> None:
     data = halve(make(5, every=2) + b'{"torn')
     assert data is not None
     segment = parse_segment(data)
-    assert segment.header == Header(METRICS, every=4)
+    assert segment.header == Header(METRICS, JOB, every=4)
     assert [int(each["n"]) for each in segment.records] == [0, 2, 4] and segment.skipped == 0
     assert halve(b"something else\n" * 9) is None
 
@@ -238,7 +239,7 @@ from railhead.driver.storage.segments import Segments
 from railhead.driver.train_controller import history
 
 history.UPLOAD_SECONDS = 0.05
-segments = Segments(Path(sys.argv[1]), "metrics", attempt=1, pod="a")
+segments = Segments(Path(sys.argv[1]), "metrics", job="j", attempt=1, pod="a")
 folder = PrivateFolder(RunFolder(LocalFileSystem(), sys.argv[2]), "metrics", lambda: None)
 history.Uploader(lambda: segments.upload(folder))
 number = 0
