@@ -9,18 +9,21 @@ has it. If the storage takes none for long, the oldest are dropped and counted.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 from railhead.contract.history import Header, Record, SegmentName, read_line, write_line
-from railhead.driver.describe import log
+from railhead.driver.describe import describe_exception, log
+from railhead.driver.errors import AttemptFailed
 from railhead.driver.storage.private_folder import PrivateFolder
 
 SEGMENT_BYTES = 4 << 20  # a segment is closed beyond this
 MOST_WAITING = 4  # closed segments that the storage lacks
 RUN_BYTES = 256 << 20  # per kind, of all attempts of a run
+UPLOAD_SECONDS = 60.0  # a lost head loses at most the records of this time and of one write
 
 
 class Segments:
@@ -105,9 +108,45 @@ class Segments:
         return sorted((name, file) for name, file in found if name is not None)
 
 
+class Uploader:
+    """A thread that calls `upload` every minute, and once more at the end, until another head has the run."""
+
+    def __init__(self, upload: Callable[[], None]) -> None:
+        self._upload = upload
+        self._has_warned = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="railhead-history", daemon=True)
+        self._thread.start()
+
+    def end(self, seconds: float) -> None:
+        """Waits that long for the last upload."""
+        self._ended.set()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            log(f"the storage has not taken the end of the run's history within {seconds:.0f} s")
+
+    def _run(self) -> None:
+        has_ended = False
+        while not has_ended:
+            has_ended = self._ended.wait(UPLOAD_SECONDS)
+            try:
+                self._upload()
+            except AttemptFailed:
+                return  # the fence: training ends for the same reason
+            except Exception as error:
+                if not self._has_warned:
+                    log(f"cannot keep the run's history: {describe_exception(error)}; tried again each minute")
+                self._has_warned = True
+
+
 def thin_out(run: PrivateFolder, *, most: int, spare: set[str]) -> None:
-    """Makes the segments of a kind fit into `most` bytes, all but those to spare: halves what `choose_dense` names."""
-    sizes = {name: size for name, size in run.list_sizes().items() if SegmentName.parse(name) and name not in spare}
+    """Makes the segments of a kind fit into `most` bytes, all but those to spare: halves what `choose_dense` names.
+
+    A file that is larger than any segment is another program's; reading it could take all memory.
+    """
+    found = run.list_sizes().items()
+    ours = {name: size for name, size in found if SegmentName.parse(name) and size <= 2 * SEGMENT_BYTES}
+    sizes = {name: size for name, size in ours.items() if name not in spare}
     while sum(sizes.values()) > most:
         name = choose_dense(sizes)
         thinned = halve(run.read(name) or b"") if name else None

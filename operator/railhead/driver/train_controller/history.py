@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Callable, Optional
 
 from railhead.contract import environment
 from railhead.contract.history import JOURNAL, METRICS, Record
-from railhead.driver.describe import describe_exception, log, never_raises
-from railhead.driver.errors import AttemptFailed
+from railhead.driver.describe import never_raises
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.types import GroupStatus, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.reporting.journal import describe_controller, describe_driver, describe_group
@@ -26,10 +24,9 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage.fence import Claim
 from railhead.driver.storage.private_folder import PrivateFolder
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.segments import Segments, find_spool
+from railhead.driver.storage.segments import Segments, Uploader, find_spool
 from railhead.driver.train_controller.group import Group
 
-UPLOAD_SECONDS = 60.0  # a lost head loses at most the records of this time and of one write
 END_SECONDS = 2.0  # that the end of a fit() waits for the storage
 
 
@@ -97,34 +94,3 @@ class HistoryStep(Step):
     def _upload(self, folder: RunFolder, check: Callable[[], None]) -> None:
         for segments in (self._journal, self._metrics):
             segments.upload(PrivateFolder(folder, segments.kind, check))
-
-
-class Uploader:
-    """A thread that calls `upload` every minute, and once more at the end, until another head has the run."""
-
-    def __init__(self, upload: Callable[[], None]) -> None:
-        self._upload = upload
-        self._has_warned = False
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="railhead-history", daemon=True)
-        self._thread.start()
-
-    def end(self, seconds: float) -> None:
-        """Waits that long for the last upload."""
-        self._ended.set()
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            log(f"the storage has not taken the end of the run's history within {seconds:.0f} s")
-
-    def _run(self) -> None:
-        has_ended = False
-        while not has_ended:
-            has_ended = self._ended.wait(UPLOAD_SECONDS)
-            try:
-                self._upload()
-            except AttemptFailed:
-                return  # the fence: training ends for the same reason
-            except Exception as error:
-                if not self._has_warned:
-                    log(f"cannot keep the run's history: {describe_exception(error)}; tried again each minute")
-                self._has_warned = True

@@ -190,9 +190,11 @@ def test_a_run_stays_within_its_bytes_and_keeps_its_newest_segment(folder: Priva
     for number in range(1, 9):
         folder.write(f"1-a-{number}.jsonl", make(64))
     folder.write("1-a-notes.txt", b"x" * 100_000)  # not ours
+    (Path(folder.run.path) / ".railhead/metrics/1-b-1.jsonl").touch()
+    os.truncate(Path(folder.run.path) / ".railhead/metrics/1-b-1.jsonl", 1 << 40)  # planted; no memory holds it
     most = 3 * len(make(64))
     thin_out(folder, most=most, spare={"1-a-8.jsonl"})
-    sizes = {name: size for name, size in folder.list_sizes().items() if name.endswith("jsonl")}
+    sizes = {name: size for name, size in folder.list_sizes().items() if name.startswith("1-a-") and size < 100_000}
     assert sum(size for name, size in sizes.items() if name != "1-a-8.jsonl") <= most
     assert sizes["1-a-8.jsonl"] == len(make(64))
     kept = {name: parse_segment(folder.read(name) or b"").header for name in sizes}
@@ -220,7 +222,8 @@ def test_closed_segments_start_the_thinning(
     monkeypatch.setattr(segments_module, "RUN_BYTES", 6 * 4096)
     for number in range(1000):
         segments.append(record(number))
-        segments.upload(folder)
+        if number % 20 == 19:
+            segments.upload(folder)
     history = read(folder)
     found = numbers(history)
     assert sum(folder.list_sizes().values()) <= 7 * 4096
@@ -235,13 +238,12 @@ from pathlib import Path
 from pyarrow.fs import LocalFileSystem
 from railhead.driver.storage.private_folder import PrivateFolder
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.segments import Segments
-from railhead.driver.train_controller import history
+from railhead.driver.storage import segments as module
 
-history.UPLOAD_SECONDS = 0.05
-segments = Segments(Path(sys.argv[1]), "metrics", job="j", attempt=1, pod="a")
+module.UPLOAD_SECONDS = 0.05
+segments = module.Segments(Path(sys.argv[1]), "metrics", job="j", attempt=1, pod="a")
 folder = PrivateFolder(RunFolder(LocalFileSystem(), sys.argv[2]), "metrics", lambda: None)
-history.Uploader(lambda: segments.upload(folder))
+module.Uploader(lambda: segments.upload(folder))
 number = 0
 while True:
     segments.append({"time": "t", "attempt": 1, "n": number})
@@ -267,7 +269,7 @@ def test_sigkill_loses_only_what_came_after_the_last_upload(
     folder: PrivateFolder, tmp_path: Path, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     """It may hit any instruction of the writer, which appends as fast as it can, at each of these moments."""
-    for moment in range(3):
+    for moment in range(2):
         process = start(str(tmp_path / f"spool-{moment}"), folder.run.path)
         before = len(read(folder).records)
         wait_until("records", lambda: len(read(folder).records) > before + 100, seconds=60)  # noqa: B023

@@ -22,6 +22,7 @@ from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.run_context import RunContext
+from railhead.driver.storage import segments
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import history
 from railhead.driver.train_controller.group import Group
@@ -121,7 +122,7 @@ def test_a_head_that_has_lost_the_run_ends_its_uploads(run: Run, monkeypatch: py
     def refuse() -> None:
         raise Fenced("attempt 4 has taken over the run")
 
-    monkeypatch.setattr(history, "UPLOAD_SECONDS", 0.01)
+    monkeypatch.setattr(segments, "UPLOAD_SECONDS", 0.01)
     run.group.check_fence = refuse
     run.start()
     run.report({"loss": 1.0})
@@ -132,18 +133,17 @@ def test_a_head_that_has_lost_the_run_ends_its_uploads(run: Run, monkeypatch: py
 
 
 def test_records_reach_the_storage_while_training_runs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "UPLOAD_SECONDS", 0.01)
+    monkeypatch.setattr(segments, "UPLOAD_SECONDS", 0.01)
     run.start()
     for number in range(3):
         run.report({"n": number})
         wait_until("the record", lambda: len(run.records(METRICS)) > number, seconds=30)  # noqa: B023
-    assert history.UPLOAD_SECONDS == 0.01
 
 
 def test_a_storage_that_hangs_holds_up_neither_training_nor_the_end(
     run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(history, "UPLOAD_SECONDS", 0.01)
+    monkeypatch.setattr(segments, "UPLOAD_SECONDS", 0.01)
     monkeypatch.setattr(history, "END_SECONDS", 0.1)
     hangs, responds = threading.Event(), threading.Event()
 
@@ -167,7 +167,7 @@ def test_a_storage_that_hangs_holds_up_neither_training_nor_the_end(
 def test_a_storage_that_fails_is_reported_once_and_tried_again(
     run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(history, "UPLOAD_SECONDS", 0.01)
+    monkeypatch.setattr(segments, "UPLOAD_SECONDS", 0.01)
     tries: list[int] = []
 
     def fail_thrice() -> None:
