@@ -50,6 +50,12 @@ class S3:
         keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
         return {key.removeprefix(f"{path}/") for key in keys if not key.endswith("/")}
 
+    def get(self, path: str) -> bytes:
+        body: bytes = (
+            _make_client("s3", self.endpoint, self.key, self.secret).get_object(Bucket=BUCKET, Key=path)["Body"].read()
+        )
+        return body
+
     def put(self, path: str, body: bytes) -> None:
         _make_client("s3", self.endpoint, self.key, self.secret).put_object(Bucket=BUCKET, Key=path, Body=body)
 

@@ -46,6 +46,9 @@ PARTIAL = "tests/unit/planning/decisions/test_deadlines.py"
 AGREEMENT = "tests/unit/training/test_checkpoints.py"
 DCP = "tests/unit/training/test_dcp.py"
 SEGMENTS = "tests/unit/driver/storage/test_segments.py"
+    ),
+    Defect(
+ARCHIVE = "tests/unit/driver/archive"
 PARTIAL_START = "tests/unit/planning/facts/test_deadlines.py"
 
 
@@ -1582,15 +1585,15 @@ DEFECTS = (
     Defect(
         "the log of a worker pod looks at the files of all processes of weeks",
         "driver/logs.py",
-        "                self._ended.add(path.name)\n",
+        "            self._ended.add(path.name)\n",
         "",
         ("tests/unit/driver/test_logs.py",),
     ),
     Defect(
         "the log of a worker pod forgets an idle process, which may become a rank's",
         "driver/logs.py",
-        "not state.is_rank and not _is_alive(path)",
-        "not state.is_rank",
+        " or _is_alive(path):",
+        ":",
         ("tests/unit/driver/test_logs.py",),
     ),
     Defect(
@@ -2558,5 +2561,54 @@ DEFECTS = (
         "",
         ("tests/unit/driver/reporting/test_exposition.py",),
         ("ValueError",),
+    ),
+    Defect(
+        "the beginning of a log is dropped too",
+        "driver/archive/layout.py",
+        "return number - (SEGMENTS - FIRST_SEGMENTS) if",
+        "return number - SEGMENTS if",
+        (f"{ARCHIVE}/test_layout.py",),
+    ),
+    Defect(
+        "the archive of an earlier attempt outlives that of a later one",
+        "driver/archive/layout.py",
+        "        return is_own, int(found[2]) if found and is_own else 0, file.time\n",
+        "        return is_own, 0, file.time\n",
+        (f"{ARCHIVE}/test_layout.py",),
+    ),
+    Defect(
+        "an older head removes the logs of a later attempt",
+        "driver/archive/layout.py",
+        " or find_place(file)[1] > attempt",
+        "",
+        (f"{ARCHIVE}/test_layout.py",),
+    ),
+    Defect(
+        "an upload that ends after the success leaves its files",
+        "driver/archive/upload.py",
+        "    if upload.write and _is_unwanted(upload, folder):\n",
+        "    if False:\n",
+        (f"{ARCHIVE}/test_upload.py",),
+    ),
+    Defect(
+        "a segment is copied with half a gzip member",
+        "driver/archive/upload.py",
+        "file.read(size)",
+        "file.read()",
+        (f"{ARCHIVE}/test_upload.py",),
+    ),
+    Defect(
+        "an upload follows a planted folder",
+        "driver/archive/folder.py",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC",
+        (f"{ARCHIVE}/test_folder.py",),
+    ),
+    Defect(
+        "an upload that failed counts as done",
+        "driver/archive/archive.py",
+        "            self._failures += 1\n            return\n",
+        "            self._failures += 1\n",
+        (f"{ARCHIVE}/test_archive.py",),
     ),
 )

@@ -158,6 +158,8 @@ VALID: dict[str, dict[str, Any]] = {
     "callbacks": {"spec.run.callbacks": ["mine:Notify", "pkg.sub:Stop"]},
     "metrics of the progress": {"spec.run.progress": {"metric": "seen", "totalMetric": "all"}},
     "a run name": {"spec.run.name": "Digits_v1.2"},
+    "logs that are kept": {"spec.logs": {"archive": "All", "archivePerRank": "64Ki", "archivePerRun": "1Mi"}},
+    "logs that are not kept": {"spec.logs": {"archive": "None"}},
     "quiet": {"spec.run.logLevel": "WARNING"},
     "checkpoints": {"spec.run.checkpoint": {"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"}},
     "environment": {

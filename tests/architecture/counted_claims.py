@@ -11,9 +11,9 @@ from tests.fuzz.seeds import CASES, QUICK
 from tools.all_tests import PARTS
 from tools.older_kubernetes import VERSION as OLDER_KUBERNETES
 
+from railhead.api.logs import MOST_FORWARDED
 from railhead.api.names import MAX_JOB_NAME
 from railhead.api.source import MAX_INLINE_BYTES
-from railhead.api.spec import MOST_FORWARDED
 from railhead.contract.failure import POLICIES
 from railhead.contract.report import MAX_METRIC_NAME, MAX_METRICS
 from railhead.contract.text import CHARS

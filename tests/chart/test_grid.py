@@ -48,6 +48,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "jobs": {"jobNetworkPolicy": {"extraFrom": [PEER], "metricsFrom": [PEER], "egress": [{"to": [PEER]}]}},
     "no policies of jobs": {"jobNetworkPolicy": {"enabled": False}},
+    "log archive": {"jobs": {"logArchive": {"default": "All", "most": "Failed"}}},
     "accounts": {"jobs": {"allowedServiceAccounts": ["trainer"]}},
     "restricted": {"jobs": {"restrictPodTemplate": True, "allowedSecrets": ["*"], "allowedClaims": ["runs"]}},
     "probes": {

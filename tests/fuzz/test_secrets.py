@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
+import random
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from railhead.api.status import parse_status
 from railhead.contract.history import read_line, write_line
 from railhead.controller.metrics import Metrics
+from railhead.driver.archive.spool import Spool
 from railhead.driver.reporting.records import build_metrics
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.rig import make_rig
@@ -100,3 +104,29 @@ def test_no_secret_is_kept_of_a_mutated_report(seeds: range, tried: Tried, monke
             assert VALUE.encode() not in line and len(line) <= 64 << 10
             assert read_line(line) is not None
     tried("mutated reports with marked secrets", len(seeds))
+
+
+def print_with_secret(chance: random.Random, secret: str) -> Iterator[str]:
+    """Yields lines as programs print them, some with the secret: alone, in a URL, a header, a traceback, twice."""
+    shapes = ("{}", "x{}x{}", "https://me:{}@host/a?b=1", "Authorization: Bearer {}", "KEY='{}'", "\x1b[1m{}\r\u2028{}")
+    for _ in range(chance.randrange(1, 50)):
+        noise = "".join(chance.choices("ab \t:/@?&='\"\udc80é\x00\r", k=chance.randrange(0, 200)))
+        yield noise + (chance.choice(shapes).replace("{}", secret) if chance.random() < 0.5 else "") + noise
+
+
+@pytest.mark.parametrize("seeds", find_seeds())
+def test_no_secret_is_in_the_archive(
+    seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tried: Tried
+) -> None:
+    """Whatever a rank prints of its environment; multi-line values line by line, as programs print them."""
+    for seed in seeds:
+        with replayed_by(seed):
+            chance = random.Random(seed)
+            lines = [MARK + "".join(chance.choices("abcXYZ019+/=", k=20)) for _ in range(chance.randrange(1, 4))]
+            monkeypatch.setenv("A_SECRET_KEY", "\n".join(lines))
+            spool = Spool(tmp_path / str(seed), "r0-w0", limit=2**22)
+            for line in print_with_secret(chance, chance.choice(lines)):
+                spool.add("0", line)
+            kept = [gzip.decompress((spool.folder / name).read_bytes()).decode() for name in spool.write_all()]
+            assert kept and not find_secrets(kept, MARK)
+    tried("archives with marked secrets", len(seeds))

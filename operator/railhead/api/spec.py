@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from railhead.api.base import Image, Model, rules, time_limit
 from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
+from railhead.api.logs import MOST_FORWARDED, Logs
 from railhead.api.metric_policy import NAMED_LIST, MetricPolicy
 from railhead.api.metrics import Metrics
 from railhead.api.pods import CPU_LIMIT_RULES, HeadConfig, PodTemplate, PullSecret, Worker
@@ -16,19 +17,6 @@ from railhead.api.scaling import Scaling
 from railhead.api.scheduling import GangSchedulerName, Scheduling
 from railhead.api.source import Source
 from railhead.api.trainer import BACKEND_RULES, SCRIPT_RULES, TrainerConfig
-
-MOST_FORWARDED = 16  # workers whose lines are all forwarded by default
-
-
-class Logs(Model):
-    """What the head pod's log has of the ranks' output; each worker pod's log has all of its own ranks'."""
-
-    forward: Literal["All", "Rank0", "None"] | None = Field(
-        default=None,
-        description="Whose lines the head pod's log repeats: those of all ranks, of rank 0, or of none. "
-        "Default: All up to 16 workers (maxWorkers of an elastic job), else Rank0.",
-    )
-
 
 GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSeconds
 DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0
@@ -152,8 +140,8 @@ class TrainJobSpec(Model):
     )
     head: HeadConfig = Field(default_factory=HeadConfig, description="The head pod.")
     worker: Worker = Field(default_factory=Worker, description="The worker pods.")
-    logs: Logs | None = Field(default=None, description="Where the output of the ranks goes.")
     metrics: Metrics | None = Field(default=None, description="Where Prometheus reads the job's own metrics.")
+    logs: Logs | None = Field(default=None, description="Where the logs go, and what of them is kept.")
     backoff_limit: int = Field(
         default=3,
         ge=0,

@@ -12,6 +12,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from railhead.api.logs import ARCHIVES, ArchivePolicy
 from railhead.kube.selector import EVERYTHING, BadSelector, LabelSelector, parse_selector
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--concurrency", type=int, default=40, help="jobs reconciled concurrently")
     _add_leader_election(parser)
     _add_network_policies(parser)
+    _add_log_archive(parser)
     _add_admission_policy(parser)
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
 
@@ -99,6 +101,20 @@ def _add_network_policies(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="a list of NetworkPolicyEgressRule: jobs reach these, their own pods, DNS and the report endpoint "
         "(default: anything)",
+    )
+
+
+def _add_log_archive(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--job-log-archive",
+        choices=ARCHIVES,
+        help="spec.logs.archive of jobs without it (default: Failed if run.storagePath is a path, else None)",
+    )
+    parser.add_argument(
+        "--job-log-archive-most",
+        choices=ARCHIVES,
+        default="All",
+        help="what spec.logs.archive is reduced to in jobs that keep more (default: %(default)s)",
     )
 
 
@@ -230,6 +246,7 @@ def run(options: argparse.Namespace) -> int:
         report_tls=options.report_tls,
         admission_policy=options.admission_policy,
         metrics_listen=options.metrics_listen,
+        archive_policy=ArchivePolicy(options.job_log_archive, options.job_log_archive_most),
     )
     look_for_garbage_less_often()
     try:

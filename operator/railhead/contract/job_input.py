@@ -54,6 +54,8 @@ class JobInput:
         log_level: LoggingConfig.log_level, or None.
         forward_logs: spec.logs.forward or its default: All, Rank0 or None.
         metrics_port: spec.metrics.port, or None.
+        archive_logs: spec.logs.archive or its default: None, Failed or All.
+        archive_per_rank, archive_per_run: bounds of the archive, in bytes.
         storage_path: a URI, or None when it is a path (then in the environment).
         datasets: {name: {format, uri, split}} or {name: {function, split}}; a uri that is a
             path is in the environment instead.
@@ -88,6 +90,9 @@ class JobInput:
     log_level: Optional[str] = None
     forward_logs: str = "All"
     metrics_port: Optional[int] = None
+    archive_logs: str = "None"
+    archive_per_rank: int = 0
+    archive_per_run: int = 0
     drain_seconds: int = 0
     is_drain_required: bool = False
     storage_path: Optional[str] = None

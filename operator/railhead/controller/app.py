@@ -152,6 +152,7 @@ def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates
         derive_token_key(certificates),
         job_network_policy=config.job_network_policy,
         job_selector=config.job_selector.text,
+        archive_policy=config.archive_policy,
     )
     leaders = parts.client.fenced(parts.leadership.is_leading)
     executor = Executor(leaders, parts.state, EventRecorder(leaders))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.api.logs import BY_STORAGE, ArchivePolicy
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.resources.base import JobNetworkPolicy
 
@@ -28,6 +29,7 @@ class OperatorConfig:
         job_network_policy: of each job; None = jobs get none.
         report_writes: status writes per second of this process for the reports of all jobs.
         report_tls: folder with the endpoint's certificate and its CA; None = the operator creates its own.
+        archive_policy: for logs.archive of all jobs.
         admission_policy: name of the ValidatingAdmissionPolicy that restricts jobs; "" = there is none.
     """
 
@@ -44,6 +46,7 @@ class OperatorConfig:
     job_network_policy: JobNetworkPolicy | None = None
     report_writes: float = 25.0
     report_tls: Path | None = None
+    archive_policy: ArchivePolicy = BY_STORAGE
     admission_policy: str = ""
     metrics_listen: str | None = None
 

@@ -1,5 +1,5 @@
-"""The pods' entry point: `head` and `worker`; `ray`, with which both start Ray's own command; `fetch`,
-which runs before them in an init container; and `credential`, which answers git during the fetch.
+"""The pods' entry point: `head` and `worker`; `ray`, with which both start Ray's own command; `archive`, which uploads
+their logs; `fetch`, which runs before them in an init container; and `credential`, which answers git during the fetch.
 
 Ray's command runs through this module rather than `python -m`, which would put the working
 directory, and with it a user's `queue.py`, first on sys.path.
@@ -22,6 +22,10 @@ def main() -> None:
         from railhead.driver.ray.daemons import run_ray
 
         run_ray(arguments)
+    elif role == "archive":
+        from railhead.driver.archive.upload import run_upload
+
+        run_upload(*arguments)
     elif role == "credential":
         from railhead.driver.fetch import run_credential
 

@@ -151,13 +151,11 @@ def redact(text: str, environment: Mapping[str, str]) -> str:
     text = _USER.sub(rf"\1{HIDDEN}@", text)
     text = _QUERY.sub(rf"\1{HIDDEN}", text)
     text = _JWT.sub(HIDDEN, _HEADER.sub(rf"\1{HIDDEN}", text))
-    secrets = {
-        value.strip()
-        for name, value in environment.items()
-        if len(value.strip()) >= SHORTEST_SECRET and _SECRET_NAME.search(name) and not value.startswith("/")
-    }
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+    values = {v.strip() for name, v in environment.items() if _SECRET_NAME.search(name) and not v.startswith("/")}
+    parts = {line.strip() for value in values for line in value.splitlines()}  # a key in PEM is printed line by line
+    for secret in sorted(values | parts, key=len, reverse=True):
+        if len(secret) >= SHORTEST_SECRET:
+            text = text.replace(secret, HIDDEN)
     return text
 
 

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Callable, Mapping, NoReturn, Optional
 
 from railhead.contract.environment import HOSTS_FILE
@@ -25,6 +26,8 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, shorten_middle
 from railhead.contract.report import Report, ReportedOutcome, State
+from railhead.driver.archive.archive import Archive, start_archive
+from railhead.driver.archive.layout import HEAD
 from railhead.driver.describe import clean, describe_exception, describe_exit, log
 from railhead.driver.ending import (
     TERMINATED,
@@ -87,6 +90,7 @@ class Head:
     mailbox: Mailbox
     publisher: Publisher
     ranks: Ranks
+    archive: Archive
     ray: Optional[subprocess.Popen[bytes]] = None
     scripts: list[subprocess.Popen[bytes]] = field(default_factory=list)
     is_terminating: bool = False  # SIGTERM has arrived
@@ -96,12 +100,13 @@ class Head:
 def run_head(environment: Mapping[str, str]) -> NoReturn:
     pod = Pod.from_environment(environment)
     job = drop_unsupported_defaults(find_version(), pod.read_job())
+    pod.temp.mkdir(parents=True, exist_ok=True)
+    archive = start_archive(HEAD, pod, job, environment)
     os.environ.update(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
     for name, value in plan_hang_detector(job, client=shutil.which("ncclras")).items():
         os.environ.setdefault(name, value)
-    pod.temp.mkdir(parents=True, exist_ok=True)
-    mailbox = Mailbox(pod.temp)
-    head = Head(pod, job, mailbox, _build_publisher(pod, job, mailbox), _watch_output(job.forward_logs))
+    mailbox, ranks = Mailbox(pod.temp), _watch_output(job.forward_logs, archive)
+    head = Head(pod, job, mailbox, _build_publisher(pod, job, mailbox), ranks, archive)
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
     signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
@@ -164,6 +169,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     _kill_training(head)
+    head.archive.finish(has_succeeded=outcome.has_succeeded)
     os._exit(find_exit_code(ending))  # Ray's own shutdown takes seconds and saves nothing; its daemons die with us
 
 
@@ -277,12 +283,12 @@ def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
     return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, limits=limits, estimate=estimate)
 
 
-def _watch_output(forward: str) -> Ranks:
-    ranks = Ranks(forward)
+def _watch_output(forward: str, archive: Archive) -> Ranks:
+    ranks, keep = Ranks(forward), partial(archive.add, HEAD)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # never raises
-    sys.stdout = RankStream(sys.stdout, ranks)
-    sys.stderr = RankStream(sys.stderr, ranks)
+    sys.stdout = RankStream(sys.stdout, ranks, keep)
+    sys.stderr = RankStream(sys.stderr, ranks, keep)
     return ranks
 
 

@@ -89,20 +89,26 @@ _READ_LIMIT = 1 << 20  # bytes per file and poll
 
 
 @dataclass
-class _File:
-    """`read_at`: the last time with news; `rest`: an incomplete last line; `is_rank`: one of Ray Train's workers."""
+class LogFile:
+    """What was read of a file: `read_at`: the last time with news; `rest`: an incomplete last line; `is_rank`: it is of
+    one of Ray Train's workers; `has_ended`: that process has."""
 
-    read_at: float
+    read_at: float = 0.0
     inode: int = 0
     offset: int = 0
     rest: bytes = b""
     is_rank: bool = False
     rank: Optional[int] = None
     shown_at: float = float("-inf")
+    has_ended: bool = False
 
 
 class LogTail:
-    """Follows `temp/session_*/logs/worker-*`. One instance per node."""
+    """Follows `temp/session_*/logs/worker-*`. One instance per node.
+
+    `keep` gets each line that is shown, with its rank, None as long as the process has not told it; `on_end` is called
+    when a rank's process has ended and its last lines were read.
+    """
 
     def __init__(
         self,
@@ -110,11 +116,15 @@ class LogTail:
         *,
         out: Optional[TextIO] = None,
         err: Optional[TextIO] = None,
+        keep: Callable[[Optional[int], str], None] = lambda rank, line: None,
+        on_end: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._temp = temp
+        self._keep = keep
+        self._on_end = on_end
         self._sinks = {".out": out or sys.stdout, ".err": err or sys.stderr}
-        self._files: dict[Path, _File] = {}
+        self._files: dict[Path, LogFile] = {}
         self._ended: set[str] = set()  # names of files
         self._clock = clock
 
@@ -126,20 +136,17 @@ class LogTail:
                 path = folder / name
                 sink = self._sinks.get(path.suffix)
                 if sink is not None and name.startswith("worker-"):
-                    state = self._files.setdefault(path, _File(read_at=self._clock()))
+                    state = self._files.setdefault(path, LogFile(read_at=self._clock()))
                     is_news |= self._read(path, state, sink)
         return is_news
 
-    def _read(self, path: Path, state: _File, sink: TextIO) -> bool:
+    def _read(self, path: Path, state: LogFile, sink: TextIO) -> bool:
         try:
-            data = _read_new(path, state)
+            data = read_new(path, state)
         except OSError:
             return False
         if not data:
-            is_old = self._clock() - state.read_at > ENDED_SECONDS
-            if is_old and not state.is_rank and not _is_alive(path):
-                self._ended.add(path.name)
-                del self._files[path]
+            self._look_for_end(path, state)
             return False
         state.read_at = self._clock()
         lines = (state.rest + data).split(b"\n")
@@ -154,14 +161,26 @@ class LogTail:
         sink.flush()
         return True
 
-    def _show_progress(self, state: _File, sink: TextIO) -> None:
+    def _look_for_end(self, path: Path, state: LogFile) -> None:
+        """Forgets the file of a process that was no rank's, and tells once that a rank's process has ended."""
+        is_old = self._clock() - state.read_at > ENDED_SECONDS
+        if state.has_ended or not (state.is_rank or is_old) or _is_alive(path):
+            return
+        if state.is_rank:
+            state.has_ended = True
+            self._on_end()
+        else:
+            self._ended.add(path.name)
+            del self._files[path]
+
+    def _show_progress(self, state: LogFile, sink: TextIO) -> None:
         """Keeps the last state only, which may be incomplete."""
         before, _, state.rest = state.rest.rpartition(b"\r")
         if before and self._clock() - state.shown_at >= PROGRESS_SECONDS:
             state.shown_at = self._clock()
             self._show(_find_last_state(before), state, sink)
 
-    def _show(self, data: bytes, state: _File, sink: TextIO) -> None:
+    def _show(self, data: bytes, state: LogFile, sink: TextIO) -> None:
         line = data.decode(errors="replace")
         if line.startswith(_RANK_ACTOR):
             state.is_rank = True
@@ -176,6 +195,7 @@ class LogTail:
                 return
         prefix = "" if state.rank is None else f"(rank {state.rank}) "
         sink.write(f"{prefix}{line}\n")
+        self._keep(state.rank, line)
 
 
 def _is_alive(path: Path) -> bool:
@@ -183,8 +203,11 @@ def _is_alive(path: Path) -> bool:
     return Path("/proc", path.stem.rpartition("-")[2]).exists()
 
 
-def _read_new(path: Path, state: _File) -> bytes:
-    """What was written since the last time. A rotated file is read to its end before the new one of its name."""
+def read_new(path: Path, state: LogFile) -> bytes:
+    """Returns what was written since the last time. A rotated file is read to its end before the new one of its name.
+
+    Raises OSError.
+    """
     found = path.stat()
     if state.inode not in (0, found.st_ino):
         data = _read_rotated(path, state)
@@ -199,7 +222,7 @@ def _read_new(path: Path, state: _File) -> bytes:
     return data
 
 
-def _read_rotated(path: Path, state: _File) -> bytes:
+def _read_rotated(path: Path, state: LogFile) -> bytes:
     old = path.with_name(f"{path.name}.1")
     try:
         return _read_on(old, state) if old.stat().st_ino == state.inode else b""
@@ -207,7 +230,7 @@ def _read_rotated(path: Path, state: _File) -> bytes:
         return b""
 
 
-def _read_on(path: Path, state: _File) -> bytes:
+def _read_on(path: Path, state: LogFile) -> bytes:
     with open(path, "rb") as file:
         file.seek(state.offset)
         data = file.read(_READ_LIMIT)
@@ -299,11 +322,12 @@ class _Rest(threading.local):
 
 
 class RankStream:
-    """Replaces sys.stdout or sys.stderr."""
+    """Replaces sys.stdout or sys.stderr. `keep` gets each line that is no rank's."""
 
-    def __init__(self, stream: TextIO, ranks: Ranks) -> None:
+    def __init__(self, stream: TextIO, ranks: Ranks, keep: Callable[[str], None] = lambda line: None) -> None:
         self._stream = stream
         self._ranks = ranks
+        self._keep = keep
         self._lock = threading.RLock()
         self._rest = _Rest()
 
@@ -323,6 +347,7 @@ class RankStream:
         match = _PREFIX.match(line)
         if match is None:
             self._stream.write(line + "\n")
+            self._keep(line)
             return
         prefix, text = match[1], line[match.end() :]
         mark = find_mark(text)

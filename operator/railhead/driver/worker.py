@@ -16,6 +16,8 @@ from typing import Mapping, NoReturn
 
 from railhead.contract import environment
 from railhead.contract.outcome import LIMIT_BYTES
+from railhead.driver.archive.archive import start_archive
+from railhead.driver.archive.layout import WORKER
 from railhead.driver.describe import clean, log
 from railhead.driver.ending import write_termination_message
 from railhead.driver.logs import TRAIN_LOGS, LogTail, keep_small
@@ -62,17 +64,22 @@ def run_worker(variables: Mapping[str, str]) -> NoReturn:
 
     signal.signal(signal.SIGTERM, forward_sigterm)
     threading.Thread(target=keep_small, args=(pod.temp, TRAIN_LOGS), daemon=True).start()
-    tail = LogTail(pod.temp)
+    archive = start_archive(WORKER, pod, job, variables)
+    tail = LogTail(pod.temp, keep=archive.add_of_rank, on_end=archive.upload_soon)
     while ray.poll() is None:
         tail.poll()
         time.sleep(LOOK_SECONDS)
     while tail.poll():
         pass
-    log(f"the Ray node exited with code {ray.returncode}")
+    news = f"the Ray node exited with code {ray.returncode}"
+    log(news)
+    archive.add(WORKER, news)
     if ray.returncode > 0 and not signals:
         text = clean(read_end(pod.temp / RAY_LOG))
         print(text, flush=True)
+        archive.add(WORKER, text)
         write_termination_message(text[-LIMIT_BYTES // 2 :], pod.termination_message)
+    archive.finish()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(ray.returncode if ray.returncode >= 0 else 128 - ray.returncode)

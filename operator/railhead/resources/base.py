@@ -8,6 +8,7 @@ from typing import Literal
 
 from railhead.api import names
 from railhead.api.base import Object
+from railhead.api.logs import BY_STORAGE, ArchivePolicy
 
 Peer = Mapping[str, object]
 
@@ -42,6 +43,7 @@ class OperatorSettings:
         token_key: secret; the tokens of all Ray clusters, and names that cannot be guessed, follow from it.
         job_network_policy: of each job; None = jobs get no NetworkPolicy.
         job_selector: by labels, which jobs it runs; "" = all.
+        archive_policy: for logs.archive of all jobs.
     """
 
     report_url: str
@@ -51,6 +53,7 @@ class OperatorSettings:
     token_key: bytes = field(repr=False)
     job_network_policy: JobNetworkPolicy | None = None
     job_selector: str = ""
+    archive_policy: ArchivePolicy = BY_STORAGE
 
 
 @dataclass(frozen=True)

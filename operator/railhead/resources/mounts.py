@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from railhead.api import names
 from railhead.api.base import Object
+from railhead.api.logs import BY_STORAGE, ArchivePolicy, Logs, choose_archive
 from railhead.api.run import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
@@ -48,11 +49,12 @@ def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) ->
     return build_immutable("Secret", metadata, type="Opaque", stringData={TOKEN_KEY: token})
 
 
-def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
+def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_STORAGE) -> JobInput:
     """Returns the spec as the driver needs it: with Ray's names and numbers."""
     sizes = compute_sizes(spec)
     git = spec.source.git if spec.source else None
     run, scaling, backend, inline = spec.run, spec.scaling, spec.trainer.backend, _get_inline(spec)
+    logs = spec.logs or Logs()
     return JobInput(
         namespace=job.namespace,
         name=job.name,
@@ -83,6 +85,9 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         log_level=run.log_level,
         forward_logs=spec.forward_logs,
         metrics_port=spec.metrics.port if spec.metrics else None,
+        archive_logs=choose_archive(logs.archive, storage_path=run.storage_path, policy=policy),
+        archive_per_rank=logs.rank_bytes,
+        archive_per_run=logs.run_bytes,
         drain_seconds=spec.drain_seconds,
         is_drain_required=spec.worker.drain_seconds is not None,
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
@@ -126,7 +131,7 @@ def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> 
 
     Its name has the digest of the files for the driver, one of which has the digest of the inline code.
     """
-    files = {FILE: build_job_input(job, spec).to_json(), CA_KEY: settings.report_ca}
+    files = {FILE: build_job_input(job, spec, settings.archive_policy).to_json(), CA_KEY: settings.report_ca}
     content = digest_files({name: text.encode() for name, text in files.items()})
     source = {SOURCE_PREFIX + name: text for name, text in _get_inline(spec).items()}
     metadata = build_metadata(job, names.input_name(job.name, job.uid, content))

@@ -129,6 +129,25 @@ def test_tail_shows_the_ranks_of_this_node_only(tmp_path: Path) -> None:
     assert err.getvalue() == "warning\n"
 
 
+def test_what_is_kept_has_its_rank_and_the_end_of_a_rank_is_told_once(tmp_path: Path) -> None:
+    """After its last lines, also if it was killed; another process that ends is no news."""
+    folder, kept, seen = tmp_path / "session_2026-01-01" / "logs", list[tuple[int | None, str]](), list[int]()
+    folder.mkdir(parents=True)
+    child = subprocess.Popen(["true"])
+    child.wait()
+    (folder / f"worker-a-01-{child.pid}.out").write_text(
+        ":job_id:01\n:actor_name:RayTrainWorker\nearly\n:railhead-mark:begin:3:ab-7:out:\nbar 1\rbar 2\nlast words\n"
+    )
+    (folder / f"worker-b-01-{child.pid}.out").write_text(":job_id:01\n:actor_name:Other\n")
+    (folder / f"worker-c-01-{os.getpid()}.out").write_text(":actor_name:RayTrainWorker\n")
+    out = io.StringIO()
+    tail = LogTail(tmp_path, out=out, keep=lambda *each: kept.append(each), on_end=lambda: seen.append(len(kept)))
+    for _ in range(4):
+        tail.poll()
+    assert kept == [(None, "early"), (3, "bar 2"), (3, "last words")]
+    assert seen == [3]
+
+
 @pytest.fixture
 def rank_file(tmp_path: Path) -> Path:
     logs = tmp_path / "session_2026-01-01" / "logs"
@@ -175,13 +194,13 @@ def test_forgets_the_files_of_processes_that_have_ended(tmp_path: Path, monkeypa
     for path in (ended, idle, rank):
         path.write_text(":job_id:01\n" + (":actor_name:RayTrainWorker\n" if path == rank else ""))
     read: list[Path] = []
-    read_new = logs._read_new
+    read_new = logs.read_new
 
     def count(path: Path, state: Any) -> bytes:
         read.append(path)
         return read_new(path, state)
 
-    monkeypatch.setattr(logs, "_read_new", count)
+    monkeypatch.setattr(logs, "read_new", count)
     tail = LogTail(tmp_path, out=out, clock=lambda: now)
     for now in (0.0, 50.0, 100.0, 170.0, 180.0):
         if now == 50.0:
@@ -292,3 +311,11 @@ def test_lines_of_two_threads_stay_apart() -> None:
     ray.join()
     stream.write("\n")
     assert shown.getvalue().splitlines() == [f"{PREFIX} epoch 1", "railhead: state"]
+
+
+def test_the_head_keeps_what_is_no_ranks() -> None:
+    out, kept = io.StringIO(), list[str]()
+    stream = RankStream(out, Ranks(), kept.append)
+    print("the driver's", file=stream)
+    print(f"{PREFIX} a rank's", file=stream)
+    assert kept == ["the driver's"] and "a rank's" in out.getvalue()

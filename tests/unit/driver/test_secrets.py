@@ -15,6 +15,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning
+from railhead.driver.archive.archive import Archive
 from railhead.driver.describe import describe_exception, format_traceback, read_text
 from railhead.driver.errors import AttemptFailed, CallbackRaised, Kind, TrainingError, build_training_error
 from railhead.driver.fetch import explain_output
@@ -146,7 +147,10 @@ def test_no_end_of_an_attempt_has_one(
     publisher.start()
     job = JobInput("ns", "n", "u", "run", {}, 1, {})
     with pytest.raises(SystemExit):
-        end(Head(pod, job, mailbox, publisher, Ranks()), Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", TEXT))
+        end(
+            Head(pod, job, mailbox, publisher, Ranks(), Archive()),
+            Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", TEXT),
+        )
     message = (tmp_path / "termination").read_text()
     outcome = Outcome.from_json(message)
     assert outcome is not None and "(hidden)" in outcome.message

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.api.logs import ArchivePolicy
 from railhead.api.status import JobStatus
 from railhead.contract.job_input import CA_KEY, FILE, WORKER_SLOT, JobInput
 from railhead.contract.text import digest
@@ -121,6 +122,32 @@ def test_input_is_the_spec_in_rays_terms() -> None:
     assert built.backend == {"name": "gloo", "timeoutSeconds": 9}
     assert (built.checkpoint, built.max_failures, built.log_level) == ({"numToKeep": 2}, 3, "DEBUG")
     assert built.ray_node["worker"] == compute_sizes(spec).worker.ray
+
+
+@pytest.mark.parametrize(
+    ("wanted", "path", "policy", "chosen"),
+    [
+        (None, "/runs", ArchivePolicy(), "Failed"),
+        (None, "s3://bucket/runs", ArchivePolicy(), "None"),
+        (None, "s3://bucket/runs", ArchivePolicy(default="All"), "All"),
+        ("All", "s3://bucket/runs", ArchivePolicy(default="None"), "All"),
+        ("None", "/runs", ArchivePolicy(default="All"), "None"),
+        ("All", "/runs", ArchivePolicy(most="Failed"), "Failed"),
+        (None, "/runs", ArchivePolicy(default="All", most="None"), "None"),
+    ],
+)
+def test_the_operator_has_a_default_and_a_limit_for_the_logs_that_are_kept(
+    wanted: str | None, path: str, policy: ArchivePolicy, chosen: str
+) -> None:
+    spec = make_spec(run={"storagePath": path}, **({"logs": {"archive": wanted}} if wanted else {}))
+    files = build_input(JOB, spec, replace(SETTINGS, archive_policy=policy))["data"]
+    built = JobInput.from_json(files[FILE])
+    assert (built.archive_logs, built.archive_per_rank, built.archive_per_run) == (chosen, 4 * 2**20, 2**30)
+
+
+def test_the_bounds_of_the_archive_are_bytes() -> None:
+    built = build_job_input(JOB, make_spec(logs={"archivePerRank": "1500k", "archivePerRun": "2Gi"}))
+    assert (built.archive_per_rank, built.archive_per_run) == (1_500_000, 2**31)
 
 
 def test_the_driver_learns_which_metrics_say_how_far_training_is() -> None:

@@ -24,7 +24,7 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Iterable, Optional
+from typing import Iterable, Optional, Protocol
 
 from railhead.contract.outcome import Outcome
 from railhead.driver.errors import Fenced, JobRefused
@@ -123,7 +123,13 @@ def leave_outcome(folder: RunFolder, outcome: Outcome, *, uid: str, attempt: int
         folder.replace(OUTCOME, json.dumps(values).encode())
 
 
-def read_success(folder: RunFolder, *, uid: str, attempt: int) -> Optional[Outcome]:
+class Readable(Protocol):
+    """The run's folder, for reading; `read` returns None when there is no such file."""
+
+    def read(self, name: str) -> Optional[bytes]: ...
+
+
+def read_success(folder: Readable, *, uid: str, attempt: int) -> Optional[Outcome]:
     """Returns the outcome that an earlier attempt of this job has left, or None."""
     try:
         values = json.loads(folder.read(OUTCOME) or b"")

@@ -35,7 +35,7 @@ class RunFolder:
     def read(self, name: str) -> Optional[bytes]:
         """Returns None when there is no such file."""
         try:
-            with self.filesystem.open_input_stream(self.find(name)) as stream:
+            with self.filesystem.open_input_stream(self.find(name), compression=None) as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
@@ -49,7 +49,7 @@ class RunFolder:
             self._put(name, data)
 
     def _put(self, name: str, data: bytes) -> None:
-        with self.filesystem.open_output_stream(self.find(name)) as stream:
+        with self.filesystem.open_output_stream(self.find(name), compression=None) as stream:
             stream.write(data)
 
     def replace(self, name: str, data: bytes) -> None:

@@ -1,0 +1,205 @@
+"""The archive of one pod: takes its lines, and uploads what changed, at once when a rank ends, else at intervals.
+
+A thread waits for the uploads, one at a time, so that training never waits for the storage. The end of the pod waits
+for the last lines, but only a few seconds, and not at all if an upload hangs already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Callable, Mapping, Optional
+
+from railhead.contract import environment
+from railhead.contract.job_input import JobInput
+from railhead.driver.archive.layout import (
+    INTERVAL_SECONDS,
+    TRAIN,
+    WORKER,
+    find_changes,
+    name_attempt,
+    name_writer,
+    plan_wait,
+)
+from railhead.driver.archive.spool import Spool
+from railhead.driver.archive.upload import Upload, write_upload
+from railhead.driver.describe import clean, describe_exception, log
+from railhead.driver.logs import TRAIN_LOGS, LogFile, read_new
+from railhead.driver.node.machine import kill_child, start_piped_child
+from railhead.driver.pod import Pod, find_storage_path
+
+UPLOAD_SECONDS = 120.0  # then it hangs, and is killed
+LAST_UPLOAD_SECONDS = 5.0  # that the end of a pod waits for
+TRIED_AGAIN_SECONDS = 1.0  # the same, after an upload that failed
+KILLED_SECONDS = 5.0  # for the end of a process that was killed
+SURPLUS_SECONDS = 600.0  # between two looks of the head at the size of the whole archive
+
+Send = Callable[[Upload], str]  # returns what went wrong, or an empty string
+
+
+class Archive:
+    """The archive of a pod whose job keeps no logs. Its methods may be called from any thread, and never raise."""
+
+    def add(self, source: str, line: str) -> None: ...
+
+    def add_of_rank(self, rank: Optional[int], line: str) -> None:
+        """`rank`: None for what a process prints before its rank is known."""
+        self.add(WORKER if rank is None else str(rank), line)
+
+    def upload_soon(self) -> None: ...
+
+    def finish(self, *, has_succeeded: bool = False) -> None:
+        """Uploads the last lines, within a few seconds. `has_succeeded`: the head says that the attempt has."""
+
+
+class StoredArchive(Archive):
+    """The archive of a pod. `template`: an upload without changes, with the limit of a head pod."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        template: Upload,
+        *,
+        send: Send,
+        read_more: Callable[[], None] = lambda: None,
+        chance: Callable[[], float] = random.random,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spool = spool
+        self._template = template
+        self._send = send
+        self._read_more = read_more
+        self._chance = chance
+        self._monotonic = monotonic
+        self._uploaded: dict[str, int] = {}
+        self._failures = 0
+        self._is_due = threading.Event()
+        self._turn = threading.Lock()
+        self._began: Optional[float] = None  # the upload that is in progress
+        self._looked_at = float("-inf")
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="railhead-archive", daemon=True).start()
+
+    def add(self, source: str, line: str) -> None:
+        self._spool.add(source, line)
+
+    def upload_soon(self) -> None:
+        self._is_due.set()
+
+    def finish(self, *, has_succeeded: bool = False) -> None:
+        began = self._began
+        is_hanging = began is not None and self._monotonic() - began > LAST_UPLOAD_SECONDS
+        if not is_hanging:
+            last = threading.Thread(target=self.upload, args=(has_succeeded,), daemon=True)
+            last.start()
+            last.join(TRIED_AGAIN_SECONDS if self._failures else LAST_UPLOAD_SECONDS)
+
+    def _run(self) -> None:
+        wait = INTERVAL_SECONDS * self._chance()
+        while True:
+            self._is_due.wait(wait)
+            self._is_due.clear()
+            self.upload()
+            wait = plan_wait(has_rank_0=self._spool.has("0"), failures=self._failures, chance=self._chance())
+
+    def upload(self, has_succeeded: bool = False) -> None:
+        """Waits for the upload in progress, if there is one."""
+        with self._turn:
+            self._began = self._monotonic()
+            self._upload(has_succeeded)
+            self._began = None
+
+    def _upload(self, has_succeeded: bool) -> None:
+        self._read_more()
+        sizes = self._spool.write_all()
+        changes = find_changes(sizes, self._uploaded)
+        limit = self._template.limit if self._monotonic() - self._looked_at >= SURPLUS_SECONDS else None
+        if not changes and limit is None and not has_succeeded:
+            return
+        upload = replace(self._template, **asdict(changes), has_succeeded=has_succeeded, limit=limit)
+        problem = self._send(upload)
+        if problem:
+            if not self._failures:
+                log(f"cannot copy the logs to run.storagePath (spec.logs.archive), which is tried again: {problem}")
+            self._failures += 1
+            return
+        self._failures, self._uploaded = 0, sizes
+        if limit is not None:
+            self._looked_at = self._monotonic()
+
+
+def start_archive(role: str, pod: Pod, job: JobInput, variables: Mapping[str, str]) -> Archive:
+    """`role`: HEAD or WORKER; `variables`: the environment of the container."""
+    if job.archive_logs == "None":
+        return Archive()
+    folder = pod.temp / "archive"
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = name_writer(role, pod=variables.get(environment.POD_NAME, ""), uid=pod.uid)
+    spool = Spool(folder, writer, limit=job.archive_per_rank)
+    template = Upload(
+        spool=str(folder),
+        storage_path=find_storage_path(pod, job),
+        run_name=job.run_name,
+        attempt_folder=name_attempt(job.uid, pod.attempt),
+        uid=job.uid,
+        attempt=pod.attempt,
+        only_failed=job.archive_logs == "Failed",
+        limit=None if role == WORKER else job.archive_per_run,
+    )
+    send = Sender(pod, dict(variables))  # without what Ray gets: the user's folders would be on its path
+    archive = StoredArchive(spool, template, send=send, read_more=TrainLogs(pod.temp, spool).read)
+    archive.start()
+    return archive
+
+
+class TrainLogs:
+    """Ray Train's own log files in this pod, which also have what a rank sends to Python's root logger."""
+
+    def __init__(self, temp: Path, spool: Spool) -> None:
+        self._temp = temp
+        self._spool = spool
+        self._files: dict[Path, LogFile] = {}
+
+    def read(self) -> None:
+        for path in sorted(self._temp.glob(TRAIN_LOGS)):
+            state = self._files.setdefault(path, LogFile())
+            try:
+                while data := read_new(path, state):
+                    *lines, state.rest = (state.rest + data).split(b"\n")
+                    for line in lines:
+                        self._spool.add(TRAIN, line.decode(errors="replace"))
+            except OSError:  # it vanished
+                continue
+
+
+class Sender:
+    """Runs each upload in a process, whose memory and whose storage that hangs are not ours."""
+
+    def __init__(self, pod: Pod, variables: Mapping[str, str], *, timeout: float = UPLOAD_SECONDS) -> None:
+        self._variables = variables
+        self._bundle = pod.bundle
+        self._order = pod.temp / "archive" / "upload.json"
+        self._timeout = timeout
+
+    def __call__(self, upload: Upload) -> str:
+        try:
+            write_upload(self._order, upload)
+            command = [sys.executable, self._bundle, "archive", str(self._order)]
+            child = start_piped_child(command, environment=self._variables, folder="/")
+        except OSError as error:
+            return describe_exception(error)
+        try:
+            _, errors = child.communicate(timeout=self._timeout)
+        except subprocess.TimeoutExpired:
+            kill_child(child)
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it in a call to the storage
+                child.communicate(timeout=KILLED_SECONDS)
+            return f"no response within {self._timeout:.0f} s"
+        return clean(errors.decode(errors="replace").strip()) if child.returncode else ""

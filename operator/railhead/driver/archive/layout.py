@@ -1,0 +1,131 @@
+"""What the archive of a job's logs keeps, under which names, and when it is copied to the storage. Pure.
+
+The files of one attempt are in `.railhead/logs/<uid>-<attempt>/<source>/`, with the first 8 characters of the job's
+uid: two jobs may have the same run, one after the other. A source is a rank, `head`, `worker` or `train`. A file
+`<writer>-<number>.log.gz` is one segment of what one pod had of a source, and consists of complete gzip members.
+
+A segment is full at 1/16 of the limit of its source. Of each source the first 4 segments are kept, and the newest 12:
+how training began, and how it ended. The fifth segment then has only a line that says what is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Iterable, Mapping, Optional
+
+HEAD, WORKER, TRAIN = "head", "worker", "train"  # sources that are no rank
+SEGMENTS, FIRST_SEGMENTS = 16, 4
+INTERVAL_SECONDS, RANK_0_INTERVAL_SECONDS = 60.0, 10.0  # between two uploads of a pod
+LONGEST_INTERVAL_SECONDS = 600.0  # while the storage refuses them
+SPREAD = 0.25  # of an interval: the pods of a job start together, and must not upload together
+_WORKER_POD = re.compile(r"(?:^|-)w(\d{1,6})-(\d{1,6})$")
+_ATTEMPT = re.compile(r"([0-9a-z]{1,8})-(\d{1,9})")
+
+
+def name_attempt(uid: str, attempt: int) -> str:
+    """Returns the name of the folder of one attempt."""
+    return f"{shorten_uid(uid)}-{attempt}"
+
+
+def shorten_uid(uid: str) -> str:
+    return re.sub("[^0-9a-z]", "", uid)[:8]
+
+
+def name_writer(role: str, *, pod: str, uid: str) -> str:
+    """Returns the part of a pod in the names of its files. Sorted by name, the files of a rank are in order of time.
+
+    `pod`, `uid`: of the pod. A replacement of a worker pod has a higher round, which comes first. Two heads of one
+    attempt differ in their uids.
+    """
+    if role == HEAD:
+        return "-".join(filter(None, (HEAD, shorten_uid(uid))))
+    found = _WORKER_POD.search(pod)
+    return f"r{int(found[2])}-w{int(found[1])}" if found else WORKER
+
+
+def name_segment(source: str, writer: str, number: int) -> str:
+    """Returns the file's name, relative to the folder of the attempt."""
+    return f"{source}/{writer}-{number:06d}.log.gz"
+
+
+def find_dropped(number: int) -> Optional[int]:
+    """Returns the number of the segment that is dropped when the segment with this number begins, or None."""
+    return number - (SEGMENTS - FIRST_SEGMENTS) if number >= SEGMENTS else None
+
+
+def describe_gap(limit: int) -> str:
+    """Returns the line that replaces what was dropped; `limit` in bytes."""
+    first, newest = limit * FIRST_SEGMENTS // SEGMENTS, limit - limit * FIRST_SEGMENTS // SEGMENTS
+    return (
+        f"railhead: lines are missing here: the archive keeps the first {first} and the newest {newest} bytes "
+        "(spec.logs.archivePerRank, compressed)"
+    )
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What differs between a spool and the storage.
+
+    Attributes:
+        write: names of files, with how many of their first bytes to copy.
+        delete: names of files that the spool has dropped.
+    """
+
+    write: dict[str, int]
+    delete: list[str]
+
+    def __bool__(self) -> bool:
+        return bool(self.write or self.delete)
+
+
+def find_changes(spooled: Mapping[str, int], uploaded: Mapping[str, int]) -> Changes:
+    """Compares names and sizes. A file only grows, except for the one with the line about a gap."""
+    return Changes(
+        {name: size for name, size in spooled.items() if uploaded.get(name) != size},
+        [name for name in uploaded if name not in spooled],
+    )
+
+
+def plan_wait(*, has_rank_0: bool, failures: int, chance: float) -> float:
+    """Returns the seconds until the next upload; `failures`: of uploads in a row; `chance`: from 0 to 1, at random."""
+    interval = RANK_0_INTERVAL_SECONDS if has_rank_0 else INTERVAL_SECONDS
+    if failures:
+        interval = min(INTERVAL_SECONDS * 2 ** min(failures - 1, 10), LONGEST_INTERVAL_SECONDS)
+    return interval * (1 + SPREAD * (2 * chance - 1))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file of the archive in the storage.
+
+    Attributes:
+        name: relative to the folder of all attempts.
+        size: in bytes.
+        time: of its last change, in seconds.
+    """
+
+    name: str
+    size: int
+    time: float
+
+
+def find_surplus(files: Iterable[Stored], *, limit: int, uid: str, attempt: int) -> list[str]:
+    """Returns the names of the files beyond `limit` bytes for all attempts: the oldest attempts go first.
+
+    Another job's files are older than this job's. The files of a later attempt stay: its head decides about them.
+    """
+
+    def find_place(file: Stored) -> tuple[bool, int, float]:
+        found = _ATTEMPT.fullmatch(file.name.partition("/")[0])
+        is_own = found is not None and found[1] == shorten_uid(uid)
+        return is_own, int(found[2]) if found and is_own else 0, file.time
+
+    ordered = sorted(files, key=find_place)
+    surplus, total = [], sum(file.size for file in ordered)
+    for file in ordered:
+        if total <= limit or find_place(file)[1] > attempt:
+            break
+        total -= file.size
+        surplus.append(file.name)
+    return surplus

@@ -1,0 +1,146 @@
+"""One upload: copies what changed in a pod's spool to the storage, in a process that ends afterwards.
+
+The client of an object store takes 60 MB of memory, and a call to a storage that hangs cannot be ended: so neither is
+in the entry process. With `spec.logs.archive: Failed` the attempt's files are removed after its success. A worker pod
+may be uploading at that moment, so each upload looks for the success after it has written.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePath
+from typing import NoReturn, Optional, Protocol, Union
+
+from railhead.driver.archive.folder import PathFolder
+from railhead.driver.archive.layout import Changes, Stored, find_surplus
+from railhead.driver.describe import describe_exception
+from railhead.driver.storage.fence import FENCE, Claim, read_success
+from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder, open_own_folder
+
+LOGS = f"{OWN_FOLDER}/logs"
+
+
+class Folder(Protocol):
+    """The run's folder. All names are relative to it; all methods raise what the storage raises."""
+
+    def read(self, name: str) -> Optional[bytes]: ...
+    def write(self, name: str, data: bytes) -> None: ...
+    def delete(self, name: str) -> None: ...
+    def delete_folder(self, name: str) -> None: ...
+    def list_files(self, name: str) -> list[Stored]: ...
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What to copy, from where to where.
+
+    Attributes:
+        spool: the folder of the spool.
+        storage_path, run_name: of the job; its run's folder.
+        attempt_folder: name of the attempt's folder in the archive.
+        uid, attempt: of the job.
+        write, delete: as in `layout.Changes`.
+        only_failed: a success removes the attempt's files; `has_succeeded`: the attempt has.
+        limit: bytes that all attempts may take, or None not to look.
+    """
+
+    spool: str
+    storage_path: str
+    run_name: str
+    attempt_folder: str
+    uid: str
+    attempt: int
+    only_failed: bool
+    write: dict[str, int] = field(default_factory=dict)
+    delete: list[str] = field(default_factory=list)
+    has_succeeded: bool = False
+    limit: Optional[int] = None
+
+    @property
+    def changes(self) -> Changes:
+        return Changes(self.write, self.delete)
+
+
+def write_upload(path: Path, upload: Upload) -> None:
+    path.write_text(json.dumps(asdict(upload)))
+
+
+def run_upload(path: str) -> NoReturn:
+    """Exits with an error's text if it cannot be completed."""
+    try:
+        upload = Upload(**json.loads(Path(path).read_text()))
+        copy(upload, open_folder(upload.storage_path, upload.run_name))
+    except Exception as error:
+        sys.exit(describe_exception(error))
+    sys.exit(0)
+
+
+def open_folder(storage_path: str, run_name: str) -> Union[PathFolder, ObjectFolder]:
+    if storage_path.startswith("/"):
+        return PathFolder(str(PurePath(storage_path, run_name)))
+    return ObjectFolder(open_own_folder(storage_path, run_name))
+
+
+class ObjectFolder:
+    """The run's folder by its URI; it writes whole files, which are new to a reader at once."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self.read, self.write, self.delete = folder.read, folder.write, folder.delete
+        self.delete_folder = folder.delete_folder
+
+    def list_files(self, name: str) -> list[Stored]:
+        from pyarrow.fs import FileSelector
+
+        top = self._folder.find(name)
+        found = self._folder.filesystem.get_file_info(FileSelector(top, allow_not_found=True, recursive=True))
+        files = [info for info in found if info.is_file]
+        return [Stored(info.path[len(top) + 1 :], info.size, (info.mtime_ns or 0) / 1e9) for info in files]
+
+
+def copy(upload: Upload, folder: Folder) -> None:
+    """Raises what the storage raises, and OSError of the spool. A copy that is repeated changes nothing."""
+    place = f"{LOGS}/{upload.attempt_folder}"
+    if _is_unwanted(upload, folder):
+        remove_attempt(folder, place)
+        return
+    for name, size in upload.write.items():
+        with open(PurePath(upload.spool, name), "rb") as file:
+            folder.write(f"{place}/{name}", file.read(size))
+    for name in upload.delete:
+        _delete(folder, f"{place}/{name}")
+    if upload.write and _is_unwanted(upload, folder):
+        remove_attempt(folder, place)
+    if upload.limit is not None and _has_run(upload, folder):
+        files = folder.list_files(LOGS)
+        for name in find_surplus(files, limit=upload.limit, uid=upload.uid, attempt=upload.attempt):
+            _delete(folder, f"{LOGS}/{name}")
+
+
+def _is_unwanted(upload: Upload, folder: Folder) -> bool:
+    if not upload.only_failed:
+        return False
+    return upload.has_succeeded or read_success(folder, uid=upload.uid, attempt=upload.attempt + 1) is not None
+
+
+def remove_attempt(folder: Folder, place: str) -> None:
+    try:
+        folder.delete_folder(place)
+    except FileNotFoundError:
+        pass
+
+
+def _delete(folder: Folder, name: str) -> None:
+    try:
+        folder.delete(name)
+    except FileNotFoundError:  # the head has removed it for another limit
+        pass
+
+
+def _has_run(upload: Upload, folder: Folder) -> bool:
+    """Whether this attempt has the run, or no attempt has claimed it: a trainer may have another storage path."""
+    data = folder.read(FENCE)
+    claim = Claim.parse(data.decode(errors="replace")) if data else None
+    return claim is None or (claim.uid, claim.attempt) == (upload.uid, upload.attempt)

@@ -1,0 +1,198 @@
+"""The archive of one pod: when it uploads, and that nothing waits for a storage that hangs or refuses."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from railhead.contract.job_input import JobInput
+from railhead.driver.archive import archive as archive_module
+from railhead.driver.archive.archive import Archive, Sender, StoredArchive, TrainLogs, start_archive
+from railhead.driver.archive.layout import HEAD, WORKER
+from railhead.driver.archive.spool import Spool
+from railhead.driver.archive.upload import Upload
+from railhead.driver.pod import Pod
+
+JOB = JobInput(
+    "ns", "n", "0a1b2c3d-0000", "run", {}, 1, {}, archive_logs="Failed", archive_per_rank=4, archive_per_run=9
+)
+
+
+class Storage:
+    """Receives uploads; `answer` is the result of each, and may block."""
+
+    def __init__(self) -> None:
+        self.uploads: queue.SimpleQueue[Upload] = queue.SimpleQueue()
+        self.answer: Callable[[], str] = lambda: ""
+
+    def __call__(self, upload: Upload) -> str:
+        self.uploads.put(upload)
+        return self.answer()
+
+    def take(self) -> Upload:
+        try:
+            return self.uploads.get(timeout=30)
+        except queue.Empty:
+            raise AssertionError("nothing was uploaded") from None
+
+
+def make_archive(tmp_path: Path, storage: Storage, *, limit: int | None = None, **more: Any) -> StoredArchive:
+    template = Upload(
+        spool=str(tmp_path),
+        storage_path="/runs",
+        run_name="run",
+        attempt_folder="a-1",
+        uid="a",
+        attempt=1,
+        only_failed=True,
+        limit=limit,
+    )
+    return StoredArchive(Spool(tmp_path, "r0-w0", limit=2**22), template, send=storage, **more)
+
+
+def test_only_changes_are_uploaded(tmp_path: Path) -> None:
+    storage = Storage()
+    archive = make_archive(tmp_path, storage)
+    archive.upload()
+    assert storage.uploads.empty()
+    archive.add_of_rank(3, "line")
+    archive.add_of_rank(None, "before the rank is known")
+    archive.upload()
+    archive.upload()
+    assert set(storage.take().write) == {"3/r0-w0-000000.log.gz", "worker/r0-w0-000000.log.gz"}
+    assert storage.uploads.empty()
+
+
+def test_a_failed_upload_is_repeated_and_logged_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    storage = Storage()
+    storage.answer = lambda: "OSError: No space left on device"
+    archive = make_archive(tmp_path, storage)
+    archive.add("0", "line")
+    archive.upload()
+    archive.upload()
+    storage.answer = lambda: ""
+    archive.upload()
+    assert [set(storage.take().write) for _ in range(3)] == [{"0/r0-w0-000000.log.gz"}] * 3
+    assert capsys.readouterr().out.count("cannot copy the logs to run.storagePath") == 1
+
+
+def test_a_rank_that_ends_is_uploaded_at_once(tmp_path: Path) -> None:
+    storage = Storage()
+    archive = make_archive(tmp_path, storage, chance=lambda: 1.0)
+    archive.start()
+    archive.add("0", "last words")
+    archive.upload_soon()
+    assert set(storage.take().write) == {"0/r0-w0-000000.log.gz"}
+
+
+def test_the_head_looks_at_the_size_of_the_archive_rarely(tmp_path: Path) -> None:
+    storage, now = Storage(), [0.0]
+    archive = make_archive(tmp_path, storage, limit=9, monotonic=lambda: now[0])
+    storage.answer = lambda: "refused"
+    archive.upload()
+    storage.answer = lambda: ""
+    archive.upload()
+    assert [storage.take().limit, storage.take().limit] == [9, 9]
+    for now[0] in (10.0, 599.0, 600.0):
+        archive.upload()
+    assert storage.take().limit == 9 and storage.uploads.empty()
+    archive.add(HEAD, "line")
+    archive.upload()
+    assert storage.take().limit is None
+
+
+def test_the_last_lines_and_the_success_are_told_at_the_end(tmp_path: Path) -> None:
+    storage = Storage()
+    archive = make_archive(tmp_path, storage)
+    archive.add(HEAD, "Succeeded")
+    archive.finish(has_succeeded=True)
+    last = storage.take()
+    assert last.has_succeeded and last.write
+
+
+def test_the_end_waits_a_moment_for_a_storage_that_hangs_and_not_at_all_if_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_module, "LAST_UPLOAD_SECONDS", 0.2)
+    storage, is_released = Storage(), threading.Event()
+    storage.answer = lambda: "late" if is_released.wait(30) else "never"
+    archive = make_archive(tmp_path, storage)
+    archive.add("0", "line")
+    archive.finish()
+    assert storage.take() and storage.uploads.empty()
+    now = time.monotonic()
+    monkeypatch.setattr(archive, "_monotonic", lambda: now + 60)
+    monkeypatch.setattr(archive_module, "LAST_UPLOAD_SECONDS", 30)
+    archive.finish()
+    assert time.monotonic() - now < 15
+    is_released.set()
+
+
+def test_ray_trains_own_logs_are_kept(tmp_path: Path) -> None:
+    folder, spool = tmp_path / "session_2026-01-01" / "logs" / "train", Spool(tmp_path / "spool", "r0-w0", limit=2**22)
+    folder.mkdir(parents=True)
+    (folder / "ray-train-app-worker-1.log").write_text("one\ntw")
+    logs = TrainLogs(tmp_path, spool)
+    logs.read()
+    with open(folder / "ray-train-app-worker-1.log", "a") as file:
+        file.write("o\n")
+    (folder / "vanished.log").symlink_to(tmp_path / "vanished")
+    logs.read()
+    logs.read()
+    [name] = spool.write_all()
+    assert name.startswith("train/")
+    import gzip
+
+    assert [line[21:] for line in gzip.decompress((tmp_path / "spool" / name).read_bytes()).decode().splitlines()] == [
+        "one",
+        "two",
+    ]
+
+
+def make_pod(tmp_path: Path, bundle: str = "") -> Pod:
+    return cast(
+        Pod,
+        SimpleNamespace(temp=tmp_path, bundle=bundle, uid="ffff-1", attempt=2, storage="/runs", input_folder=tmp_path),
+    )
+
+
+def test_a_job_without_an_archive_writes_nothing(tmp_path: Path) -> None:
+    archive = start_archive(WORKER, make_pod(tmp_path), replace(JOB, archive_logs="None"), {})
+    archive.add_of_rank(0, "line")
+    archive.upload_soon()
+    archive.finish(has_succeeded=True)
+    assert type(archive) is Archive and list(tmp_path.iterdir()) == []
+
+
+def test_the_process_gets_the_containers_environment_and_its_error_is_read(tmp_path: Path) -> None:
+    program = "import os, sys; sys.exit(' '.join([os.environ['A'], sys.argv[1], open(sys.argv[2]).read()[:1]]))"
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "bundle.py").write_text(program)
+    sender = Sender(make_pod(tmp_path, str(tmp_path / "bundle.py")), {"A": "of the container"})
+    upload = Upload(str(tmp_path), "/runs", "run", "a-1", "a", 1, only_failed=True)
+    assert sender(upload) == "of the container archive {"
+    (tmp_path / "bundle.py").write_text("")
+    assert sender(upload) == ""
+
+
+def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "bundle.py").write_text(
+        f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    )
+    sender = Sender(make_pod(tmp_path, str(tmp_path / "bundle.py")), {}, timeout=0.0)
+    began = time.monotonic()
+    while not (tmp_path / "pid").exists():
+        assert (
+            sender(Upload(str(tmp_path), "/runs", "run", "a-1", "a", 1, only_failed=True)) == "no response within 0 s"
+        )
+        sender._timeout = min(2.0, sender._timeout * 2 + 0.1)
+        assert time.monotonic() - began < 60
