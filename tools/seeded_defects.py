@@ -46,8 +46,6 @@ PARTIAL = "tests/unit/planning/decisions/test_deadlines.py"
 AGREEMENT = "tests/unit/training/test_checkpoints.py"
 DCP = "tests/unit/training/test_dcp.py"
 SEGMENTS = "tests/unit/driver/storage/test_segments.py"
-    ),
-    Defect(
 ARCHIVE = "tests/unit/driver/archive"
 PARTIAL_START = "tests/unit/planning/facts/test_deadlines.py"
 

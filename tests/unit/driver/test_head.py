@@ -18,6 +18,7 @@ import pytest
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import Report
 from railhead.driver import head
+from railhead.driver.archive.archive import Archive
 from railhead.driver.ending import TERMINATED
 from railhead.driver.head import Head, end, receive_sigterm, wait_for_commit
 from railhead.driver.logs import Ranks
@@ -156,7 +157,7 @@ def end_with_history(folder: Path, keep: Callable[..., None], monkeypatch: pytes
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)
     publisher.start()
     with pytest.raises(SystemExit):
-        end(Head(pod, JobInput("ns", "n", "u", "run", {}, 1, {}), mailbox, publisher, Ranks()), TERMINATED)
+        end(Head(pod, JobInput("ns", "n", "u", "run", {}, 1, {}), mailbox, publisher, Ranks(), Archive()), TERMINATED)
 
 
 def test_the_end_completes_the_history_of_the_jobs_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
