@@ -1,7 +1,7 @@
 """Writes what the CRD and the chart know into docs/reference: `python -m tools.reference [--check]`.
 
 In the tables of spec.md and status.md it writes the columns "Type" and "Can change" of each field; the other columns
-are written by hand, and tests compare them with the CRD. It writes all of chart-values.md.
+are written by hand, and tests compare them with the CRD. It writes all of chart-values.md and cli.md.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import yaml
 from tools.chart_values import build_table
+from tools.cli_reference import build_page
 
 from railhead.api.changes import ALWAYS, SUSPENDED
 from railhead.api.schema import Schema
@@ -86,6 +87,7 @@ def build_pages() -> dict[Path, str]:
     schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     fields = (REFERENCE / "spec.md", REFERENCE / "status.md")
     pages = {page: write_columns(page.read_text(), schema) for page in fields}
+    pages[REFERENCE / "cli.md"] = build_page()
     return {**pages, REFERENCE / "chart-values.md": VALUES_INTRO + build_table(VALUES.read_text())}
 
 

@@ -17,10 +17,12 @@ FILES = sorted(
 # By the tests that have it: files, or patterns, where the files of a folder are parts of one thing.
 TESTED_BY = {
     "tests/api/test_crd_accepts.py": ("api/*",),  # models: their fields become the CRD
+    "tests/api/test_client.py": ("client/cluster", "cli/cluster_command"),
     "tests/api/test_crd_changes.py": ("api/changes",),
     "tests/chart/test_operator.py": ("cli/operator",),
     "tests/local/test_session.py": ("local/supervisor",),
     "tests/ray/test_failures.py": ("driver/worker", "together"),
+    "tests/unit/cli/test_read.py": ("client/summary",),
     "tests/unit/controller/leadership": ("controller/leadership",),
     "tests/unit/controller/report/test_attacks.py": ("controller/serve", "pki"),
     "tests/unit/controller/test_definition.py": ("controller/installation",),

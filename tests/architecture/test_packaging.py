@@ -20,13 +20,14 @@ INSTALLER = re.compile(r"\b(?:pip3?|pipx|uv|uvx|poetry|conda)\b")
 # Where a distribution's name and its module's differ
 MODULES = {"pyyaml": "yaml", "prometheus-client": "prometheus_client", "grpcio": "grpc"}
 FOLDERS = {  # by folder of the package: the extras that it may need
-    "api": ("operator",),  # its generators write YAML
+    "api": ("client",),  # its generators write YAML
+    "client": ("client",),
     "contract": (),
     "resources": (),
-    "kube": ("operator",),
+    "kube": ("client",),
     "planning": ("operator",),
-    "controller": ("operator",),
-    "local": ("operator", "local", "train"),
+    "controller": ("client", "operator"),
+    "local": ("client", "operator", "local", "train"),
 }
 
 

@@ -87,8 +87,9 @@ def describe_access(session: Session) -> str:
 
 def interrupt_on_termination() -> None:
     """Lets SIGTERM and a closed terminal clean up just as Ctrl-C does."""
-    for sig in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, signal.default_int_handler)
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.default_int_handler)
 
 
 @contextmanager

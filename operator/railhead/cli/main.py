@@ -12,11 +12,13 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import local, operator
+from railhead.cli import change, local, offline, operator, read
 from railhead.local import LocalError
 
 INTERRUPTED = 130
-EXTRAS = {"local": "local,train", "operator": "operator"}  # by command: what its packages are installed with
+# What a command's packages are installed with; those that are not listed talk to a cluster.
+EXTRAS = {"local": "local,train", "operator": "operator"}
+CLIENT_EXTRA = "client"
 VERSION = "Print the versions that belong together: Railhead, Ray, the driver and the resource."
 LOCAL = "a Kubernetes cluster on this machine, with Railhead in it"
 
@@ -26,6 +28,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="railhead", description="Distributed training with Ray Train on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"railhead {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
+    read.add_commands(commands)
+    change.add_commands(commands)
+    offline.add_commands(commands)
     local.add_commands(commands.add_parser("local", help=LOCAL))
     operator_parser = commands.add_parser("operator", help=operator.__doc__, description=operator.__doc__)
     operator.add_arguments(operator_parser)
@@ -35,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 0 done, 1 failed (with a message on stderr), 2 bad usage, 130 interrupted."""
+    """Returns the exit code, one of `railhead.client.errors.ExitCode`; an error has a message on stderr."""
     options = build_parser().parse_args(arguments)
     local.interrupt_on_termination()
     try:
@@ -50,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package in ("", "railhead") or options.command not in EXTRAS:
+        if package in ("", "railhead"):
             raise
-        remedy = f"pip install 'railhead-train[{EXTRAS[options.command]}]'"
+        remedy = f"pip install 'railhead-train[{EXTRAS.get(options.command, CLIENT_EXTRA)}]'"
         print(f"railhead: `railhead {options.command}` needs the package {package}: {remedy}", file=sys.stderr)
         return 1
 

@@ -7,7 +7,6 @@ import gc
 import json
 import logging
 import os
-import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -205,6 +204,8 @@ def _exit(*_: object) -> NoReturn:
 
 def raise_open_files() -> None:
     """To all that is allowed, as Go programs do: a container may begin with 1,024, and each driver has a connection."""
+    import resource  # not on Windows, where the other commands run
+
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

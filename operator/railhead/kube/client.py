@@ -338,11 +338,11 @@ def _with_query(path: str, query: dict[str, str]) -> str:
 
 
 @asynccontextmanager
-async def connect(kubeconfig: str | None = None) -> AsyncIterator[KubeClient]:
-    """Connects with the kubeconfig, or with the pod's own service account.
+async def connect(kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator[KubeClient]:
+    """Connects with the kubeconfig and its context, or with the pod's own service account.
 
     Raises:
-        kubernetes.aio.config.ConfigException: neither is available.
+        ConfigException: neither is available.
     """
-    async with open_transport(kubeconfig) as transport:
+    async with open_transport(kubeconfig, context) as transport:
         yield KubeClient(transport)

@@ -106,12 +106,29 @@ def find_proxy(url: str) -> str | None:
     return None if proxy_bypass(address.netloc) else getproxies().get(address.scheme)
 
 
-@asynccontextmanager
-async def open_transport(kubeconfig: str | None) -> AsyncIterator[AioTransport]:
-    """Opens a transport with the kubeconfig, or with the pod's own service account.
+ConfigException = kube_config.ConfigException  # a kubeconfig or a service account that cannot be used
+
+
+def read_namespace(kubeconfig: str, context: str | None = None) -> str:
+    """Returns the namespace of the kubeconfig's context (default: its current one), "" if the context names none.
 
     Raises:
-        kubernetes.aio.config.ConfigException: neither is available.
+        ConfigException: the file cannot be used, or has no such context.
+    """
+    contexts, current = kube_config.list_kube_config_contexts(config_file=kubeconfig)
+    for each in contexts if context else [current]:
+        if not context or each["name"] == context:
+            return str((each.get("context") or {}).get("namespace") or "")
+    known = ", ".join(str(each["name"]) for each in contexts)
+    raise ConfigException(f"there is no context {context}; the kubeconfig has: {known}")
+
+
+@asynccontextmanager
+async def open_transport(kubeconfig: str | None, context: str | None = None) -> AsyncIterator[AioTransport]:
+    """Opens a transport with the kubeconfig and its context, or with the pod's own service account.
+
+    Raises:
+        ConfigException: neither is available.
     """
     # Created here and passed to both: otherwise the loaders set a process-wide default, which
     # two clients with different credentials would share.
@@ -119,13 +136,16 @@ async def open_transport(kubeconfig: str | None) -> AsyncIterator[AioTransport]:
     if kubeconfig:
         # Without persist_config=False, a renewed token is written into the user's file.
         await kube_config.load_kube_config(
-            config_file=kubeconfig, client_configuration=configuration, persist_config=False
+            config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
         )
     else:
         kube_config.load_incluster_config(client_configuration=configuration)
     # aiohttp would read the environment and ~/.netrc again for every request, in a thread.
     configuration.client_session_kwargs = {"trust_env": False}
     configuration.proxy = configuration.proxy or find_proxy(configuration.host)
-    async with kube_client.ApiClient(configuration=configuration) as api:
-        yield AioTransport(api)
-        await asyncio.sleep(0)  # lets the pool close its connections
+    try:
+        async with kube_client.ApiClient(configuration=configuration) as api:
+            yield AioTransport(api)
+    finally:
+        for _ in range(3):  # lets the pool close its connections: TLS, transport, socket
+            await asyncio.sleep(0)

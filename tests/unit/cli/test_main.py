@@ -56,7 +56,10 @@ def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixtur
     assert "usage: railhead" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["local", "run", "--help"], ["operator", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["local", "run", "--help"], ["operator", "--help"], ["list", "--help"], ["wait", "--help"]],
+)
 def test_help_imports_only_railhead(arguments: list[str]) -> None:
     """kopf, kubernetes or pydantic would make them take a second, and an installation may lack them."""
     command = [sys.executable, "-c", IMPORTED, *arguments]
@@ -69,6 +72,8 @@ def test_help_imports_only_railhead(arguments: list[str]) -> None:
     [
         (["local", "up"], "psutil", "local,train"),
         (["operator", "--report-url", "https://r"], "kopf", "operator"),
+        (["list"], "kubernetes", "client"),
+        (["explain"], "yaml", "client"),
     ],
 )
 def test_a_package_that_is_not_installed_is_named_with_its_extra(

@@ -65,7 +65,7 @@ def test_the_packages_methods_accept_what_the_protocols_declare(
     ("real", "names"),
     [
         (kube_client.ApiClient, {"configuration"}),
-        (kube_config.load_kube_config, {"config_file", "client_configuration", "persist_config"}),
+        (kube_config.load_kube_config, {"config_file", "context", "client_configuration", "persist_config"}),
         (kube_config.load_incluster_config, {"client_configuration"}),
     ],
 )

@@ -1,0 +1,75 @@
+"""What all commands share that talk to a cluster: their options, the connection, and questions to the user."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from railhead.cli.output import FORMATS, Console
+
+if TYPE_CHECKING:
+    from railhead.client.cluster import Cluster
+
+Subparsers = argparse._SubParsersAction  # argparse has no public name for it
+Run = Callable[[argparse.Namespace, "Cluster", Console], Awaitable[int]]
+
+
+def add_command(
+    commands: Subparsers[argparse.ArgumentParser],
+    name: str,
+    text: str,
+    run: Run,
+    *,
+    formats: tuple[str, ...] = (),
+    has_name: bool = True,
+    is_for_all: bool = False,
+) -> argparse.ArgumentParser:
+    """Adds a command with the options of all; `formats`: what -o takes, the first one is the default."""
+    parser = commands.add_parser(name, help=text, description=text)
+    if has_name:
+        parser.add_argument("name", metavar="NAME", help="the TrainJob")
+    target = parser.add_argument_group("cluster")
+    target.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
+    target.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
+    target.add_argument("-n", "--namespace", metavar="NAME", help="default: the context's namespace")
+    if is_for_all:
+        target.add_argument("-A", "--all-namespaces", action="store_true", help="jobs of all namespaces")
+    if formats:
+        parser.add_argument("-o", "--output", choices=formats, default=formats[0], help="default: %(default)s")
+    parser.set_defaults(run=lambda options: run_in_cluster(run, options))
+    return parser
+
+
+def run_in_cluster(run: Run, options: argparse.Namespace) -> int:
+    """Connects to the cluster of the options and runs the command; returns its exit code."""
+    import asyncio
+
+    from railhead.client.cluster import Target, open_cluster
+    from railhead.client.errors import ClientError
+
+    is_everywhere = bool(getattr(options, "all_namespaces", False))
+    target = Target(options.kubeconfig, options.context, options.namespace, is_everywhere)
+
+    async def connect_and_run() -> int:
+        async with open_cluster(target) as cluster:
+            return await run(options, cluster, Console())
+
+    try:
+        return asyncio.run(connect_and_run())
+    except ClientError as error:
+        Console(sys.stderr).paragraph(f"railhead: {error}")
+        return int(error.code)
+
+
+def confirm(question: str) -> bool:
+    """Asks on the terminal; without one the answer is no."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+TABLE = FORMATS
+SCREEN = ("table", "json", "yaml")

@@ -1,0 +1,154 @@
+"""What the commands print: tables that fit the terminal, JSON and YAML, colours only on a terminal.
+
+Text of the cluster is hostile: no character of it reaches the terminal that a terminal acts on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from railhead.contract.text import clean_line
+
+FORMATS = ("table", "wide", "json", "yaml", "name")
+LEAST_WIDTH = 6  # of a column that is cut
+GAP = "  "
+COLOURS: Mapping[str, str] = {
+    "Succeeded": "32",
+    "Running": "32",
+    "Failed": "31",
+    "Pending": "33",
+    "Starting": "33",
+    "Restarting": "33",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        can_be_cut: whether it becomes narrower where the table does not fit.
+        drop: the columns with the highest number are left out first; 0 = it always stays.
+    """
+
+    title: str
+    can_be_cut: bool = False
+    drop: int = 0
+
+
+class Console:
+    """Standard output.
+
+    Attributes:
+        width: columns of the terminal; None = a pipe or a file, in which no line is cut or wrapped.
+    """
+
+    def __init__(self, stream: TextIO | None = None, *, width: int | None = None, is_terminal: bool = False) -> None:
+        self.stream = stream or sys.stdout
+        self.is_terminal = is_terminal or self.stream.isatty()
+        self.width = width or (shutil.get_terminal_size().columns if self.is_terminal else None)
+        self.has_colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def line(self, text: str = "") -> None:
+        """Prints one line without what a terminal acts on."""
+        print(clean_line(text), file=self.stream, flush=True)
+
+    def paragraph(self, text: str, indent: str = "") -> None:
+        """Prints text, each line of it indented, and wrapped on a terminal between words only."""
+        for each in map(clean_line, text.splitlines() or [""]):
+            lines = [indent + each]
+            if self.width is not None:
+                wrapper = textwrap.TextWrapper(
+                    self.width,
+                    initial_indent=indent,
+                    subsequent_indent=indent,
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+                lines = wrapper.wrap(each) or [""]
+            for line in lines:
+                print(line, file=self.stream, flush=True)
+
+    def table(
+        self,
+        columns: Sequence[Column],
+        rows: Iterable[Sequence[str]],
+        *,
+        has_header: bool = True,
+        is_cut: bool = True,
+    ) -> None:
+        """Prints the rows, below the titles; on a terminal they are cut to its width."""
+        for line in layout(columns, list(rows), self.width if is_cut else None, has_header=has_header):
+            print(self._colour(line), file=self.stream)
+        self.stream.flush()
+
+    def data(self, value: object, format_: str) -> None:
+        """Prints a value as JSON or YAML; of dataclasses their fields."""
+        plain = to_plain(value)
+        if format_ == "json":
+            text = json.dumps(plain, indent=2, ensure_ascii=True)
+        else:
+            import yaml
+
+            text = yaml.safe_dump(plain, sort_keys=False, width=120).rstrip()
+        print(text, file=self.stream, flush=True)
+
+    def _colour(self, line: str) -> str:
+        if not self.has_colour:
+            return line
+        pattern = rf"(?<=  )({'|'.join(COLOURS)})(?=  )"
+        return re.sub(pattern, lambda found: f"\x1b[{COLOURS[found[1]]}m{found[1]}\x1b[0m", line, count=1)
+
+
+def layout(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None, *, has_header: bool = True
+) -> list[str]:
+    """Returns the lines of a table. Beyond `width`, columns are left out, then the widest one is cut."""
+    shown = list(range(len(columns)))
+    cells = [[clean_line(cell) for cell in row] for row in rows]
+    if has_header:
+        cells.insert(0, [column.title for column in columns])
+    wide = [max((len(row[index]) for row in cells), default=0) for index in range(len(columns))]
+
+    def total() -> int:
+        return sum(wide[index] for index in shown) + len(GAP) * (len(shown) - 1)
+
+    if width is not None:
+        while total() > width and any(columns[index].drop for index in shown):
+            shown.remove(max(shown, key=lambda index: columns[index].drop))
+        while total() > width:
+            widest = max((i for i in shown if columns[i].can_be_cut), key=lambda i: wide[i], default=None)
+            if widest is None or wide[widest] <= LEAST_WIDTH:
+                break
+            wide[widest] = max(LEAST_WIDTH, wide[widest] - (total() - width))
+    return [GAP.join(_fit(row[i], wide[i]) for i in shown).rstrip() for row in cells]
+
+
+def _fit(cell: str, width: int) -> str:
+    return cell.ljust(width) if len(cell) <= width else f"{cell[: width - 1]}…"
+
+
+def to_plain(value: object) -> Any:
+    """Returns JSON's types: a dataclass becomes an object with camelCase keys."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {_camel(field.name): to_plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(each) for each in value]
+    return value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(each.title() for each in rest)

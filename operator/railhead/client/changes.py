@@ -1,0 +1,107 @@
+"""Changes of a TrainJob as values: `--set path=value`, and the job that `retry` creates. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import yaml
+
+from railhead.api import names
+from railhead.api.base import Object
+from railhead.api.status import parse_status
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.snapshot import part
+
+RETRY_OF = f"{names.GROUP}/retry-of"  # annotation
+# Labels and annotations by which a tool recognises its own objects: it would delete the new job.
+_OF_TOOLS = re.compile(
+    r"^(app\.kubernetes\.io/(instance|managed-by)|argocd\.argoproj\.io/.*|.*\.toolkit\.fluxcd\.io/.*|helm\.sh/.*"
+    r"|meta\.helm\.sh/.*|kubectl\.kubernetes\.io/.*)$"
+)
+_STEP = re.compile(r'"([^"]+)"|([^."]+)')
+
+
+def parse_changes(texts: Iterable[str]) -> Object:
+    """Returns the changes of the spec as one object to merge into it.
+
+    A text is PATH=VALUE: the path with or without "spec.", a key with dots in double quotes, and the value in YAML, so
+    that `null` removes the field.
+
+    Raises:
+        ClientError: a text is not of that form, or two texts contradict each other.
+    """
+    changes: Object = {}
+    for text in texts:
+        path, sign, raw = text.partition("=")
+        steps = [quoted or plain for quoted, plain in _STEP.findall(path.removeprefix("spec."))]
+        if not sign or not steps:
+            raise ClientError(f"--set {text}: write it as PATH=VALUE, for example image=IMAGE", ExitCode.USAGE)
+        try:
+            value = yaml.safe_load(raw)
+        except yaml.YAMLError:
+            raise ClientError(f"--set {text}: the value is not YAML; put it in quotes", ExitCode.USAGE) from None
+        here = changes
+        for step in steps[:-1]:
+            here = here.setdefault(step, {})
+            if not isinstance(here, dict):
+                raise ClientError(f"--set {text}: another --set gives {step} a value already", ExitCode.USAGE)
+        here[steps[-1]] = value
+    return changes
+
+
+def merge(base: Object, changes: Object) -> Object:
+    """Returns the base with the changes merged into it, as a JSON Merge Patch (RFC 7386)."""
+    merged = dict(base)
+    for key, value in changes.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            merged[key] = merge(part(merged, key), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def name_retry(name: str) -> str:
+    """Returns the name of the next try: NAME-r2, then NAME-r3; a long name loses its end."""
+    found = re.fullmatch(r"(.+)-r([1-9][0-9]{0,3})", name)
+    base, number = (found[1], int(found[2]) + 1) if found else (name, 2)
+    suffix = f"-r{number}"
+    return base[: names.MAX_JOB_NAME - len(suffix)].rstrip("-") + suffix
+
+
+def build_retry(job: Object, changes: Object, name: str = "") -> Object:
+    """Returns the job that continues a finished one from its newest checkpoint, in a run of another name.
+
+    Raises:
+        ClientError: the job has not finished.
+    """
+    status, old = parse_status(job.get("status")), str(job["metadata"]["name"])
+    if not status.is_finished:
+        message = f"{old} has not finished (phase {status.phase or 'none'}): Railhead retries it by itself"
+        remedy = f"to change it, run `railhead suspend {old} --wait` and `railhead resume {old} --set PATH=VALUE`"
+        raise ClientError(f"{message}; {remedy}", ExitCode.REFUSED)
+    spec = dict(part(job, "spec"))
+    spec.pop("suspend", None)
+    if status.checkpoint is not None:
+        spec["resumeFrom"] = {"checkpoint": status.checkpoint.uri}
+        if "name" in part(spec, "run"):  # a run of that name has its own checkpoints, before those of resumeFrom
+            spec["run"] = {key: value for key, value in spec["run"].items() if key != "name"}
+    metadata = job["metadata"]
+    kept = {key: _own(part(metadata, key)) for key in ("labels", "annotations")}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {
+            "name": name or name_retry(old),
+            "namespace": metadata.get("namespace"),
+            **{key: value for key, value in kept.items() if value},
+            "annotations": {**kept["annotations"], RETRY_OF: old},
+        },
+        "spec": merge(spec, changes),
+    }
+
+
+def _own(values: Object) -> Object:
+    return {key: value for key, value in values.items() if not _OF_TOOLS.match(key)}

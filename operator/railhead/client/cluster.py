@@ -1,0 +1,148 @@
+"""Requests about TrainJobs in the user's cluster. Each error is a ClientError that says what could not be done."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from railhead.api import names
+from railhead.api.base import Object
+from railhead.client.errors import ClientError, ExitCode, explain_error
+from railhead.client.snapshot import Snapshot
+from railhead.kube.bodies import keep_all
+from railhead.kube.client import KubeClient, Scope, connect
+from railhead.kube.errors import Gone, KubeError
+from railhead.kube.informer import Informer, OnChange
+from railhead.kube.kinds import EVENT, POD, TRAIN_JOB
+from railhead.kube.transport import ConfigException, read_namespace
+
+Item = TypeVar("Item")
+POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The cluster and namespace of a command; None = as the kubeconfig says.
+
+    Attributes:
+        is_everywhere: all namespaces.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    is_everywhere: bool = False
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """An open connection.
+
+    Attributes:
+        namespace: of the jobs that are named.
+        scope: the namespace of lists; None = all.
+    """
+
+    client: KubeClient
+    namespace: str
+    scope: str | None
+
+    async def get_job(self, name: str) -> Object:
+        """Returns the TrainJob."""
+        with explaining(f"read the TrainJob {name} in namespace {self.namespace}"):
+            return await self.client.get(TRAIN_JOB, name, namespace=self.namespace)
+
+    async def list_jobs(self, selector: str, read: Callable[[Object], Item]) -> list[Item]:
+        """Returns what `read` keeps of each job. No page of the list is kept."""
+        with explaining(f"list TrainJobs in {self.place}"):
+            listed = await self.client.list_each(Scope(TRAIN_JOB, self.scope, label_selector=selector), read)
+        return listed.items
+
+    async def read_snapshot(self, name: str) -> Snapshot:
+        """Returns the job with its pods and events. What the user may not read is named in the snapshot."""
+        job = await self.get_job(name)
+        uid = str(job["metadata"]["uid"])
+        notes: list[str] = []
+        pods, events = await asyncio.gather(
+            self._read_all(Scope(POD, self.namespace, f"{names.LABEL_JOB_UID}={uid}"), notes),
+            self._read_all(Scope(EVENT, self.namespace, field_selector=f"involvedObject.uid={uid}"), notes),
+        )
+        return Snapshot(job, tuple(pods), tuple(events), self.client.clock.now(), tuple(notes))
+
+    async def change(self, name: str, patch: Object) -> Object:
+        """Merges the patch into the TrainJob."""
+        with explaining(f"change the TrainJob {name}"):
+            return await self.client.patch(TRAIN_JOB, name, patch, namespace=self.namespace)
+
+    async def create_job(self, job: Object) -> Object:
+        """Creates the TrainJob; a field that the API server does not know is an error."""
+        with explaining(f"create the TrainJob {job['metadata']['name']}"):
+            return await self.client.create(TRAIN_JOB, job, namespace=self.namespace, is_strict=True)
+
+    async def delete_job(self, name: str, uid: str, namespace: str) -> None:
+        """Deletes the TrainJob that has this uid; one that is gone already is no error."""
+        with explaining(f"delete the TrainJob {name}"):
+            try:
+                await self.client.delete(TRAIN_JOB, name, namespace=namespace, uid=uid)
+            except Gone:
+                return
+
+    async def watch_jobs(self, selector: str, on_change: OnChange[Item], read: Callable[[Object], Item]) -> None:
+        """Calls `on_change` for each job and each change, until it is cancelled."""
+        await self._watch(Scope(TRAIN_JOB, self.scope, label_selector=selector), on_change, read)
+
+    async def watch_job(self, name: str, on_change: OnChange[Object]) -> None:
+        """Calls `on_change` for each change of the job, until it is cancelled."""
+        await self._watch(Scope(TRAIN_JOB, self.namespace, field_selector=f"metadata.name={name}"), on_change, keep_all)
+
+    @property
+    def place(self) -> str:
+        return f"namespace {self.scope}" if self.scope else "all namespaces"
+
+    async def _watch(self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item]) -> None:
+        with explaining(f"list {scope.kind.plural} in {scope.namespace or 'all namespaces'}"):
+            await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
+        await Informer(self.client, scope, on_change=on_change, slim=read).run()
+
+    async def _read_all(self, scope: Scope, notes: list[str]) -> list[Object]:
+        try:
+            return await self.client.list(scope)
+        except KubeError as error:
+            notes.append(f"The {scope.kind.plural} could not be read: {error.message or error.reason}.")
+            return []
+
+
+@contextmanager
+def explaining(doing: str) -> Iterator[None]:
+    """Turns the API server's refusals into ClientErrors."""
+    try:
+        yield
+    except KubeError as error:
+        raise explain_error(error, doing) from None
+
+
+@asynccontextmanager
+async def open_cluster(target: Target) -> AsyncIterator[Cluster]:
+    """Connects to the target's cluster. Raises ClientError."""
+    kubeconfig = target.kubeconfig or os.environ.get("KUBECONFIG") or _default_kubeconfig()
+    try:
+        if kubeconfig:
+            found = read_namespace(kubeconfig, target.context)
+        else:
+            found = POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.exists() else ""
+        namespace = target.namespace or found or "default"
+        async with connect(kubeconfig, target.context) as client:
+            yield Cluster(client, namespace, None if target.is_everywhere else namespace)
+    except ConfigException as error:
+        message = f"no cluster to talk to: {error}; set KUBECONFIG or --kubeconfig"
+        raise ClientError(message, ExitCode.UNREACHABLE) from None
+
+
+def _default_kubeconfig() -> str | None:
+    path = Path.home() / ".kube" / "config"
+    return str(path) if path.exists() else None

@@ -1,0 +1,89 @@
+"""A TrainJob in one row, as `list` shows it. Of each job only this is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from railhead.api import conditions as types
+from railhead.api.base import Object
+from railhead.api.status import JobStatus, parse_status
+from railhead.client.snapshot import text
+from railhead.contract.text import parse_time
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job.
+
+    Attributes:
+        progress: such as 42%, or the step; "" = not known.
+        remaining: such as 3h20m; "" = not known.
+        waits_for: why it does not train or what is wrong; "" = nothing.
+        created: RFC 3339.
+        workers: worker pods, as running/wanted.
+        checkpoint: URI of the newest one.
+    """
+
+    namespace: str
+    name: str
+    phase: str
+    progress: str
+    remaining: str
+    attempt: int
+    waits_for: str
+    created: str
+    workers: str
+    head: str
+    checkpoint: str
+
+
+def read_row(job: Object) -> JobRow:
+    """Returns the row of a TrainJob."""
+    metadata, status = job["metadata"], parse_status(job.get("status"))
+    return JobRow(
+        namespace=text(metadata, "namespace"),
+        name=text(metadata, "name"),
+        phase=status.phase or "(not seen)",
+        progress=describe_progress(status),
+        remaining=(status.progress.remaining or "") if not status.is_finished else "",
+        attempt=status.attempt,
+        waits_for=find_obstacle(status),
+        created=text(metadata, "creationTimestamp"),
+        workers=f"{status.workers.ready}/{status.workers.desired}",
+        head=status.head.pod,
+        checkpoint=status.checkpoint.uri if status.checkpoint else "",
+    )
+
+
+def describe_progress(status: JobStatus) -> str:
+    """Returns the percentage, else the step, else nothing."""
+    progress = status.progress
+    if progress.percent_complete is not None:
+        return f"{progress.percent_complete}%"
+    return f"step {progress.step}" if progress.step is not None else ""
+
+
+def find_obstacle(status: JobStatus) -> str:
+    """Returns the reason why the job does not train, or of a condition that hinders it; "" if there is none."""
+    if status.has_condition(types.FAILED):
+        return status.reason_of(types.FAILED) or ""
+    for type_ in (types.STALLED, types.RECONCILING, types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE):
+        reason = status.reason_of(type_)
+        if reason and reason != status.phase and status.has_condition(type_):
+            return reason
+    return ""
+
+
+def describe_age(since: str, now: datetime) -> str:
+    """Returns the time since then in the two largest units, as kubectl does: 45s, 12m, 3h20m, 2d4h; "" if unknown."""
+    at = parse_time(since)
+    if at is None:
+        return ""
+    seconds = max(0, int((now - at).total_seconds()))
+    for size, unit, small, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // small
+            is_short = unit == "m" and seconds >= 600
+            return f"{seconds // size}{unit}" + (f"{rest}{small_unit}" if rest and not is_short else "")
+    return f"{seconds}s"

@@ -1,0 +1,116 @@
+"""The screen of `railhead status`: what a job does, and what to do next. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railhead.client.rows import describe_age, describe_progress
+from railhead.client.snapshot import Snapshot
+from railhead.client.timeline import describe_end
+from railhead.client.why import Finding, explain_job
+
+MOST_EVENTS = 5
+MOST_PODS = 8
+
+
+@dataclass(frozen=True)
+class Section:
+    """A title, and lines below it."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The screen.
+
+    Attributes:
+        facts: names and values, in order.
+        findings: why the job does what it does, and what to do next.
+    """
+
+    facts: tuple[tuple[str, str], ...]
+    sections: tuple[Section, ...]
+    findings: tuple[Finding, ...]
+
+
+def summarize(snapshot: Snapshot) -> Summary:
+    """Returns the screen of one job."""
+    sections = (_attempts(snapshot), _pods(snapshot), _nodes(snapshot), _events(snapshot))
+    return Summary(
+        facts=tuple((name, value) for name, value in _facts(snapshot) if value),
+        sections=tuple(each for each in sections if each.lines),
+        findings=tuple(explain_job(snapshot)),
+    )
+
+
+def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
+    status, progress = snapshot.status, snapshot.status.progress
+    steps = f"{progress.step} of {progress.total_steps}" if progress.step and progress.total_steps else ""
+    rates = [f"{progress.steps_per_second} steps/s"] if progress.steps_per_second else []
+    rates += [f"{progress.tokens_per_second} tokens/s"] if progress.tokens_per_second else []
+    age = describe_age(str(snapshot.job["metadata"].get("creationTimestamp") or ""), snapshot.now)
+    workers = status.workers
+    return [
+        ("Job", f"{snapshot.namespace}/{snapshot.name}, created {age} ago"),
+        (
+            "Phase",
+            f"{status.phase or '(not seen by an operator)'}" + (", being deleted" if snapshot.is_deleting else ""),
+        ),
+        ("Progress", ", ".join(each for each in (describe_progress(status), steps) if each)),
+        ("Remaining", (progress.remaining or "") if not status.is_finished else ""),
+        ("Rate", ", ".join(rates)),
+        ("Metrics", ", ".join(f"{key} {value}" for key, value in sorted(progress.metrics.items())[:8])),
+        (
+            "Workers",
+            f"{workers.ready} of {workers.desired} pods up, {workers.joined} joined" if workers.desired else "",
+        ),
+        ("Head", f"{status.head.pod} on {status.head.node or '(no node)'}" if status.head.pod else ""),
+        ("Checkpoint", _describe_checkpoint(snapshot)),
+        ("Best", status.best_checkpoint.uri if status.best_checkpoint else ""),
+        ("Resumed from", status.resumed_from.uri if status.resumed_from else ""),
+        ("Run", status.run_uri),
+    ]
+
+
+def _describe_checkpoint(snapshot: Snapshot) -> str:
+    newest = snapshot.status.checkpoint
+    if newest is None:
+        return "none yet" if snapshot.status.attempt else ""
+    age = describe_age(newest.time or "", snapshot.now)
+    return f"{newest.index}" + (f", {age} ago" if age else "") + f": {newest.uri}"
+
+
+def _attempts(snapshot: Snapshot) -> Section:
+    restarts = snapshot.status.restarts
+    counts = f"application {restarts.application}, disruptions {restarts.disruptions}"
+    lines = [f"{each.number}: {describe_end(each)}" for each in snapshot.status.attempts or []]
+    return Section(f"Attempts (restarts counted: {counts})", tuple(lines))
+
+
+def _pods(snapshot: Snapshot) -> Section:
+    """The pods of the current attempt that do not run; of the others only the number is of interest."""
+    troubled = [pod for pod in snapshot.current_pods if not pod.is_running]
+    lines = []
+    for pod in troubled[:MOST_PODS]:
+        state = "Terminating" if pod.is_deleting else pod.phase
+        lines.append(f"{pod.name}: {state}" + (f", {pod.reason}" if pod.reason else ""))
+    if len(troubled) > MOST_PODS:
+        lines.append(f"and {len(troubled) - MOST_PODS} more")
+    return Section("Pods that do not run", tuple(lines))
+
+
+def _nodes(snapshot: Snapshot) -> Section:
+    avoided = snapshot.status.avoided_nodes or []
+    return Section(
+        "Avoided nodes", tuple(f"{each.name}: {each.reason}, until {each.expiration_time}" for each in avoided)
+    )
+
+
+def _events(snapshot: Snapshot) -> Section:
+    lines = []
+    for event in snapshot.events[-MOST_EVENTS:]:
+        age = f"{describe_age(event.at.isoformat(), snapshot.now)} ago" if event.at else "at an unknown time"
+        lines.append(f"{age}: {event.reason}: {event.message}")
+    return Section("Last events", tuple(lines))

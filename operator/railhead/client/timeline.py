@@ -1,0 +1,110 @@
+"""What happened to a job, in order: from status.attempts, the conditions and the events that still exist. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from railhead.api import conditions as types
+from railhead.api.attempts import Attempt
+from railhead.client.snapshot import Snapshot
+from railhead.contract.text import format_time, parse_time
+
+EVENT_LIFE = timedelta(hours=1)  # the API server's default --event-ttl
+IN_ATTEMPTS = frozenset({"AttemptStarted"})  # events that a line of an attempt repeats
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One line of the timeline.
+
+    Attributes:
+        time: RFC 3339; "" = not known.
+        what: a word.
+        details: the rest of the line.
+        source: status, condition, event or gap.
+    """
+
+    time: str
+    what: str
+    details: str
+    source: str
+
+
+def build_timeline(snapshot: Snapshot) -> list[Moment]:
+    """Returns what is known, the oldest first, with a line for each stretch about which nothing is known any more."""
+    found = [*_job(snapshot), *_attempts(snapshot), *_checkpoint(snapshot), *_conditions(snapshot), *_events(snapshot)]
+    found += _gaps(snapshot)
+    return sorted(found, key=lambda each: each.time)
+
+
+def _job(snapshot: Snapshot) -> Iterator[Moment]:
+    if snapshot.created_at is not None:
+        yield Moment(format_time(snapshot.created_at), "Created", "", "status")
+    status = snapshot.status
+    if status.completion_time:
+        failure = status.failure
+        details = f"{failure.reason} ({failure.class_})" if failure and status.has_condition(types.FAILED) else ""
+        yield Moment(status.completion_time, status.phase or "Ended", details, "status")
+
+
+def _attempts(snapshot: Snapshot) -> Iterator[Moment]:
+    for attempt in snapshot.status.attempts or []:
+        name = f"attempt {attempt.number}"
+        if attempt.start_time:
+            yield Moment(attempt.start_time, "AttemptStarted", name, "status")
+        if attempt.running_time:
+            yield Moment(attempt.running_time, "Training", f"{name} trains for the first time", "status")
+        if attempt.completion_time:
+            yield Moment(attempt.completion_time, "AttemptEnded", f"{name}: {describe_end(attempt)}", "status")
+
+
+def describe_end(attempt: Attempt) -> str:
+    """Returns how an attempt ended, in a phrase; "lasts" while it does."""
+    if not attempt.class_:
+        return "lasts"
+    reason = f" {attempt.reason}" if attempt.reason and attempt.reason != attempt.class_ else ""
+    node = f" on {attempt.node}" if attempt.node else ""
+    rounds = f", rounds {attempt.rounds}" if attempt.rounds else ""
+    return f"{attempt.class_}{reason}{node}{rounds}"
+
+
+def _checkpoint(snapshot: Snapshot) -> Iterator[Moment]:
+    newest = snapshot.status.checkpoint
+    if newest is not None and newest.time:
+        yield Moment(newest.time, "Checkpoint", f"{newest.index}: {newest.uri}", "status")
+
+
+def _conditions(snapshot: Snapshot) -> Iterator[Moment]:
+    """When each condition got its present status; the rest of its history is in events only."""
+    for each in snapshot.status.conditions:
+        is_news = each.is_true or each.type not in types.ALWAYS_PRESENT
+        if is_news and each.last_transition_time:
+            yield Moment(each.last_transition_time, each.type, f"{each.status}: {each.reason}", "condition")
+
+
+def _events(snapshot: Snapshot) -> Iterator[Moment]:
+    for event in snapshot.events:
+        if event.at is not None and event.reason not in IN_ATTEMPTS:
+            times = f" ({event.count} times)" if event.count > 1 else ""
+            yield Moment(format_time(event.at), event.reason, event.message + times, "event")
+
+
+def _gaps(snapshot: Snapshot) -> Iterator[Moment]:
+    """What the timeline cannot show: earlier attempts, and the time before the oldest event that exists."""
+    attempts = snapshot.status.attempts or []
+    start = snapshot.created_at
+    if attempts and attempts[0].number > 1:
+        missing = f"attempts 1 to {attempts[0].number - 1} are not in the status any more"
+        yield Moment(_before(attempts[0].start_time), "Gap", missing, "gap")
+    first = next((event.at for event in snapshot.events if event.at is not None), None)
+    expired_until = first or snapshot.now
+    if start is not None and expired_until - start > EVENT_LIFE:
+        details = "earlier events have expired" if first else "all events have expired"
+        yield Moment(format_time(expired_until), "Gap", details, "gap")
+
+
+def _before(time: str | None) -> str:
+    at: datetime | None = parse_time(time)
+    return format_time(at - timedelta(seconds=1)) if at is not None else ""

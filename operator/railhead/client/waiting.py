@@ -1,0 +1,94 @@
+"""Waits until a job has reached a state. The decision is a pure function of the job."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from railhead.api import conditions as types
+from railhead.api.base import Object
+from railhead.api.status import parse_status
+from railhead.client.cluster import Cluster
+from railhead.client.errors import ClientError, ExitCode
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of waiting.
+
+    Attributes:
+        is_reached: whether the job is in the state; otherwise it never will be.
+        message: a sentence.
+    """
+
+    is_reached: bool
+    message: str
+
+
+def decide(job: Object, goal: str) -> Ending | None:
+    """Returns the end of waiting for the goal, None while it may still come."""
+    status, name = parse_status(job.get("status")), str(job["metadata"]["name"])
+    reached = {
+        "finished": status.is_finished,
+        "succeeded": status.has_condition(types.COMPLETE),
+        "failed": status.has_condition(types.FAILED),
+        "running": status.has_condition(types.RUNNING),
+        "suspended": status.has_condition(types.SUSPENDED),
+        "checkpoint": status.checkpoint is not None,
+    }
+    end = f"{name}: {status.phase}"
+    failure = status.failure
+    if failure is not None and status.has_condition(types.FAILED):
+        end += f": {failure.class_}, {failure.reason}: {failure.message}"
+    if reached[goal]:
+        is_good = goal != "finished" or status.has_condition(types.COMPLETE)
+        return Ending(
+            is_good,
+            f"{name}: checkpoint {status.checkpoint.index}" if goal == "checkpoint" and status.checkpoint else end,
+        )
+    return Ending(False, end) if status.is_finished else None
+
+
+async def wait_for(
+    cluster: Cluster, name: str, goal: str, *, timeout: float | None, echo: Callable[[str], None] = lambda text: None
+) -> Ending:
+    """Waits, and echoes each change of the phase. An interruption leaves the job alone.
+
+    Raises:
+        ClientError: there is no such job, or the timeout in seconds has passed.
+    """
+    job = await cluster.get_job(name)
+    uid = job["metadata"]["uid"]
+    ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+    phase = ""
+
+    def on_change(_: Object | None, new: Object | None) -> None:
+        nonlocal phase
+        if ending.done():
+            return
+        if new is None or new["metadata"]["uid"] != uid:
+            ending.set_result(Ending(False, f"{name} was deleted"))
+            return
+        status = parse_status(new.get("status"))
+        if status.phase != phase:
+            phase = status.phase
+            echo(f"{name}: {phase}")
+        end = decide(new, goal)
+        if end is not None:
+            ending.set_result(end)
+
+    watch = asyncio.ensure_future(cluster.watch_job(name, on_change))
+    try:
+        waited: list[asyncio.Future[Any]] = [watch, ending]
+        await asyncio.wait(waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            return ending.result()
+        if watch.done():
+            watch.result()  # a watch ends only with an error
+        message = f"{name} is not {goal} after {timeout:g} s (phase {phase or 'none'}); run `railhead why {name}`"
+        raise ClientError(message, ExitCode.TIMED_OUT)
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)

@@ -1,0 +1,148 @@
+"""Why a job waits, is slow, hangs or failed: the findings about one snapshot, the most important first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from railhead.api import conditions as types
+from railhead.client.causes import Cause, find_cause
+from railhead.client.snapshot import Snapshot, text
+from railhead.contract.failure import FailureClass
+from railhead.contract.text import format_time, parse_time
+
+STALE = timedelta(minutes=15)
+NO_CHECKPOINT = timedelta(hours=1)
+DEFAULT_MANAGER = "railhead.dev/operator"
+DEFAULT_BACKOFF_LIMIT = 3
+STARTING = ("ContainerCreating", "PodInitializing")
+# Conditions that are good when True, besides those that `_main` reads.
+NEGATIVE = (types.RESUMABLE, types.END_NOTICE, types.RAY_TESTED)
+OTHERS = (
+    *(types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.CPU_LIMITED, types.CHECKPOINT_FALLBACK),
+    *(types.RESUMABLE, types.DELETE_DENIED, types.FOREIGN_PODS, types.END_NOTICE, types.RAY_TESTED),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer to "why".
+
+    Attributes:
+        reason: CamelCase; a reason of a condition, a pod or a failure, or one of `causes.FOUND`.
+        cause, remedy: a sentence each.
+        message: what the component that found it says; "" = nothing more.
+        since: RFC 3339; "" = not known.
+    """
+
+    reason: str
+    cause: str
+    remedy: str
+    message: str = ""
+    since: str = ""
+
+
+def explain_job(snapshot: Snapshot) -> list[Finding]:
+    """Returns at least one finding; the first one explains the job's state, the others what else to know."""
+    found: dict[str, Finding] = {}
+    for finding in (*_main(snapshot), *_pods(snapshot), *_others(snapshot), *_seen(snapshot)):
+        found.setdefault(finding.reason, finding)
+    if not found:
+        reason = "Training" if snapshot.status.has_condition(types.RUNNING) else snapshot.status.phase or "Pending"
+        return [_make(snapshot, reason)]
+    return list(found.values())
+
+
+def _make(
+    snapshot: Snapshot, reason: str, message: str = "", since: str | None = "", class_: FailureClass | None = None
+) -> Finding:
+    cause: Cause = find_cause(reason, class_)
+    return Finding(reason, cause.sentence, cause.remedy.format(name=snapshot.name), message.strip(), since or "")
+
+
+def _main(snapshot: Snapshot) -> Iterator[Finding]:
+    """What the phase and the conditions Failed, Complete, Stalled, Suspended and Reconciling say."""
+    status = snapshot.status
+    if snapshot.is_deleting:
+        yield _make(snapshot, "BeingDeleted", since=text(snapshot.job["metadata"], "deletionTimestamp"))
+    if text(snapshot.spec, "managedBy") not in ("", DEFAULT_MANAGER):
+        yield _make(snapshot, "ManagedElsewhere", f"spec.managedBy is {text(snapshot.spec, 'managedBy')}")
+        return
+    if not status.phase and not status.conditions:
+        yield _make(snapshot, "NotObserved", since=text(snapshot.job["metadata"], "creationTimestamp"))
+        return
+    if status.has_condition(types.COMPLETE):
+        yield _make(snapshot, "Succeeded", since=status.completion_time)
+        return
+    if status.has_condition(types.FAILED):
+        yield from _failure(snapshot)
+        return
+    for type_ in (types.STALLED, types.SUSPENDED, types.RECONCILING):
+        for each in status.conditions:
+            if each.type == type_ and each.is_true:
+                yield _make(snapshot, each.reason, each.message, each.last_transition_time)
+    if status.has_condition(types.RECONCILING):
+        yield from _failure(snapshot)
+
+
+def _failure(snapshot: Snapshot) -> Iterator[Finding]:
+    """The last failure; of an unfinished job only if it is that of this or the previous attempt."""
+    status, failure = snapshot.status, snapshot.status.failure
+    if failure is None:
+        for each in status.conditions:
+            if each.type == types.FAILED and each.is_true:
+                yield _make(snapshot, each.reason, each.message, each.last_transition_time)
+        return
+    if not status.is_finished and failure.attempt < status.attempt - 1:
+        return
+    where = f" (attempt {failure.attempt}, {failure.class_}" + (f", node {failure.node})" if failure.node else ")")
+    yield _make(snapshot, failure.reason, failure.message + where, failure.time, failure.class_)
+
+
+def _pods(snapshot: Snapshot) -> Iterator[Finding]:
+    """Why pods of the current attempt do not run, by reason, each with one pod as an example."""
+    if snapshot.status.is_finished:
+        return
+    for pod in snapshot.current_pods:
+        if pod.reason in STARTING or (pod.phase == "Pending" and pod.reason and not pod.is_deleting):
+            alike = sum(each.reason == pod.reason for each in snapshot.current_pods)
+            who = f"pod {pod.name}" + (f" and {alike - 1} more" if alike > 1 else "")
+            yield _make(snapshot, pod.reason, f"{who}: {pod.message}" if pod.message else who)
+
+
+def _others(snapshot: Snapshot) -> Iterator[Finding]:
+    """The conditions that do not decide the phase."""
+    known = {each.type: each for each in snapshot.status.conditions}
+    for type_ in OTHERS:
+        each = known.get(type_)
+        if each is not None and each.status == ("False" if type_ in NEGATIVE else "True"):
+            yield _make(snapshot, each.reason, each.message, each.last_transition_time)
+
+
+def _seen(snapshot: Snapshot) -> Iterator[Finding]:
+    """What follows from the other fields of the status."""
+    status = snapshot.status
+    if status.stuck_pods:
+        names = ", ".join(f"{pod.name} on {pod.node or '(none)'}" for pod in status.stuck_pods[:3])
+        yield _make(snapshot, "PodsStuck", names, status.stuck_pods[0].since)
+    if status.is_finished:
+        return
+    if status.avoided_nodes:
+        names = ", ".join(f"{node.name} ({node.reason})" for node in status.avoided_nodes)
+        yield _make(snapshot, "NodesAvoided", names, status.avoided_nodes[0].since)
+    running_since = status.true_since(types.RUNNING)
+    if running_since is not None:
+        yield from _running(snapshot, running_since)
+    limit = snapshot.spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT)
+    if isinstance(limit, int) and 0 < limit <= status.restarts.application:
+        yield _make(snapshot, "LastTry", f"{status.restarts.application} of {limit} failures have happened")
+
+
+def _running(snapshot: Snapshot, since: datetime) -> Iterator[Finding]:
+    status, now = snapshot.status, snapshot.now
+    reported = parse_time(status.progress.update_time)
+    if reported is not None and now - max(reported, since) > STALE:
+        yield _make(snapshot, "ReportsStale", since=status.progress.update_time)
+    if status.checkpoint is None and now - since > NO_CHECKPOINT:
+        yield _make(snapshot, "NoCheckpoint", since=format_time(since))

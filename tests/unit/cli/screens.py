@@ -1,0 +1,148 @@
+"""The commands that read, without a cluster: their output for fixed jobs, at a width of the terminal or in a pipe.
+
+`python -m tests.unit.cli.screens` writes the golden files again; look at their difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from railhead.api.base import Object
+from railhead.cli import read
+from railhead.cli.main import build_parser
+from railhead.cli.output import Console
+from railhead.client.snapshot import Snapshot
+from tests.unit.client.jobs import (
+    NOW,
+    make_condition,
+    make_event,
+    make_failed,
+    make_job,
+    make_pod,
+    make_running,
+    make_snapshot,
+    make_waiting,
+    make_waiting_container,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+WIDTHS: dict[str, int | None] = {"80": 80, "120": 120, "pipe": None}
+URI = "s3://bucket/runs/digits-1a2b3c4d/checkpoint_2026-11-25_11-40-00.000123"
+
+
+def _train() -> Object:
+    progress = {
+        "percentComplete": 42,
+        "remaining": "3h20m",
+        "step": 4200,
+        "totalSteps": 10000,
+        "stepsPerSecond": "1.25",
+        "metrics": {"loss": "0.3125", "epoch": "4"},
+        "updateTime": "2026-11-25T11:59:50Z",
+    }
+    return make_running(
+        progress=progress,
+        workers={"desired": 2, "ready": 2, "joined": 2},
+        head={"pod": "digits-1a2b3c-2-head", "node": "cpu-1"},
+        checkpoint={"uri": URI, "index": 4, "time": "2026-11-25T11:40:00Z"},
+        runURI="s3://bucket/runs/digits-1a2b3c4d",
+        restarts={"disruptions": 1},
+        attempts=[
+            {
+                "number": 1,
+                "startTime": "2026-11-25T10:00:01Z",
+                "completionTime": "2026-11-25T10:30:00Z",
+                "class": "Hardware",
+                "reason": "GPUFailed",
+                "node": "gpu-7",
+                "rounds": 1,
+            },
+            {"number": 2, "startTime": "2026-11-25T10:30:05Z", "runningTime": "2026-11-25T10:31:00Z"},
+        ],
+        avoidedNodes=[
+            {
+                "name": "gpu-7",
+                "reason": "GPUFailed",
+                "since": "2026-11-25T10:30:00Z",
+                "expirationTime": "2026-11-25T12:30:00Z",
+            }
+        ],
+    )
+
+
+NO_NODE = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: 3 No victims."
+HOSTILE = "line one\x1b[2J\x1b]0;owned\x07\nline \u202etwo"
+JOBS: dict[str, Object] = {
+    "digits": _train(),
+    "waits": make_waiting("Unschedulable", NO_NODE),
+    "a-job-with-a-name-that-is-quite-long-01": make_failed("Application", "TrainFunctionRaised", HOSTILE),
+    "new": make_job("new"),
+    "rests": make_job("rests", phase="Suspended", conditions=[make_condition("Suspended", "Suspended")]),
+}
+for _name, _job in JOBS.items():
+    _job["metadata"]["name"] = _name
+PODS: dict[str, list[Object]] = {
+    "waits": [make_pod("waits-1a2b3c-1-w0-0", slot=0, **make_waiting_container("ContainerCreating"))]
+}
+EVENTS = {"digits": [make_event("Started", "Training runs from checkpoint 3", count=2)]}
+
+
+def snapshot(name: str) -> Snapshot:
+    return make_snapshot(JOBS[name], PODS.get(name, ()), EVENTS.get(name, ()))
+
+
+@dataclass(frozen=True)
+class FixedCluster:
+    """What the commands use of a cluster."""
+
+    scope: str | None
+
+    @property
+    def client(self) -> SimpleNamespace:
+        return SimpleNamespace(clock=SimpleNamespace(now=lambda: NOW))
+
+    async def list_jobs(self, selector: str, read: Callable[[Object], Any]) -> list[Any]:
+        return [read(job) for job in JOBS.values()]
+
+    async def read_snapshot(self, name: str) -> Snapshot:
+        return snapshot(name)
+
+
+RUNS = {"list": read.list_jobs, "status": read.show_status, "why": read.show_why, "timeline": read.show_timeline}
+
+
+def show(arguments: list[str], width: int | None, *, is_terminal: bool = False) -> str:
+    """Returns what the command prints."""
+    options = build_parser().parse_args(arguments)
+    stream = io.StringIO()
+    cluster: Any = FixedCluster(None if getattr(options, "all_namespaces", False) else "team-a")
+    assert asyncio.run(RUNS[arguments[0]](options, cluster, Console(stream, width=width, is_terminal=is_terminal))) == 0
+    return stream.getvalue()
+
+
+SCREENS = {
+    "list": ["list"],
+    "list-everywhere": ["list", "-A"],
+    "list-wide": ["list", "-o", "wide"],
+    "status-training": ["status", "digits"],
+    "status-waiting": ["status", "waits"],
+    "why-waiting": ["why", "waits"],
+    "why-failed": ["why", "a-job-with-a-name-that-is-quite-long-01"],
+    "timeline": ["timeline", "digits"],
+}
+
+
+def main() -> None:
+    for (name, arguments), (place, width) in itertools.product(SCREENS.items(), WIDTHS.items()):
+        (GOLDEN / f"{name}-{place}.txt").write_text(show(arguments, width))
+
+
+if __name__ == "__main__":
+    main()

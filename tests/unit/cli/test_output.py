@@ -1,0 +1,39 @@
+"""Tables that fit the terminal, and text that does not act on it."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from railhead.cli.output import Column, Console, layout
+
+COLUMNS = (Column("NAME", can_be_cut=True), Column("SIZE"), Column("NOTE", drop=1))
+ROWS = [("a-long-name", "12", "of no interest")]
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (None, ["NAME         SIZE  NOTE", "a-long-name  12    of no interest"]),
+        (33, ["NAME         SIZE  NOTE", "a-long-name  12    of no interest"]),
+        (32, ["NAME         SIZE", "a-long-name  12"]),
+        (14, ["NAME      SIZE", "a-long-…  12"]),
+        (5, ["NAME    SIZE", "a-lon…  12"]),
+    ],
+)
+def test_a_table_leaves_out_columns_then_cuts_one(width: int | None, lines: list[str]) -> None:
+    assert layout(COLUMNS, ROWS, width) == lines
+
+
+def test_a_cell_stays_on_its_line() -> None:
+    assert layout((Column("A"), Column("B")), [("x\ny\tz", "\x1b[31m\u202e")], None, has_header=False) == [
+        "x y z  \ufffd[31m\ufffd"
+    ]
+
+
+def test_a_paragraph_is_wrapped_on_a_terminal_only() -> None:
+    for width, shown in ((None, "  one two three\n  four\n"), (10, "  one two\n  three\n  four\n")):
+        stream = io.StringIO()
+        Console(stream, width=width).paragraph("one two three\nfour", "  ")
+        assert stream.getvalue() == shown

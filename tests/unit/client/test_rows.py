@@ -1,0 +1,67 @@
+"""A job in one row."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from railhead.api.base import Object
+from railhead.client.rows import describe_age, read_row
+from railhead.contract.text import format_time
+from tests.unit.client.jobs import NOW, make_condition, make_failed, make_job, make_running, make_waiting
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"),
+    [
+        (-5, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (599, "9m59s"),
+        (600, "10m"),
+        (3599, "59m"),
+        (3600, "1h"),
+        (12_000, "3h20m"),
+        (86_400, "1d"),
+        (187_200, "2d4h"),
+    ],
+)
+def test_an_age_has_its_two_largest_units(seconds: int, age: str) -> None:
+    assert describe_age(format_time(NOW - timedelta(seconds=seconds)), NOW) == age
+
+
+def test_a_time_that_is_none_has_no_age() -> None:
+    assert describe_age("yesterday", NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("job", "waits_for"),
+    [
+        (make_waiting("Unschedulable"), "Unschedulable"),
+        (make_waiting("Pending"), ""),
+        (make_failed("Application", "TrainFunctionRaised"), "TrainFunctionRaised"),
+        (make_running(others=[make_condition("HangSuspected", "NoSteps")]), "NoSteps"),
+        (make_running(others=[make_condition("HangSuspected", "NoSteps", status="False")]), ""),
+        (make_job(conditions=[make_condition("Stalled", "InvalidSpec")]), "InvalidSpec"),
+    ],
+)
+def test_what_a_job_waits_for(job: Object, waits_for: str) -> None:
+    assert read_row(job).waits_for == waits_for
+
+
+@pytest.mark.parametrize(
+    ("progress", "text", "remaining"),
+    [
+        ({"percentComplete": 42, "step": 7, "remaining": "3h20m"}, "42%", "3h20m"),
+        ({"step": 7}, "step 7", ""),
+        ({}, "", ""),
+    ],
+)
+def test_progress_is_the_percentage_else_the_step(progress: Object, text: str, remaining: str) -> None:
+    row = read_row(make_running(progress=progress))
+    assert (row.progress, row.remaining) == (text, remaining)
+
+
+def test_a_job_that_no_operator_has_seen_says_so() -> None:
+    assert read_row(make_job()).phase == "(not seen)"

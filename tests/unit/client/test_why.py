@@ -1,0 +1,153 @@
+"""`railhead why`: the first finding explains the state, whatever the job is in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from railhead.api.base import Object
+from railhead.client.causes import CLASSES, FAILURES, PODS, STATES
+from railhead.client.why import explain_job
+from railhead.contract.failure import FailureClass
+from tests.unit.client.jobs import (
+    make_condition,
+    make_failed,
+    make_job,
+    make_pod,
+    make_running,
+    make_snapshot,
+    make_waiting,
+    make_waiting_container,
+)
+
+OTHER_CONDITIONS = [
+    ("HangSuspected", "NoSteps", "True"),
+    ("StorageUnavailable", "StorageUnreachable", "True"),
+    ("CPULimited", "CPULimitAdded", "True"),
+    ("CheckpointFallback", "CheckpointMissing", "True"),
+    ("DeleteDenied", "DeleteDenied", "True"),
+    ("ForeignPods", "ForeignPods", "True"),
+    ("Resumable", "RunNameDiffers", "False"),
+    ("EndNotice", "EndNotAnnounced", "False"),
+    ("RayTested", "RayNewerThanTested", "False"),
+]
+REPORTED = {"progress": {"updateTime": "2026-11-25T11:59:00Z"}, "checkpoint": {"uri": "s3://b/c", "index": 1}}
+
+
+def first(job: Object, *pods: Object) -> str:
+    return explain_job(make_snapshot(job, pods))[0].reason
+
+
+def reasons(job: Object, *pods: Object) -> list[str]:
+    return [finding.reason for finding in explain_job(make_snapshot(job, pods))]
+
+
+@pytest.mark.parametrize("reason", [*PODS, *STATES])
+def test_the_reason_of_the_transition_comes_first_with_its_message_and_time(reason: str) -> None:
+    [finding, *_] = explain_job(make_snapshot(make_waiting(reason, "the cluster's words")))
+    assert (finding.reason, finding.message) == (reason, "the cluster's words")
+    assert finding.since == "2026-11-25T11:48:00Z"
+    assert finding.cause == (PODS.get(reason) or STATES[reason]).sentence
+
+
+@pytest.mark.parametrize("reason", FAILURES)
+def test_a_failed_job_is_explained_by_its_failure(reason: str) -> None:
+    [finding] = explain_job(make_snapshot(make_failed("Application", reason)))
+    assert finding.cause == FAILURES[reason].sentence
+    assert finding.message == "it says why (attempt 2, Application, node gpu-7)"
+
+
+@pytest.mark.parametrize("class_", FailureClass)
+def test_a_failure_of_another_reason_is_explained_by_its_class(class_: FailureClass) -> None:
+    [finding] = explain_job(make_snapshot(make_failed(class_.value, "SomethingNew")))
+    assert finding.cause == CLASSES[class_].sentence
+
+
+@pytest.mark.parametrize(("type_", "reason", "status"), OTHER_CONDITIONS)
+def test_a_condition_of_a_running_job_is_a_finding(type_: str, reason: str, status: str) -> None:
+    opposite = "False" if status == "True" else "True"
+    assert reasons(make_running(others=[make_condition(type_, reason, status=status)], **REPORTED)) == [reason]
+    assert reasons(make_running(others=[make_condition(type_, reason, status=opposite)], **REPORTED)) == ["Training"]
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        (make_job(), "NotObserved"),
+        (make_job(spec={"managedBy": "kueue.x-k8s.io/multikueue"}), "ManagedElsewhere"),
+        (make_job(phase="Suspended", conditions=[make_condition("Suspended", "Suspended")]), "Suspended"),
+        (make_job(phase="Succeeded", conditions=[make_condition("Complete", "Succeeded")]), "Succeeded"),
+        (make_job(conditions=[make_condition("Stalled", "InvalidSpec", "spec.x: unknown")]), "InvalidSpec"),
+        (make_job(phase="Pending", observedGeneration=1), "Pending"),
+        (make_running(**REPORTED), "Training"),
+        (make_running(checkpoint=REPORTED["checkpoint"], progress={"updateTime": "2026-11-25T10:00:00Z"}), "Training"),
+    ],
+)
+def test_each_state_has_its_finding(job: Object, reason: str) -> None:
+    assert first(job) == reason
+
+
+def test_a_job_that_is_being_deleted_says_so_before_anything_else() -> None:
+    job = make_waiting("Unschedulable")
+    job["metadata"]["deletionTimestamp"] = "2026-11-25T11:59:00Z"
+    assert reasons(job) == ["BeingDeleted", "Unschedulable"]
+
+
+def test_a_pod_that_waits_is_a_finding_with_the_number_of_its_like() -> None:
+    pods = [make_pod(f"w{n}", slot=n, **make_waiting_container("ImagePullBackOff", "no such image")) for n in range(3)]
+    [_, finding] = explain_job(make_snapshot(make_waiting("Pending"), pods))
+    assert (finding.reason, finding.message) == ("ImagePullBackOff", "pod w0 and 2 more: no such image")
+
+
+@pytest.mark.parametrize("attempt", [0, 2])
+def test_pods_of_other_attempts_explain_nothing(attempt: int) -> None:
+    pod = make_pod("w0", slot=0, attempt=attempt, **make_waiting_container("ImagePullBackOff"))
+    assert reasons(make_waiting("Pending"), pod) == ["Pending"]
+
+
+def test_a_restart_is_explained_by_the_failure_of_the_attempt_before() -> None:
+    failure = {"class": "OutOfMemory", "reason": "OOMKilled", "attempt": 1}
+    job = make_waiting("Restarting", phase="Restarting", failure=failure)
+    assert reasons(job) == ["Restarting", "OOMKilled"]
+    job["status"]["attempt"] = 3
+    assert reasons(job) == ["Restarting"], "the failure is that of an earlier attempt"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"stuckPods": [{"name": "p", "node": "n", "since": "2026-11-25T11:00:00Z"}]}, "PodsStuck"),
+        ({"avoidedNodes": [{"name": "n", "reason": "GPUFailed"}]}, "NodesAvoided"),
+        ({"restarts": {"application": 3}}, "LastTry"),
+    ],
+)
+def test_what_else_the_status_says_is_a_finding(status: Object, reason: str) -> None:
+    assert reasons(make_running(**REPORTED, **status)) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("since", "updated", "checkpoint", "expected"),
+    [
+        ("2026-11-25T10:30:00Z", "2026-11-25T11:44:59Z", True, ["ReportsStale"]),
+        ("2026-11-25T10:30:00Z", "2026-11-25T11:45:00Z", True, ["Training"]),
+        ("2026-11-25T11:50:00Z", "2026-11-25T10:00:00Z", True, ["Training"]),
+        ("2026-11-25T10:59:59Z", "2026-11-25T11:59:00Z", False, ["NoCheckpoint"]),
+        ("2026-11-25T11:00:00Z", "2026-11-25T11:59:00Z", False, ["Training"]),
+    ],
+)
+def test_long_silence_and_a_missing_checkpoint_are_findings(
+    since: str, updated: str, checkpoint: bool, expected: list[str]
+) -> None:
+    job = make_running(progress={"updateTime": updated})
+    job["status"]["conditions"][0]["lastTransitionTime"] = since
+    if checkpoint:
+        job["status"]["checkpoint"] = REPORTED["checkpoint"]
+    expected = ["Training"] if expected == ["Training"] else expected
+    assert reasons(job) == expected
+
+
+@pytest.mark.parametrize("value", [None, 7, "text", [], [7], {"containerStatuses": 7}, {"conditions": ["x"]}])
+def test_a_pod_of_any_shape_does_no_harm(value: Any) -> None:
+    pod = {"metadata": {"labels": value}, "status": value, "spec": value}
+    assert first(make_waiting("Pending"), pod) == "Pending"
