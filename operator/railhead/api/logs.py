@@ -49,7 +49,7 @@ class Logs(Model):
     )
     forward: Literal["All", "Rank0", "None"] | None = Field(
         default=None,
-        description="Whose lines the head pod's log repeats: those of all ranks, of rank 0, or of none. "
+        description="Which ranks' output is copied to the head pod's log: that of all ranks, of rank 0, or of none. "
         "Default: All up to 16 workers (maxWorkers of an elastic job), else Rank0.",
     )
     archive: Archive | None = Field(

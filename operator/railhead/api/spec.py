@@ -59,8 +59,8 @@ class FailureRule(Model):
     on_exit_codes: OnExitCodes | None = Field(
         default=None,
         description="The exit code of trainer.entrypoint's process (128 + n after signal n), or the code with which a "
-        "rank called sys.exit(); status.failure.processExitCode. Ray does not tell the code of a rank that was killed "
-        "or called os._exit(): then no such rule matches.",
+        "rank called sys.exit(); status.failure.processExitCode. Ray does not report the code of a rank that was "
+        "killed or called os._exit(): then no such rule matches.",
     )
     on_reason: list[Reason] | None = Field(
         default=None,

@@ -20,7 +20,7 @@ from railhead.contract.text import parse_time
 
 MAX_MESSAGE = 1024
 SUSPECT_POD = "Worker pod of the rank that seems to have failed first, as far as the driver knows."
-PROCESS_EXIT_CODE = "Exit code of the script, or of a rank that called sys.exit(); absent if Ray does not tell it."
+PROCESS_EXIT_CODE = "Exit code of the script, or of a rank that called sys.exit(); absent if Ray does not report it."
 MAX_STUCK_PODS = 32
 MAX_AVOIDED_NODES = 16
 
