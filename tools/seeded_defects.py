@@ -33,6 +33,8 @@ FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/ray/test_nodes.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
 POLICY = "tests/unit/driver/train_controller/test_failure_policy.py"
+METRIC_RULES = "tests/unit/driver/train_controller/test_metric_rules.py"
+METRIC_POLICY = "tests/unit/driver/train_controller/test_metric_policy.py"
 RUN_CONFIG = "tests/unit/driver/script/test_fit.py"
 BEST_CHECKPOINT = "tests/unit/driver/train_controller/test_progress.py"
 EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
@@ -2608,5 +2610,75 @@ DEFECTS = (
         "            self._failures += 1\n            return\n",
         "            self._failures += 1\n",
         (f"{ARCHIVE}/test_archive.py",),
+    ),
+    Defect(
+        "a metric that is fine in between does not end a row of reports",
+        "driver/train_controller/metric_rules.py",
+        '            self._count, self._since, self._text = 0, now, ""\n        self._last',
+        '            self._text = ""\n        self._last',
+        (METRIC_RULES,),
+    ),
+    Defect(
+        "a plateau looks for the other direction",
+        "driver/train_controller/metric_rules.py",
+        'sign = -1 if self._rule.mode == "min" else 1',
+        'sign = 1 if self._rule.mode == "min" else -1',
+        (METRIC_RULES,),
+    ),
+    Defect(
+        "a NaN is the best value",
+        "driver/train_controller/metric_rules.py",
+        "if math.isnan(value) or (self._best",
+        "if (self._best",
+        (METRIC_RULES,),
+    ),
+    Defect(
+        "a count that begins again is a rate below zero",
+        "driver/train_controller/metric_rules.py",
+        " or value < self._value:  # the count has begun again",
+        ":",
+        (METRIC_RULES,),
+    ),
+    Defect(
+        "a percentage is of too few windows",
+        "driver/train_controller/metric_rules.py",
+        "if len(self._rates) < LEAST_WINDOWS:",
+        "if not self._rates:",
+        (METRIC_RULES,),
+    ),
+    Defect(
+        "a new group continues the windows of the one before",
+        "driver/train_controller/metric_rules.py",
+        "rules, self._watches = tuple(self._watches), {}",
+        "rules = tuple(self._watches)",
+        (METRIC_RULES,),
+    ),
+    Defect(
+        "a rule restarts the group again and again at one step",
+        "driver/train_controller/metric_policy.py",
+        "if before is None or place > before:",
+        "if before is None or place >= before:",
+        (METRIC_POLICY,),
+    ),
+    Defect(
+        "a metric rule ends a run that waits for its last checkpoint",
+        "driver/train_controller/metric_policy.py",
+        " or driver.end is not None or any(",
+        " or any(",
+        (METRIC_POLICY,),
+    ),
+    Defect(
+        "a metric rule may end any number of attempts without a checkpoint",
+        "planning/facts/settlement.py",
+        " and not failure.action and self._has_fired_before:",
+        " and not failure.action and False:",
+        ("tests/unit/planning/facts/test_settlement.py",),
+    ),
+    Defect(
+        "a rule of the failure policy does not help against a metric rule",
+        "planning/facts/settlement.py",
+        " and not failure.action and self._has_fired_before:",
+        " and self._has_fired_before:",
+        ("tests/unit/planning/facts/test_settlement.py",),
     ),
 )

@@ -38,10 +38,6 @@ class Clock:
         self._looked_at = monotonic
         return self.now
 
-    def stop(self) -> None:
-        """Until the next look nothing counts."""
-        self._looked_at = None
-
 
 class MetricRulesStep(Step):
     """Looks at each report and each poll. The rules are those that the operator's last answer had."""
@@ -57,7 +53,6 @@ class MetricRulesStep(Step):
 
     @never_raises("begin to watch the metrics")
     def after_group_start(self, worker_group: WorkerGroup) -> None:
-        self._clock.stop()
         self._reports = 0
         now = self._clock.look(time.monotonic())
         self._rules.begin_again(now=now)

@@ -130,6 +130,12 @@ RUNS = [
         ],
     ),
     Run(
+        "two windows are too few for a median",
+        {"type": "RateBelow", "metric": "n", "threshold": "60%", "windowSeconds": 100},
+        [(t, {"n": t}) for t in range(0, 201, 10)] + [(t, {"n": 200}) for t in range(210, 300, 10)],
+        300,
+    ),
+    Run(
         "an evaluation that pauses reports for less than the windows is no drop",
         {"type": "RateBelow", "metric": "n", "threshold": "0.1", "windowSeconds": 100, "consecutive": 2},
         [(t, {"n": t}) for t in (*range(0, 101, 10), *range(250, 501, 10))],

@@ -82,6 +82,7 @@ def test_another_failure_in_between_and_a_rule_of_the_failure_policy_leave_it_an
     for _ in range(3):
         train(sim, hours=1)
         end_by_rule(sim)
+        assert sim.status["phase"] != "Failed"
     assert sim.status["attempt"] == 4 and "restarts" not in sim.status
 
 
