@@ -111,6 +111,7 @@ async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Cons
     start = f"from the checkpoint {source}" if source else "from scratch, because there is no checkpoint"
     console.line(f"{name}: created; it starts {start}")
     console.line(f"  railhead status {name}")
+    console.line(f"  railhead logs {name} -f")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -56,11 +57,22 @@ def run_in_cluster(run: Run, options: argparse.Namespace) -> int:
         async with open_cluster(target) as cluster:
             return await run(options, cluster, Console())
 
+    remarks = _Remarks(logging.WARNING)
+    logging.getLogger("railhead").addHandler(remarks)
     try:
         return asyncio.run(connect_and_run())
     except ClientError as error:
         Console(sys.stderr).paragraph(f"railhead: {error}")
         return int(error.code)
+    finally:
+        logging.getLogger("railhead").removeHandler(remarks)
+
+
+class _Remarks(logging.Handler):
+    """Shows warnings, for example about a watch that is tried again, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        Console(sys.stderr).line(f"railhead: {record.getMessage()}")
 
 
 def confirm(question: str) -> bool:

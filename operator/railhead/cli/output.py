@@ -29,6 +29,7 @@ COLOURS: Mapping[str, str] = {
     "Starting": "33",
     "Restarting": "33",
 }
+_COLOUR = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,15 @@ class Console:
     def line(self, text: str = "") -> None:
         """Prints one line without what a terminal acts on."""
         print(clean_line(text), file=self.stream, flush=True)
+
+    def log_line(self, text: str) -> None:
+        """Prints a line of a pod's log: unchanged in a pipe; on a terminal only its colours are kept."""
+        if self.is_terminal:
+            kept = self.has_colour
+            parts = _COLOUR.split(text)
+            text = "".join(clean_line(each) if index % 2 == 0 else each * kept for index, each in enumerate(parts))
+            text += "\x1b[0m" if kept and len(parts) > 1 else ""
+        print(text, file=self.stream, flush=True)
 
     def paragraph(self, text: str, indent: str = "") -> None:
         """Prints text, each line of it indented, and wrapped on a terminal between words only."""

@@ -102,7 +102,9 @@ PODS: Mapping[str, Cause] = {
     "CreateContainerConfigError": _OBJECT,
     "CreateContainerError": _CONTAINER,
     "RunContainerError": _CONTAINER,
-    "CrashLoopBackOff": Cause("A container of the pod ends again and again.", "Read its log with `kubectl logs`."),
+    "CrashLoopBackOff": Cause(
+        "A container of the pod ends again and again.", "Read its log with `railhead logs {name}`."
+    ),
     "FailedMount": _VOLUME,
     "FailedMapVolume": _VOLUME,
     "FailedAttachVolume": _VOLUME,
@@ -126,7 +128,7 @@ PODS: Mapping[str, Cause] = {
 STATES: Mapping[str, Cause] = {
     "Pending": Cause("The job's pods are being created, or wait for their nodes.", "Wait a moment, and ask again."),
     "Starting": Cause(
-        "All pods are up; Ray and the worker group start.", "Wait; the log of the head pod shows how far."
+        "All pods are up; Ray and the worker group start.", "Wait; `railhead logs {name}` shows how far."
     ),
     "Restarting": Cause("The last attempt was lost, and the next one begins after a delay.", _WAIT),
     "Suspending": Cause(
@@ -146,7 +148,7 @@ STATES: Mapping[str, Cause] = {
     ),
     "ReportsMissing": Cause(
         "All pods are up, but the driver's reports do not reach the operator.",
-        "Read the log of the head pod, and check that the pods reach the operator's report endpoint.",
+        "Read `railhead logs {name}`, and check that the pods reach the operator's report endpoint.",
     ),
     "InvalidSpec": Cause(
         "This version of the operator cannot read the job's spec.",
@@ -161,7 +163,7 @@ STATES: Mapping[str, Cause] = {
     ),
     "NoSteps": Cause(
         "No rank has made a step for long: training hangs, or a step takes much longer than before.",
-        "Read where the ranks are in the message and in the log of the head pod; "
+        "Read where the ranks are in the message and in `railhead logs {name}`; "
         "spec.hangPolicy Restart restarts a hang by itself.",
     ),
     "CheckpointNotWritten": Cause(
@@ -231,7 +233,7 @@ FOUND: Mapping[str, Cause] = {
     ),
     "ReportsStale": Cause(
         "Training runs, but the driver has reported no progress for more than 15 minutes.",
-        "Read the log of the head pod: the last lines say what the driver waits for.",
+        "Read `railhead logs {name}`: the last lines say what the driver waits for.",
     ),
     "NoCheckpoint": Cause(
         "The job has trained for long without a checkpoint, so a lost attempt starts from scratch.",
@@ -249,7 +251,7 @@ FAILURES: Mapping[str, Cause] = {
     "TrainFunctionNotReturned": Cause("A rank ended without returning from the training function.", _MESSAGE),
     "TrainingProcessDied": Cause(
         "A training process died, by a signal or by calling exit.",
-        "Read the end of its output in the log of the head pod.",
+        "Read the end of its output in `railhead logs {name}`.",
     ),
     "SharedMemoryFull": Cause("/dev/shm of a worker pod is full.", "Raise spec.worker.sharedMemory."),
     "ScriptFailed": Cause("The script of trainer.entrypoint exited with an error.", f"Fix it; then {_RETRY}."),

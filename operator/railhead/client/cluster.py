@@ -13,7 +13,7 @@ from typing import TypeVar
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.client.errors import ClientError, ExitCode, explain_error
-from railhead.client.snapshot import Snapshot
+from railhead.client.snapshot import PodState, Snapshot, read_pod
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope, connect
 from railhead.kube.errors import Gone, KubeError
@@ -69,10 +69,15 @@ class Cluster:
         uid = str(job["metadata"]["uid"])
         notes: list[str] = []
         pods, events = await asyncio.gather(
-            self._read_all(Scope(POD, self.namespace, f"{names.LABEL_JOB_UID}={uid}"), notes),
+            self._read_all(self._pods_of(uid), notes),
             self._read_all(Scope(EVENT, self.namespace, field_selector=f"involvedObject.uid={uid}"), notes),
         )
         return Snapshot(job, tuple(pods), tuple(events), self.client.clock.now(), tuple(notes))
+
+    async def list_pods(self, uid: str) -> list[Object]:
+        """Returns the pods of the job with this uid."""
+        with explaining(f"list pods in namespace {self.namespace}"):
+            return await self.client.list(self._pods_of(uid))
 
     async def change(self, name: str, patch: Object) -> Object:
         """Merges the patch into the TrainJob."""
@@ -99,6 +104,13 @@ class Cluster:
     async def watch_job(self, name: str, on_change: OnChange[Object]) -> None:
         """Calls `on_change` for each change of the job, until it is cancelled."""
         await self._watch(Scope(TRAIN_JOB, self.namespace, field_selector=f"metadata.name={name}"), on_change, keep_all)
+
+    async def watch_pods(self, uid: str, on_change: OnChange[PodState]) -> None:
+        """Calls `on_change` for each pod of the job and each change, until it is cancelled."""
+        await self._watch(self._pods_of(uid), on_change, read_pod)
+
+    def _pods_of(self, uid: str) -> Scope:
+        return Scope(POD, self.namespace, f"{names.LABEL_JOB_UID}={uid}")
 
     @property
     def place(self) -> str:

@@ -253,6 +253,24 @@ class KubeClient:
         finally:
             response.close()
 
+    async def stream_lines(self, path: str, *, with_rest: bool) -> AsyncIterator[bytes]:
+        """Yields the lines of any path as they arrive (logs); with_rest: at the end also a line without its newline.
+
+        Raises:
+            RetryAfter: no response, or a broken connection, whose incomplete line is dropped.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        response = await self._send(Request("watch", "path", path), timeout)
+        try:
+            if response.status >= 400:
+                raise classify_response(response.status, await response.read())
+            async for line in _lines(response, with_rest=with_rest):
+                yield line
+        except NO_ANSWER as error:
+            raise RetryAfter(0, "StreamBroken", f"{type(error).__name__}: {error}") from error
+        finally:
+            response.close()
+
     async def raw_get(self, path: str) -> bytes:
         """The body of any path (for /readyz, logs)."""
         response = await self._send(Request("get", "path", path), ONE_ANSWER)
@@ -322,14 +340,16 @@ def _has_version(obj: Object) -> bool:
     return isinstance(obj.get("metadata"), dict) and "resourceVersion" in obj["metadata"]
 
 
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Complete lines, including those longer than the reader's buffer."""
+async def _lines(response: aiohttp.ClientResponse, *, with_rest: bool = False) -> AsyncIterator[bytes]:
+    """Complete lines, including those longer than the reader's buffer; at the end also an incomplete one, if wanted."""
     rest = b""
     async for chunk in response.content.iter_any():
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             if line:
                 yield line
+    if rest and with_rest:
+        yield rest
 
 
 def _with_query(path: str, query: dict[str, str]) -> str:

@@ -67,6 +67,15 @@ def test_help_imports_only_railhead(arguments: list[str]) -> None:
     assert output.splitlines()[-1] == "imported: railhead"
 
 
+def test_no_command_for_a_cluster_imports_what_only_pods_or_the_operator_have() -> None:
+    folder = Path(__file__).resolve().parents[3] / "operator" / "railhead" / "client"
+    modules = ", ".join(f"railhead.client.{path.stem}" for path in folder.glob("*.py") if path.stem != "__init__")
+    banned = "{'ray', 'torch', 'kopf', 'cryptography', 'prometheus_client'}"
+    code = f"import sys, {modules}; print(*{banned} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "package", "extras"),
     [

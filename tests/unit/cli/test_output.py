@@ -32,6 +32,24 @@ def test_a_cell_stays_on_its_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("is_terminal", "no_colour", "shown"),
+    [
+        (False, "", "\x1b[31mred\x1b[2J\x07\n"),
+        (True, "", "\x1b[31mred\ufffd[2J\ufffd\x1b[0m\n"),
+        (True, "1", "red\ufffd[2J\ufffd\n"),
+    ],
+)
+def test_a_log_line_keeps_only_colours_on_a_terminal(
+    is_terminal: bool, no_colour: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setenv("TERM", "xterm")
+    stream = io.StringIO()
+    Console(stream, width=80, is_terminal=is_terminal).log_line("\x1b[31mred\x1b[2J\x07")
+    assert stream.getvalue() == shown
+
+
 def test_a_paragraph_is_wrapped_on_a_terminal_only() -> None:
     for width, shown in ((None, "  one two three\n  four\n"), (10, "  one two\n  three\n  four\n")):
         stream = io.StringIO()

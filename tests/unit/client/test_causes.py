@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from railhead.cli.main import build_parser
 from railhead.client.causes import CLASSES, FAILURES, FOUND, PODS, STATES, Cause, find_cause
 from railhead.contract.failure import FailureClass
 
@@ -30,6 +31,15 @@ def test_cause_and_remedy_are_sentences(row: str, cause: Cause) -> None:
         assert re.match(r"[A-Z/]", text), text
         assert text.endswith("."), text
         assert "{name}" not in text.format(name="digits"), text
+
+
+@pytest.mark.parametrize(("row", "cause"), ROWS, ids=[name for name, _ in ROWS])
+def test_every_command_of_a_remedy_is_a_command(row: str, cause: Cause) -> None:
+    for command in re.findall(r"`railhead ([^`]*)`", cause.remedy.format(name="digits")):
+        arguments = command.split()
+        if arguments[-1] == "--set":
+            arguments.append("image=IMAGE")
+        build_parser().parse_args(arguments)
 
 
 def test_the_table_has_at_least_forty_causes() -> None:

@@ -1,0 +1,205 @@
+"""Follows the logs of a job's pods: of pods that wait, of pods that come later, and over lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from railhead.api import names
+from railhead.api.base import Object
+from railhead.api.status import parse_status
+from railhead.client.cluster import Cluster, explaining
+from railhead.client.log_lines import Position, read_rank
+from railhead.client.snapshot import PodState, read_pod
+from railhead.kube.errors import Denied, Gone, RetryAfter
+
+RETRY_SECONDS = 1.0
+Echo = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The lines that a user wants.
+
+    Attributes:
+        rank: those of this rank, from the worker pods; None = those of the head pod.
+        is_all: those of all pods.
+        tail: at most that many of each pod from before the command; None = all.
+    """
+
+    rank: int | None = None
+    is_all: bool = False
+    tail: int | None = None
+
+    def is_pod(self, pod: PodState) -> bool:
+        """Whether the pod may have such lines."""
+        return self.is_all or pod.role == (names.HEAD if self.rank is None else names.WORKER)
+
+    def choose(self, text: str, pod: PodState) -> str | None:
+        """Returns the line as it is shown, None if it is not wanted."""
+        if self.rank is not None and read_rank(text) != self.rank:
+            return None
+        place = names.HEAD if pod.slot < 0 else f"w{pod.slot}"
+        return f"[{place}] {text}" if self.is_all else text
+
+
+@dataclass(frozen=True)
+class Printer:
+    """Where lines and remarks go."""
+
+    line: Echo
+    remark: Echo
+
+
+async def print_logs(cluster: Cluster, name: str, wanted: Wanted, printer: Printer) -> None:
+    """Prints what the logs of the newest attempt's pods have now. Raises ClientError."""
+    job = await cluster.get_job(name)
+    pods = [read_pod(pod) for pod in await cluster.list_pods(job["metadata"]["uid"])]
+    newest = max((pod.attempt for pod in pods), default=0)
+    chosen = [pod for pod in pods if pod.attempt == newest and wanted.is_pod(pod)]
+    if not chosen:
+        phase = parse_status(job.get("status")).phase or "not seen by an operator"
+        printer.remark(f"{name} ({phase}) has no such pod, so there is no log; pods take their logs with them")
+    for pod in sorted(chosen, key=lambda each: (each.slot, each.name)):
+        reader = _Reader(cluster, wanted, printer, pod)
+        with explaining(f"read the log of pod {pod.name}"):
+            try:
+                await reader.read_once()
+            except Denied as error:
+                if error.status != 400:
+                    raise
+                printer.remark(f"pod {pod.name} has no log yet: {error.message}")
+
+
+async def follow_logs(cluster: Cluster, name: str, wanted: Wanted, printer: Printer) -> None:
+    """Prints the logs of the job's pods, and of those to come, until the job has finished or is deleted.
+
+    Raises:
+        ClientError: there is no such job, or the user may not read it, its pods or their logs.
+    """
+    follower = _Follower(cluster, wanted, printer, await cluster.get_job(name))
+    await follower.run()
+
+
+class _Reader:
+    """Reads the log of one pod."""
+
+    def __init__(self, cluster: Cluster, wanted: Wanted, printer: Printer, pod: PodState) -> None:
+        self.pod = pod
+        self.changed = asyncio.Event()
+        self._cluster = cluster
+        self._wanted = wanted
+        self._printer = printer
+        self._position = Position()
+        self._remark = ""
+
+    async def read_once(self, *, follow: bool = False) -> None:
+        """Prints new lines up to the end of the log as it is, or as it grows. Raises KubeError."""
+        query = {"container": names.CONTAINER, "timestamps": "true"}
+        if follow:
+            query["follow"] = "true"
+        if self._position.since:
+            query["sinceTime"] = self._position.since
+        elif self._wanted.tail is not None:
+            query["tailLines"] = str(self._wanted.tail)
+        path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.pod.name}/log?{urlencode(query)}"
+        self._position.begin()
+        async for line in self._cluster.client.stream_lines(path, with_rest=not follow):
+            text = self._position.take(line)
+            shown = None if text is None else self._wanted.choose(text, self.pod)
+            if shown is not None:
+                self._printer.line(shown)
+
+    async def follow(self) -> None:
+        """Prints lines until the pod's container has ended or the pod is gone. Raises Denied without the right."""
+        while True:
+            has_ended = self.pod.phase in ("Succeeded", "Failed")
+            self.changed.clear()
+            try:
+                await self.read_once(follow=not has_ended)
+                if has_ended:
+                    return
+            except Gone:
+                return
+            except Denied as error:
+                if error.status != 400:
+                    raise
+                self._say(f"pod {self.pod.name} waits: {self.pod.reason or error.message}")
+            except RetryAfter as error:
+                self._say(f"the log of pod {self.pod.name} is interrupted ({error.message}); trying again")
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Waits for news of the pod, for a moment at most."""
+        try:
+            await asyncio.wait_for(self.changed.wait(), RETRY_SECONDS)
+        except TimeoutError:
+            return
+
+    def _say(self, text: str) -> None:
+        if text != self._remark:
+            self._remark = text
+            self._printer.remark(text)
+
+
+class _Follower:
+    """Starts a reader for each pod, and ends when the job has."""
+
+    def __init__(self, cluster: Cluster, wanted: Wanted, printer: Printer, job: Object) -> None:
+        self._cluster, self._wanted, self._printer = cluster, wanted, printer
+        self._name, self._uid = str(job["metadata"]["name"]), str(job["metadata"]["uid"])
+        self._readers: dict[str, tuple[_Reader, asyncio.Task[None]]] = {}
+        self._news = asyncio.Event()
+        self._is_over = False
+        self._phase = ""
+
+    async def run(self) -> None:
+        for pod in await self._cluster.list_pods(self._uid):
+            self._on_pod(None, read_pod(pod))  # before the watch of the job may say that it has finished
+        watches = [
+            asyncio.ensure_future(self._cluster.watch_pods(self._uid, self._on_pod)),
+            asyncio.ensure_future(self._cluster.watch_job(self._name, self._on_job)),
+        ]
+        for watch in watches:
+            watch.add_done_callback(lambda _: self._news.set())
+        try:
+            while not self._is_over or any(not task.done() for _, task in self._readers.values()):
+                await self._news.wait()
+                self._news.clear()
+                for task in (*watches, *(task for _, task in self._readers.values())):
+                    if task.done():
+                        with explaining(f"follow the logs of {self._name}"):
+                            task.result()
+        finally:
+            tasks = [*watches, *(task for _, task in self._readers.values())]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _on_job(self, _: Object | None, new: Object | None) -> None:
+        status = parse_status(new.get("status")) if new is not None else None
+        is_ours = new is not None and new["metadata"]["uid"] == self._uid
+        if status is None or not is_ours:
+            self._printer.remark(f"{self._name} was deleted")
+            self._is_over = True
+        elif status.is_finished:
+            self._is_over = True
+        elif status.phase != self._phase and not self._readers:
+            self._printer.remark(f"{self._name} is {status.phase or 'new'}; waiting for its pods")
+        self._phase = status.phase if status is not None else ""
+        self._news.set()
+
+    def _on_pod(self, _: PodState | None, new: PodState | None) -> None:
+        if new is None or not self._wanted.is_pod(new):
+            return
+        known = self._readers.get(new.name)
+        if known is not None:
+            known[0].pod = new
+            known[0].changed.set()
+            return
+        reader = _Reader(self._cluster, self._wanted, self._printer, new)
+        task = asyncio.ensure_future(reader.follow())
+        task.add_done_callback(lambda _: self._news.set())
+        self._readers[new.name] = (reader, task)

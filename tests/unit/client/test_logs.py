@@ -1,0 +1,240 @@
+"""`railhead logs` against an API server that refuses, waits and breaks connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from railhead.api.base import Object
+from railhead.client import logs
+from railhead.client.cluster import Cluster, Target, open_cluster
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
+from tests.unit.client.jobs import make_job, make_pod
+from tests.unit.kube.test_transport import write_kubeconfig
+
+Answer = Callable[[web.Request, web.StreamResponse], Awaitable[None]]
+PATH = "/apis/railhead.dev/v1alpha1/namespaces/{namespace}/trainjobs"
+
+
+class Api:
+    """A job, its pods, and for each request of a pod's log the next answer; the last one repeats."""
+
+    def __init__(self) -> None:
+        self.job = make_job(phase="Pending", attempt=1)
+        self.pods: dict[str, Object] = {}
+        self.answers: dict[str, list[Any]] = {}
+        self.asked: list[dict[str, str]] = []
+        self._watches: dict[str, list[asyncio.Queue[Object]]] = {"pods": [], "trainjobs": []}
+        self._version = 1
+
+    def add_routes(self, app: web.Application) -> None:
+        app.router.add_get(PATH, self._list)
+        app.router.add_get(f"{PATH}/{{name}}", self._get)
+        app.router.add_get("/api/v1/namespaces/{namespace}/pods", self._list)
+        app.router.add_get("/api/v1/namespaces/{namespace}/pods/{name}/log", self._log)
+
+    def set_pod(self, name: str, answers: list[Any], *, slot: int = -1, phase: str = "Running") -> None:
+        """The pod is created or changes."""
+        self.pods[name] = make_pod(name, slot=slot, phase=phase)
+        self.answers.setdefault(name, answers)
+        self._send("pods", "MODIFIED", self.pods[name])
+
+    def finish(self) -> None:
+        """The job succeeds, and its pods have ended."""
+        for pod in self.pods.values():
+            pod["status"]["phase"] = "Succeeded"
+            self._send("pods", "MODIFIED", pod)
+        complete = {"type": "Complete", "status": "True", "reason": "Succeeded"}
+        self.job["status"] |= {"phase": "Succeeded", "conditions": [complete]}
+        self._send("trainjobs", "MODIFIED", self.job)
+
+    def _send(self, plural: str, type_: str, obj: Object) -> None:
+        self._version += 1
+        obj["metadata"] |= {"resourceVersion": str(self._version), "uid": obj["metadata"].get("uid") or "pod"}
+        for queue in self._watches[plural]:
+            queue.put_nowait({"type": type_, "object": json.loads(json.dumps(obj))})
+
+    async def _get(self, request: web.Request) -> web.Response:
+        is_there = request.match_info["name"] == self.job["metadata"]["name"]
+        return web.json_response(self.job if is_there else {"message": "not found"}, status=200 if is_there else 404)
+
+    async def _list(self, request: web.Request) -> web.StreamResponse:
+        plural = request.path.rpartition("/")[2]
+        if "watch" not in request.query:
+            items = list(self.pods.values()) if plural == "pods" else [self.job]
+            for item in items:
+                item["metadata"].setdefault("resourceVersion", "1")
+                item["metadata"].setdefault("uid", "pod")
+            return web.json_response({"metadata": {"resourceVersion": str(self._version)}, "items": items})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        queue: asyncio.Queue[Object] = asyncio.Queue()
+        self._watches[plural].append(queue)
+        while True:
+            await response.write(json.dumps(await queue.get()).encode() + b"\n")
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(dict(request.query))
+        answers = self.answers[request.match_info["name"]]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, int):
+            return web.json_response({"message": f"it says {answer}"}, status=answer)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await answer(request, response)
+        return response
+
+
+def say(*lines: str, then: Callable[[], None] = lambda: None) -> Answer:
+    """Sends the lines and ends the log."""
+
+    async def answer(_: web.Request, response: web.StreamResponse) -> None:
+        await response.write("".join(lines).encode())
+        then()
+
+    return answer
+
+
+def break_after(*lines: str) -> Answer:
+    """Sends the lines and resets the connection."""
+
+    async def answer(request: web.Request, response: web.StreamResponse) -> None:
+        await response.write("".join(lines).encode())
+        assert request.transport is not None
+        request.transport.close()
+
+    return answer
+
+
+def line(second: int, text: str) -> str:
+    return f"2026-11-25T12:00:{second:02d}.000000000Z {text}\n"
+
+
+class Shown:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.remarks: list[str] = []
+        self.on_remark: Callable[[str], None] = lambda text: None
+
+    @property
+    def printer(self) -> Printer:
+        def remark(text: str) -> None:
+            self.remarks.append(text)
+            self.on_remark(text)
+
+        return Printer(self.lines.append, remark)
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    monkeypatch.setattr(logs, "RETRY_SECONDS", 0.01)
+    return Api()
+
+
+@pytest.fixture
+async def cluster(api: Api, tmp_path: Any) -> AsyncIterator[Cluster]:
+    app = web.Application()
+    api.add_routes(app)
+    server = TestServer(app)
+    await server.start_server()
+    config = write_kubeconfig(tmp_path / "config", str(server.make_url("")).rstrip("/"), "token")
+    async with open_cluster(Target(config, namespace="team-a")) as cluster:
+        yield cluster
+    await server.close()
+
+
+HEAD = Wanted()
+
+
+async def follow(cluster: Cluster, wanted: Wanted = HEAD, shown: Shown | None = None) -> Shown:
+    shown = shown or Shown()
+    await asyncio.wait_for(follow_logs(cluster, "digits", wanted, shown.printer), 20)
+    return shown
+
+
+async def test_following_waits_for_pods_and_for_their_containers(api: Api, cluster: Cluster) -> None:
+    shown = Shown()
+    steps = iter(
+        [
+            lambda: api.set_pod("h", [400, say(line(1, "up"), then=api.finish), say(line(1, "up"))], phase="Pending"),
+            lambda: api.set_pod("h", [], phase="Running"),
+        ]
+    )
+
+    def take_step(_: str) -> None:
+        asyncio.get_running_loop().call_later(0.05, next(steps, lambda: None))
+
+    shown.on_remark = take_step
+    await follow(cluster, shown=shown)
+    assert shown.lines == ["up"]
+    assert shown.remarks == ["digits is Pending; waiting for its pods", "pod h waits: it says 400"]
+
+
+async def test_a_lost_connection_costs_no_line_and_repeats_none(api: Api, cluster: Cluster) -> None:
+    parts = [line(1, "a"), line(1, "b"), line(2, "c"), line(3, "d")]
+    api.set_pod(
+        "h",
+        [
+            break_after(*parts[:2], parts[2][:-1]),
+            500,
+            break_after(*parts[:2]),
+            say(*parts[:3], parts[3][:-3]),
+            say(*parts[2:], then=api.finish),
+            say(parts[3], line(4, "end")[:-1]),
+        ],
+    )
+    shown = await follow(cluster)
+    assert shown.lines == ["a", "b", "c", "d", "end"]
+    assert [each.get("sinceTime", "")[17:19] for each in api.asked] == ["", "01", "01", "01", "02", "03"]
+    assert all("is interrupted" in remark for remark in shown.remarks)
+
+
+async def test_the_rank_is_chosen_from_the_worker_pods(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "(rank 1) by the head"))])
+    for slot in range(2):
+        api.set_pod(f"w{slot}", [say(line(1, f"(rank {slot}) r{slot}"), line(1, "ray"))], slot=slot)
+    api.finish()
+    assert (await follow(cluster, Wanted(rank=1))).lines == ["(rank 1) r1"]
+
+
+async def test_a_finished_job_is_followed_to_the_end_of_its_log(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "end"))])
+    api.finish()
+    assert (await follow(cluster)).lines == ["end"]
+
+
+async def test_a_pod_that_is_gone_ends_its_log(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "a"), then=api.finish), 404])
+    assert (await follow(cluster)).lines == ["a"]
+
+
+async def test_a_log_that_may_not_be_read_is_an_error(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [403])
+    with pytest.raises(ClientError, match="cannot follow the logs of digits: it says 403") as error:
+        await follow(cluster)
+    assert error.value.code == ExitCode.DENIED
+
+
+async def test_without_follow_the_newest_attempts_pods_are_printed_with_their_names(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "driver"))])
+    api.set_pod("w0", [say(line(1, "(rank 0) x")[:-1])], slot=0)
+    api.set_pod("w1", [400], slot=1)
+    api.pods["old"] = make_pod("old", attempt=0)
+    shown = Shown()
+    await print_logs(cluster, "digits", Wanted(is_all=True, tail=10), shown.printer)
+    assert shown.lines == ["[head] driver", "[w0] (rank 0) x"]
+    assert shown.remarks == ["pod w1 has no log yet: it says 400"]
+    assert {each["tailLines"] for each in api.asked} == {"10"}
+
+
+async def test_a_job_without_pods_says_so(api: Api, cluster: Cluster) -> None:
+    shown = Shown()
+    await print_logs(cluster, "digits", Wanted(), shown.printer)
+    assert shown.remarks == ["digits (Pending) has no such pod, so there is no log; pods take their logs with them"]
