@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Optional, SupportsIndex
 
+from railhead.driver.reporting.heartbeat import NO_UPLOADS, Uploads
+
 MODULE = "torch.optim.optimizer"
 
 
@@ -28,6 +30,7 @@ class Beat:
         calls: of `railhead.training.progress`.
         step, total, tokens: as its last call said; None if it did not.
         reports: how many calls of ray.train.report it has begun; `open_reports`: how many of them are under way.
+        uploads: of its checkpoints.
     """
 
     clock: float = 0.0
@@ -38,6 +41,7 @@ class Beat:
     tokens: Optional[int] = None
     reports: int = 0
     open_reports: int = 0
+    uploads: Uploads = NO_UPLOADS
 
 
 STEPS = Beat()

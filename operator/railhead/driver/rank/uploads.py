@@ -7,21 +7,46 @@ slow, writes it right before its own upload. An error costs only the record.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
+import time
+from collections.abc import Iterator
 
 from railhead.driver.describe import describe_exception, log
-from railhead.driver.rank.steps import reporting
+from railhead.driver.rank import steps
 from railhead.driver.ray.context import Watch, watch_reports
 from railhead.driver.ray.types import Storage
+from railhead.driver.reporting.heartbeat import Uploads
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import is_recorded, keep_uploads, record_upload
 
+_LOCK = threading.Lock()
 PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage that hangs
 
 
 def watch_uploads() -> None:
     """Once per process. Without effect in a Ray whose methods take something else."""
-    watch_reports(Watch(reporting, _announce, _record_missing, _note_elsewhere))
+    watch_reports(Watch(steps.reporting, _announce, _record_missing, _measure, _note_elsewhere))
+
+
+@contextlib.contextmanager
+def _measure(path: str) -> Iterator[None]:
+    """Counts an upload that succeeds. Ray may delete the local files right after it, so their bytes count before."""
+    size, began = _count_bytes(path), time.monotonic()
+    yield
+    with _LOCK:  # uploads in the background have threads of their own
+        steps.STEPS.uploads += Uploads(1, time.monotonic() - began, size)
+
+
+def _count_bytes(folder: str) -> int:
+    """Returns 0 for what is no folder of this machine, and without the files that vanish meanwhile."""
+    size = 0
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(parent, name)).st_size
+    return size
 
 
 def _announce(storage: Storage, name: str) -> None:

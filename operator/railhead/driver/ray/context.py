@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, ContextManager, Optional, Sequence
 
 from railhead.driver.describe import log
-from railhead.driver.ray.types import Storage, TrainContext, Worker
+from railhead.driver.ray.types import Checkpoint, Storage, TrainContext, Worker
 
 REPORT, UPLOAD = "report", "_upload_checkpoint"
 METHODS = {
@@ -34,12 +34,14 @@ class Watch:
         reporting: for each report, from its begin to its end.
         announce: on rank 0, with the folder of a checkpoint before the other ranks learn its name.
         before_upload: with the folder, right before the rank's own upload.
+        uploading: with the path of the rank's own copy, for its upload.
         after_upload: with the folder, and with the path where the checkpoint is.
     """
 
     reporting: Callable[[], ContextManager[None]]
     announce: Callable[[Storage, str], None]
     before_upload: Callable[[Storage, str], None]
+    uploading: Callable[[str], ContextManager[None]]
     after_upload: Callable[[Storage, str, str], None]
 
 
@@ -84,13 +86,15 @@ def _watch_upload(upload: _Method, watch: Watch) -> _Method:
         self: TrainContext,
         checkpoint_dir_name: str,
         metrics: object,
-        checkpoint: Optional[object] = None,
+        checkpoint: Optional[Checkpoint] = None,
         *others: object,
         **options: object,
     ) -> object:
-        if checkpoint is not None:
-            watch.before_upload(self.storage_context, checkpoint_dir_name)
-        done = upload(self, checkpoint_dir_name, metrics, checkpoint, *others, **options)
+        if checkpoint is None:
+            return upload(self, checkpoint_dir_name, metrics, checkpoint, *others, **options)
+        watch.before_upload(self.storage_context, checkpoint_dir_name)
+        with watch.uploading(checkpoint.path):
+            done = upload(self, checkpoint_dir_name, metrics, checkpoint, *others, **options)
         if done.checkpoint is not None:
             watch.after_upload(self.storage_context, checkpoint_dir_name, done.checkpoint.path)
         return done

@@ -15,6 +15,21 @@ LONGEST_ROUND_SECONDS = 30.0  # after a pause of the head, no more counts
 
 
 @dataclass(frozen=True)
+class Uploads:
+    """Uploads of checkpoints that have succeeded: how many, the seconds of all of them together, and their bytes."""
+
+    number: int = 0
+    seconds: float = 0.0
+    size: int = 0
+
+    def __add__(self, other: Uploads) -> Uploads:
+        return Uploads(self.number + other.number, self.seconds + other.seconds, self.size + other.size)
+
+
+NO_UPLOADS = Uploads()
+
+
+@dataclass(frozen=True)
 class Heartbeat:
     """One round of questions to all ranks.
 
@@ -24,6 +39,7 @@ class Heartbeat:
         most: of the rank that has made the most steps.
         is_reporting: all ranks that have answered are in ray.train.report.
         steps: for the status.
+        uploads: of all ranks together.
     """
 
     number: int
@@ -31,6 +47,7 @@ class Heartbeat:
     most: int
     is_reporting: bool
     steps: Steps
+    uploads: Uploads = NO_UPLOADS
 
 
 class StepWatch:

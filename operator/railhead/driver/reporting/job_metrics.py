@@ -60,6 +60,25 @@ def _list_events(report: Report, fit: FromController) -> Iterable[Metric]:
         "When the newest checkpoint was committed.",
         _one(time.timestamp() if time else None),
     )
+    uploads = fit.heartbeat.uploads if fit.heartbeat else None
+    yield Metric(
+        "railhead_job_checkpoint_uploads_total",
+        "counter",
+        "Uploads of checkpoints, or of their shards, by all ranks.",
+        _one(uploads and uploads.number),
+    )
+    yield Metric(
+        "railhead_job_checkpoint_upload_seconds_total",
+        "counter",
+        "Seconds of all these uploads together.",
+        _one(uploads and round(uploads.seconds, 3)),
+    )
+    yield Metric(
+        "railhead_job_checkpoint_upload_bytes_total",
+        "counter",
+        "Bytes of all these uploads together.",
+        _one(uploads and uploads.size),
+    )
     warning = report.warning
     yield Metric(
         "railhead_job_warning",

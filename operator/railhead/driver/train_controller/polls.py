@@ -40,7 +40,7 @@ from railhead.driver.rank.steps import Beat, read_beat
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.context import notify_ranks
 from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, WorkerGroup
-from railhead.driver.reporting.heartbeat import Heartbeat
+from railhead.driver.reporting.heartbeat import NO_UPLOADS, Heartbeat
 from railhead.driver.reporting.mailbox import Box, FromController, Hang, Mailbox, Stack
 from railhead.driver.train_controller.group import Answer, Group, call_ranks
 
@@ -261,6 +261,7 @@ class Pulse:
             most=max(max(beat.optimizer, beat.calls) for beat in beats),
             is_reporting=bool(fresh) and all(beat.open_reports for beat in fresh.values()),
             steps=self._measure(),
+            uploads=sum((beat.uploads for beat in beats), NO_UPLOADS),
         )
 
     def _note_rank_0(self, beat: Beat) -> None:

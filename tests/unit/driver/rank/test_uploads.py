@@ -17,6 +17,7 @@ from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.rank import steps, uploads
 from railhead.driver.ray import context
+from railhead.driver.reporting.heartbeat import Uploads
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import ELSEWHERE, RECORDS, record_upload
 
@@ -27,9 +28,8 @@ SYNC, ASYNC, NO_UPLOAD = CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC, 
 @pytest.fixture(autouse=True)
 def ours(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (context.REPORT, context.UPLOAD):
-        monkeypatch.setattr(TrainContext, name, getattr(TrainContext, name))
-    report = TrainContext.report  # another test may have called run_rank(), which watches it
-    monkeypatch.setattr(TrainContext, context.REPORT, getattr(report, "__wrapped__", report))
+        method = getattr(TrainContext, name)  # another test may have called run_rank(), which watches it
+        monkeypatch.setattr(TrainContext, name, getattr(method, "__wrapped__", method))
     monkeypatch.setattr(TrainContext, context._WATCHED, True, raising=False)
     monkeypatch.delattr(TrainContext, context._WATCHED)
     monkeypatch.setattr(steps, "STEPS", steps.Beat())
@@ -132,6 +132,32 @@ def test_records_nothing_without_an_upload_that_ray_names(
         *(None, "epoch-5", "mine", "mine")
     ]
     assert rank.records == []
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+def test_an_upload_counts_with_its_bytes_although_ray_deletes_the_local_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode
+) -> None:
+    rank, clock = Rank(tmp_path, monkeypatch), iter([100.0, 102.5])
+    monkeypatch.setattr(uploads, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+    (rank.local / "shards").mkdir()
+    (rank.local / "shards" / "0").write_bytes(b"x" * 99)
+    rank.report(checkpoint=rank.make(), mode=mode, delete_local_checkpoint_after_upload=True)
+    assert not rank.local.exists()
+    assert steps.STEPS.uploads == Uploads(1, 2.5, 100)
+
+
+def test_an_upload_that_fails_and_a_report_without_one_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(checkpoint: Checkpoint, name: str) -> Checkpoint:
+        raise OSError("no space left")
+
+    rank = Rank(tmp_path, monkeypatch)
+    rank.context.report({}, None, None, SYNC)
+    with pytest.raises(OSError, match="no space left"):
+        rank.report(checkpoint=rank.make(), checkpoint_upload_fn=fail)
+    assert steps.STEPS.uploads == Uploads()
 
 
 @pytest.mark.parametrize("mode", [SYNC, ASYNC])

@@ -10,6 +10,7 @@ import pytest
 
 from railhead.contract.report import Checkpoint, Report, RestartInPlace, RunWarning, Steps
 from railhead.driver.reporting.exposition import MOST_SERIES
+from railhead.driver.reporting.heartbeat import Heartbeat, Uploads
 from railhead.driver.reporting.job_metrics import list_metrics, write_job_metrics
 from railhead.driver.reporting.mailbox import FromController, Mailbox
 from railhead.driver.reporting.publisher import Publisher
@@ -25,6 +26,7 @@ TRAINING = replace(
 )
 WARNED = replace(TRAINING, warning=RunWarning("NoSteps", "no rank made a step"))
 RESTARTED = FromController().with_restart(RestartInPlace(1, 1, "Application"))
+UPLOADED = replace(RESTARTED, heartbeat=Heartbeat(9, 9, 9, False, STEPS, Uploads(3, 4.5, 6000)))
 
 
 NO_FIT = FromController()
@@ -74,6 +76,13 @@ def test_restarts_are_counted_by_class() -> None:
     assert (found["restarts_total/Application"], found["restarts_total/Hang"]) == (2, 1)
 
 
+def test_uploads_are_known_from_the_first_heartbeat_on() -> None:
+    found = values(TRAINING, UPLOADED)
+    names = [f"checkpoint_upload{name}_total" for name in ("s", "_seconds", "_bytes")]
+    assert [found[name] for name in names] == [3, 4.5, 6000]
+    assert not set(names) & set(values(TRAINING, RESTARTED))
+
+
 def test_a_warning_has_its_reason_and_no_message() -> None:
     assert values(WARNED)["warning/NoSteps"] == 1
 
@@ -91,7 +100,7 @@ def test_credentials_in_the_name_of_a_reported_metric_are_hidden() -> None:
 
 def test_a_page_describes_each_metric() -> None:
     rows = re.findall(r"^\| `(railhead_job_\w+)` \| (\w+) \| (.*?) \|", DOCUMENT.read_text(), re.MULTILINE)
-    kinds = {metric.name: (metric.kind, metric.series) for metric in list_metrics(WARNED, RESTARTED)}
+    kinds = {metric.name: (metric.kind, metric.series) for metric in list_metrics(WARNED, UPLOADED)}
     labels = {name: [key for key, _ in series[0][0]] for name, (_, series) in kinds.items()}
     assert {name: kind for name, kind, _ in rows} == {name: kind for name, (kind, _) in kinds.items()}
     assert {name: re.findall(r"`(\w+)`", text) for name, _, text in rows} == labels

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from railhead.contract.failure import Failure, FailureClass, FailureRule
 from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import Checkpoint, RestartInPlace, RunWarning, Steps
-from railhead.driver.reporting.heartbeat import Heartbeat
+from railhead.driver.reporting.heartbeat import Heartbeat, Uploads
 from railhead.driver.reporting.mailbox import (
     FAILED,
     RUNNING,
@@ -56,7 +56,9 @@ FULL_CONTROLLER = FromController(
     lost_pods=("w-1", "w-2"),
     warning=RunWarning("B", "b"),
     rule_warning=RunWarning("MetricRule", "rule nan: loss is NaN"),
-    heartbeat=Heartbeat(number=3, alive=9, most=4, is_reporting=True, steps=Steps(7, 100, "1.5", "30")),
+    heartbeat=Heartbeat(
+        number=3, alive=9, most=4, is_reporting=True, steps=Steps(7, 100, "1.5", "30"), uploads=Uploads(1, 0.5, 9)
+    ),
     hangs_taken=1,
 )
 FULL_DRIVER = FromDriver(

@@ -11,7 +11,7 @@ import pytest
 
 from railhead.contract.report import Steps
 from railhead.driver.rank.steps import Beat
-from railhead.driver.reporting.heartbeat import Heartbeat
+from railhead.driver.reporting.heartbeat import Heartbeat, Uploads
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.train_controller import polls
 from railhead.driver.train_controller.group import Answer, Group
@@ -29,6 +29,13 @@ def test_optimizer_steps_give_a_rate_but_no_step() -> None:
     pulse.add({0: beat(100.0, optimizer=10), 1: beat(5.0, optimizer=9)})
     found = pulse.add({0: beat(110.0, optimizer=25), 1: beat(15.0, optimizer=24)})
     assert found == Heartbeat(2, 49, 25, False, Steps(None, None, "1.5"))
+
+
+def test_uploads_of_all_ranks_add_up_and_a_silent_rank_keeps_its_own() -> None:
+    pulse = Pulse()
+    pulse.add({0: beat(0.0, uploads=Uploads(1, 2.0, 10)), 1: beat(0.0, uploads=Uploads(1, 3.0, 20))})
+    found = pulse.add({0: beat(10.0, uploads=Uploads(2, 4.0, 30)), 1: Answer()})
+    assert found is not None and found.uploads == Uploads(3, 7.0, 50)
 
 
 def test_progress_counts_before_the_optimizers() -> None:
