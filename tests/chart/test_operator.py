@@ -35,13 +35,19 @@ def test_the_operator_parses_its_arguments(chart: Chart) -> None:
 
 
 def test_arguments_come_from_values(chart: Chart) -> None:
-    values = {"concurrency": 3, "logLevel": "DEBUG", "watchNamespaces": ["a", NAMESPACE], "service": {"port": 443}}
+    values = {
+        "concurrency": 3,
+        "logLevel": "DEBUG",
+        "logFormat": "json",
+        "watchNamespaces": ["a", NAMESPACE],
+        "service": {"port": 443},
+    }
     values["jobs"] = {"logArchive": {"default": "None", "most": "Failed"}}
     selector = "team in (a, b),!legacy"
     found = flags(chart.render({**values, "jobSelector": selector}))
     assert found["job_selector"] == parse_selector(selector)
     assert found["concurrency"] == 3
-    assert found["log_level"] == "DEBUG"
+    assert (found["log_level"], found["log_format"]) == ("DEBUG", "json")
     assert (found["job_log_archive"], found["job_log_archive_most"]) == ("None", "Failed")
     assert found["report_writes_per_second"] == 25
     assert flags(chart.render({"replicas": 2}))["report_writes_per_second"] == 12.5, "25 for all replicas together"

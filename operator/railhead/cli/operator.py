@@ -11,7 +11,8 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from railhead.api.logs import ARCHIVES, ArchivePolicy
+from railhead.cli.log_format import FORMATS, set_up_logging
+from railhead.contract.log_archive import ARCHIVES, ArchivePolicy
 from railhead.kube.selector import EVERYTHING, BadSelector, LabelSelector, parse_selector
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 SHORTEST_LEASE_SECONDS = 3
 GARBAGE_THRESHOLD = 10_000  # objects; Python's default is 700
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_log_archive(parser)
     _add_admission_policy(parser)
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    parser.add_argument("--log-format", default="text", choices=FORMATS, help="json: one object per line")
 
 
 def _add_network_policies(parser: argparse.ArgumentParser) -> None:
@@ -230,7 +231,7 @@ def run(options: argparse.Namespace) -> int:
     from railhead.controller.report.certificate import BadFolder
     from railhead.controller.watch_guard import WentBack
 
-    logging.basicConfig(level=options.log_level, format=LOG_FORMAT)
+    set_up_logging(options.log_format, level=options.log_level)
     config = OperatorConfig(
         kubeconfig=options.kubeconfig,
         namespace=options.namespace,
