@@ -2605,6 +2605,20 @@ DEFECTS = (
         (f"{ARCHIVE}/test_folder.py",),
     ),
     Defect(
+        "a small object takes three requests of S3",
+        "driver/archive/upload.py",
+        ' if uri.startswith("s3://") else uri',
+        ' if uri.startswith("gs://") else uri',
+        (f"{ARCHIVE}/test_upload.py",),
+    ),
+    Defect(
+        "the head does not say that its attempt has succeeded, and its logs stay",
+        "driver/head.py",
+        "finish(has_succeeded=outcome.has_succeeded)",
+        "finish()",
+        ("tests/unit/driver/test_head.py",),
+    ),
+    Defect(
         "an upload that failed counts as done",
         "driver/archive/archive.py",
         "            self._failures += 1\n            return\n",

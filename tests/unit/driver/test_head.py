@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+
+
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +18,10 @@ from typing import Any
 
 import pytest
 
+
+
+from railhead.contract import environment
+from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import Report
 from railhead.driver import head
@@ -22,11 +29,17 @@ from railhead.driver.archive.archive import Archive
 from railhead.driver.ending import TERMINATED
 from railhead.driver.head import Head, end, receive_sigterm, wait_for_commit
 from railhead.driver.logs import Ranks
+
+
+from railhead.driver.ending import Ending, Success
+from railhead.driver.head import Head, end, receive_sigterm, wait_for_commit
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.storage.segments import find_spool
+
+
 
 
 def test_sigterm_cancels_rays_alarm() -> None:
@@ -193,3 +206,39 @@ def test_a_storage_that_fails_changes_nothing_at_the_end(
 
     end_with_history(tmp_path, fail, monkeypatch)
     assert "cannot keep the end of the run's history: OSError: [Errno 28]" in capfd.readouterr().out
+
+
+class RecordedArchive(Archive):
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def add(self, source: str, line: str) -> None:
+        self.heard.append(line)
+
+    def finish(self, *, has_succeeded: bool = False) -> None:
+        self.heard.append(has_succeeded)
+
+
+@pytest.mark.parametrize("ending", [Success(), Failure(FailureClass.APPLICATION, "TrainingFailed", "of the user")])
+def test_the_archive_gets_the_last_line_and_hears_how_the_attempt_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: Ending
+) -> None:
+    monkeypatch.setattr("os._exit", sys.exit)
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), "utf-8"))
+    monkeypatch.setattr(head, "_leave_outcome", lambda *_: None)
+    archive, mailbox = RecordedArchive(), Mailbox(tmp_path)
+    ranks = head._watch_output("All", archive)
+    publisher = Publisher(endpoint=None, mailbox=mailbox, base=Report("ns", "n", "u", 1, "STARTING"))
+    publisher.start()
+    job, pod = JobInput("ns", "n", "u", "run", {}, 1, {}), Pod.from_environment(make_environment(tmp_path))
+    with pytest.raises(SystemExit):
+        end(Head(pod, job, mailbox, publisher, ranks, archive), ending)
+    *_, last, has_succeeded = archive.heard
+    assert has_succeeded is isinstance(ending, Success)
+    assert str(last).endswith("Succeeded" if has_succeeded else "Application: of the user")
+
+
+def make_environment(folder: Path) -> dict[str, str]:
+    values = {environment.INPUT: str(folder), environment.BUNDLE: "", environment.POD_IP: "127.0.0.1"}
+    return {**values, environment.HEAD_HOST: "head", environment.HEAD_PORT: "1", environment.TEMP: str(folder)}

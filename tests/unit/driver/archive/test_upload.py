@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.driver.archive import upload as upload_module
 from railhead.driver.archive.folder import PathFolder
 from railhead.driver.archive.layout import Stored
 from railhead.driver.archive.upload import (
@@ -140,6 +142,21 @@ def test_a_listing_has_sizes_and_times(folder: Folder) -> None:
     folder.write(f"{LOGS}/a/b", b"12")
     [found] = folder.list_files(LOGS)
     assert found == Stored("a/b", 2, found.time) and found.time > 1.7e9
+
+
+@pytest.mark.parametrize("uri", ["s3://b/x?region=r&scheme=http", "s3://b/x?region=r"])
+def test_s3_gets_a_small_object_with_one_request(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    [options] = open_s3(uri).__reduce__()[1]
+    assert options["allow_delayed_open"] is True and options["region"] == "r"
+    monkeypatch.setattr(upload_module, "ask_for_single_requests", lambda uri: f"{uri}&unknown=true")
+    [options] = open_s3(uri).__reduce__()[1]
+    assert options["allow_delayed_open"] is False, "an older pyarrow"
+
+
+def open_s3(uri: str) -> Any:
+    folder = open_folder(uri, "run")
+    assert isinstance(folder, ObjectFolder)
+    return folder._folder.filesystem
 
 
 def test_the_process_reads_its_order_and_says_what_is_wrong(tmp_path: Path, upload: Upload) -> None:
