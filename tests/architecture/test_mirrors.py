@@ -47,6 +47,7 @@ TESTED_BY = {
         "resources/gangs/in_tree",
         "resources/gangs/volcano",
     ),
+    "tests/unit/resources/test_mounts.py": ("contract/job_input", "contract/log_archive", "resources/base"),
     "tests/unit/training/test_training.py": ("driver/training",),
 }
 WITHOUT_CODE = ("contract/environment", "driver/ray/types", "planning/facts/reasons")  # names and types

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from pydantic import ConfigDict, Field
 
 from railhead.api.base import Model, rules
 from railhead.api.quantities import Quantity, at_least, parse_quantity
+from railhead.contract.log_archive import Archive
 
 MOST_FORWARDED = 16  # workers whose lines are all forwarded by default
 ARCHIVE_PER_RANK, ARCHIVE_PER_RUN = "4Mi", "1Gi"
-Archive = Literal["None", "Failed", "All"]
-ARCHIVES: tuple[Archive, ...] = get_args(Archive)  # each keeps more than the one before
-
-
-@dataclass(frozen=True)
-class ArchivePolicy:
-    """What the operator says about logs.archive: `default`: for jobs without it, None = it follows from the storage;
-    `most`: what no job may exceed."""
-
-    default: Archive | None = None
-    most: Archive = "All"
-
-
-BY_STORAGE = ArchivePolicy()
 
 
 class Logs(Model):
@@ -80,9 +66,3 @@ class Logs(Model):
     def run_bytes(self) -> int:
         """archivePerRun, or its default."""
         return int(parse_quantity(self.archive_per_run or ARCHIVE_PER_RUN))
-
-
-def choose_archive(wanted: Archive | None, *, storage_path: str, policy: ArchivePolicy) -> Archive:
-    """Returns the job's logs.archive, or its default, up to what the operator allows."""
-    default: Archive = policy.default or ("Failed" if storage_path.startswith("/") else "None")
-    return min(wanted or default, policy.most, key=ARCHIVES.index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.api.logs import BY_STORAGE, ArchivePolicy
+from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.resources.base import JobNetworkPolicy
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.api.logs import BY_STORAGE, ArchivePolicy
+from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy
 
 Peer = Mapping[str, object]
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.api.logs import BY_STORAGE, ArchivePolicy, Logs, choose_archive
+from railhead.api.logs import Logs
 from railhead.api.run import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
 from railhead.api.trainer import DEFAULT_FRAMEWORK
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
+from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy, choose_archive
 from railhead.contract.text import digest, digest_files
 from railhead.resources.base import JobRef, OperatorSettings, build_immutable, build_metadata
 from railhead.resources.placement import find_ray_labels

@@ -9,8 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-
-
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,28 +16,20 @@ from typing import Any
 
 import pytest
 
-
-
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import Report
 from railhead.driver import head
 from railhead.driver.archive.archive import Archive
-from railhead.driver.ending import TERMINATED
+from railhead.driver.ending import TERMINATED, Ending, Success
 from railhead.driver.head import Head, end, receive_sigterm, wait_for_commit
 from railhead.driver.logs import Ranks
-
-
-from railhead.driver.ending import Ending, Success
-from railhead.driver.head import Head, end, receive_sigterm, wait_for_commit
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.storage.segments import find_spool
-
-
 
 
 def test_sigterm_cancels_rays_alarm() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.api.logs import ArchivePolicy
 from railhead.api.status import JobStatus
 from railhead.contract.job_input import CA_KEY, FILE, WORKER_SLOT, JobInput
+from railhead.contract.log_archive import ArchivePolicy
 from railhead.contract.text import digest
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_input, build_job_input, build_secret, find_mounts, get_digest
