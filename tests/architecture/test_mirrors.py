@@ -40,7 +40,6 @@ TESTED_BY = {
         "planning/observed",
         "planning/pod_view",
     ),
-    "tests/unit/resources/test_mounts.py": ("contract/job_input", "resources/base"),
     "tests/unit/resources/gangs/test_schedulers.py": (
         "resources/gangs/coscheduling",
         "resources/gangs/gang",
