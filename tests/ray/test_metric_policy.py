@@ -1,0 +1,58 @@
+"""spec.metricPolicy with a real Ray: a NaN restarts the group from the checkpoint; the same NaN again ends the job."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from railhead.contract.failure import FailureClass
+from railhead.contract.metric_policy import MetricRule
+from railhead.contract.report import METRIC_RULES, RESTARTS
+from tests.ray.pods import Pods, make_single_job
+
+# The first group waits after its NaN; the second one returns right after it.
+DIVERGES = """
+import json, math, pathlib, tempfile, threading
+import ray.train
+
+def train_func(config):
+    checkpoint = ray.train.get_checkpoint()
+    begin = 0
+    if checkpoint:
+        with checkpoint.as_directory() as folder:
+            begin = json.loads(pathlib.Path(folder, "step").read_text()) + 1
+    for step in range(begin, 4):
+        loss = math.nan if step == 3 else 1 / (step + 1)
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "step").write_text(json.dumps(step))
+            saved = ray.train.Checkpoint.from_directory(folder) if step == 1 else None
+            ray.train.report({"loss": loss, "step": step}, checkpoint=saved)
+    print("began with step", begin, flush=True)
+    if not checkpoint:
+        threading.Event().wait()
+"""
+RULES = (
+    MetricRule("low", "Below", "Warn", metric="loss", threshold="0.6"),
+    MetricRule("nan", "IsNaN", "Restart", metric="loss"),
+)
+
+
+def test_a_nan_restarts_the_group_from_the_checkpoint_and_at_the_same_step_ends_the_job(tmp_path: Path) -> None:
+    with Pods(tmp_path, make_single_job(), source={"user.py": DIVERGES}) as pods:
+        pods.answer = lambda report: {RESTARTS: 3, METRIC_RULES: [asdict(rule) for rule in RULES]}
+        pods.start(workers=1)
+        assert pods.wait_ended(timeout=120) == FailureClass.METRIC_RULE.exit_code, pods.read_log()
+        outcome, log, reports = pods.read_outcome(), pods.read_log(), pods.reports
+    message = "rule nan: loss is NaN at step 3 (spec.metricPolicy.rules[nan])"
+    [restart] = {
+        (each["number"], each["charged"], each["cause"], each["reason"], each["message"])
+        for each in (report["restart"] for report in reports)
+        if each
+    }
+    assert restart == (1, 1, "Application", "MetricRule", message)
+    assert "began with step 0" in log and "began with step 2" in log
+    assert (outcome.outcome, outcome.reason, outcome.charged_restarts) == ("MetricRule", "MetricRule", 1)
+    assert outcome.message.startswith(message) and "has restarted for it before this step was passed" in outcome.message
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 0
+    warnings = {report["warning"]["message"] for report in reports if report["warning"]}
+    assert warnings == {"rule low: loss is 0.5, below 0.6, at step 1 (spec.metricPolicy.rules[low])"}
