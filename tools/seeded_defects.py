@@ -2724,6 +2724,13 @@ DEFECTS = (
         ("tests/unit/client/test_waiting.py",),
     ),
     Defect(
+        "`railhead submit` takes a job with another spec for the same",
+        "client/submission.py",
+        'known == new["metadata"]["annotations"][CONTENT] if known else not differences',
+        "True",
+        ("tests/unit/client/test_submission.py",),
+    ),
+    Defect(
         "`railhead why` blames pods of earlier attempts",
         "client/why.py",
         "    for pod in snapshot.current_pods:\n",

@@ -291,3 +291,38 @@ async def test_the_contexts_namespace_is_the_default(control_plane: ControlPlane
     assert await namespaces(Target(path, namespace="b")) == ("b", "b")
     assert await namespaces(Target(path, is_everywhere=True)) == ("team-a", None)
     assert await namespaces(Target(str(control_plane.kubeconfig))) == ("default", "default")
+
+
+def test_submit_checks_a_file_and_creates_its_job_once(
+    run: Run, api_server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(make_job({"spec.scaling.numWorkers": 2})))
+    assert run("submit", str(file), "--dry-run") == 0
+    assert "1 head, 2 worker pods with 2 workers" in capsys.readouterr().out
+    assert api_server.list(PATH) == []
+    assert run("submit", str(file)) == 0
+    uid = read(api_server, "digits")["metadata"]["uid"]
+    assert run("submit", str(file)) == 0
+    assert "digits is this job already" in capsys.readouterr().out
+    assert read(api_server, "digits")["metadata"]["uid"] == uid
+    file.write_text(yaml.safe_dump(make_job({"spec.scaling.numWorkers": 3})))
+    assert run("submit", str(file)) == ExitCode.REFUSED
+    assert "spec.scaling.numWorkers: 3 instead of 2" in capsys.readouterr().err
+    file.write_text(yaml.safe_dump(make_job({"metadata.name": "other", "spec.scaling.workers": 3})))
+    assert run("submit", str(file)) == ExitCode.REFUSED
+    assert 'unknown field "spec.scaling.workers"' in capsys.readouterr().err
+
+
+def test_submit_creates_the_job_of_a_script(
+    run: Run, api_server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("def main():\n    pass\n")
+    target = f"{tmp_path}/train.py:main"
+    options = ["--image", "registry.example/train:1", "--storage", "s3://b/runs", "--workers", "4", "--gpus", "2"]
+    assert run("submit", target, *options) == 0
+    assert "8 nvidia.com/gpu" in capsys.readouterr().out
+    assert read(api_server, "train")["spec"]["trainer"]["trainFunc"] == "train:main"
+    (tmp_path / "train.py").write_text("x" * 40_000)
+    assert run("submit", target, *options, "--name", "large") == ExitCode.REFUSED
+    assert "source" in capsys.readouterr().err

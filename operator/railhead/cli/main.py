@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import change, local, logs, offline, operator, read
+from railhead.cli import change, local, logs, offline, operator, read, submit
 from railhead.local import LocalError
 
 INTERRUPTED = 130
@@ -30,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     read.add_commands(commands)
     logs.add_commands(commands)
+    submit.add_commands(commands)
     change.add_commands(commands)
     offline.add_commands(commands)
     local.add_commands(commands.add_parser("local", help=LOCAL))

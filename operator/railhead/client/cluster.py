@@ -57,6 +57,15 @@ class Cluster:
         with explaining(f"read the TrainJob {name} in namespace {self.namespace}"):
             return await self.client.get(TRAIN_JOB, name, namespace=self.namespace)
 
+    async def find_job(self, name: str) -> Object | None:
+        """Returns the TrainJob, None if there is none."""
+        try:
+            return await self.get_job(name)
+        except ClientError as error:
+            if error.code != ExitCode.NOT_FOUND:
+                raise
+            return None
+
     async def list_jobs(self, selector: str, read: Callable[[Object], Item]) -> list[Item]:
         """Returns what `read` keeps of each job. No page of the list is kept."""
         with explaining(f"list TrainJobs in {self.place}"):
@@ -84,10 +93,12 @@ class Cluster:
         with explaining(f"change the TrainJob {name}"):
             return await self.client.patch(TRAIN_JOB, name, patch, namespace=self.namespace)
 
-    async def create_job(self, job: Object) -> Object:
-        """Creates the TrainJob; a field that the API server does not know is an error."""
+    async def create_job(self, job: Object, *, is_dry_run: bool = False) -> Object:
+        """Creates the TrainJob, or only checks it; a field that the API server does not know is an error."""
         with explaining(f"create the TrainJob {job['metadata']['name']}"):
-            return await self.client.create(TRAIN_JOB, job, namespace=self.namespace, is_strict=True)
+            return await self.client.create(
+                TRAIN_JOB, job, namespace=self.namespace, is_strict=True, is_dry_run=is_dry_run
+            )
 
     async def delete_job(self, name: str, uid: str, namespace: str) -> None:
         """Deletes the TrainJob that has this uid; one that is gone already is no error."""

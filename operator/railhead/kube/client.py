@@ -142,10 +142,14 @@ class KubeClient:
         name: str = "",
         subresource: str = "",
         is_strict: bool = False,
+        is_dry_run: bool = False,
     ) -> Object:
-        """`is_strict`: a field that the API server does not know is an error, which names its path."""
+        """`is_strict`: a field that the API server does not know is an error, which names its path; `is_dry_run`: it is
+        only checked, not stored."""
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
-        path = _with_query(path, {"fieldValidation": "Strict" if is_strict else ""})
+        path = _with_query(
+            path, {"fieldValidation": "Strict" if is_strict else "", "dryRun": "All" if is_dry_run else ""}
+        )
         return await self._call(Request(_verb("create", subresource), kind.plural, path, body))
 
     async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:

@@ -1,0 +1,134 @@
+"""The job that `submit` creates, what it will take, and whether a job of its name is the same. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from railhead.api import names
+from railhead.api.base import Object
+from railhead.api.status import parse_status
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.snapshot import part, text
+from railhead.contract.text import digest
+
+CONTENT = f"{names.GROUP}/content"  # annotation: digest of what was submitted
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True)
+class Script:
+    """A job on the command line.
+
+    Attributes:
+        code: the text of the file.
+        gpus: per worker.
+    """
+
+    target: str
+    code: str
+    image: str
+    storage: str
+    name: str = ""
+    workers: int = 1
+    gpus: int = 0
+
+
+def build_job(script: Script) -> Object:
+    """Returns the job of a script such as train.py:train_func, with the file as inline source.
+
+    Raises:
+        ClientError: the target is not of that form.
+    """
+    found = re.fullmatch(r"(.*\.py):([A-Za-z_]\w*)", script.target)
+    module = PurePath(found[1]).stem if found else ""
+    if found is None or not module.isidentifier():
+        message = f"{script.target}: name a YAML file, or a Python file and its function as in train.py:train_func"
+        raise ClientError(message, ExitCode.USAGE)
+    scaling: Object = {"numWorkers": script.workers}
+    if script.gpus:
+        scaling |= {"useGPU": True, "resourcesPerWorker": {GPU: script.gpus}}
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": script.name or module.replace("_", "-").lower()},
+        "spec": {
+            "image": script.image,
+            "trainer": {"trainFunc": f"{module}:{found[2]}"},
+            "source": {"inline": {f"{module}.py": script.code}},
+            "scaling": scaling,
+            "run": {"storagePath": script.storage},
+        },
+    }
+
+
+def mark(job: Object) -> Object:
+    """Returns the job with the digest of its spec, by which another `submit` of the same recognises it."""
+    content = json.dumps(part(job, "spec"), sort_keys=True).encode()
+    metadata = part(job, "metadata")
+    annotations = {**part(metadata, "annotations"), CONTENT: digest(content)}
+    return {**job, "metadata": {**metadata, "annotations": annotations}}
+
+
+def check_existing(new: Object, old: Object) -> str:
+    """Returns a remark if the job of that name is the same as the new one, which is marked.
+
+    Raises:
+        ClientError: it is another one; has the difference, or how to retry a finished job.
+    """
+    name, status = str(old["metadata"]["name"]), parse_status(old.get("status"))
+    differences = list(_compare(part(new, "spec"), part(old, "spec"), "spec"))
+    known = text(part(old["metadata"], "annotations"), CONTENT)
+    is_same = known == new["metadata"]["annotations"][CONTENT] if known else not differences
+    if is_same and not status.is_finished:
+        return f"{name} is this job already, in phase {status.phase or 'none'}"
+    if status.is_finished:
+        message = f"{name} has finished ({status.phase}); run `railhead retry {name}`, or choose another name"
+        raise ClientError(message, ExitCode.REFUSED)
+    what = "\n".join(differences or ["(a field that was removed)"])
+    raise ClientError(f"{name} exists with another spec; choose another name\n{what}", ExitCode.REFUSED)
+
+
+def _compare(new: object, old: object, path: str) -> Iterator[str]:
+    """The fields of `new` that differ; what only `old` has may be a default."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        for key, value in new.items():
+            yield from _compare(value, old.get(key), f"{path}.{key}")
+    elif new != old:
+        yield f"{path}: {_short(new)} instead of {_short(old)}"
+
+
+def _short(value: object) -> str:
+    shown = json.dumps(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}..."
+
+
+def describe_plan(job: Object, namespace: str) -> list[tuple[str, str]]:
+    """Returns what the job will take, by the API server's answer to a dry run, as names and values."""
+    spec = part(job, "spec")
+    scaling, run, source = part(spec, "scaling"), part(spec, "run"), part(spec, "source")
+    workers = int(scaling.get("numWorkers") or 1)
+    pods = max(1, workers // int(scaling.get("workersPerPod") or 1))
+    resources = dict(part(scaling, "resourcesPerWorker"))
+    if scaling.get("useGPU"):
+        resources.setdefault(text(scaling, "gpuResourceName") or GPU, 1)
+    gpus = [f"{int(count) * workers} {key}" for key, count in resources.items() if "/" in key]
+    return [
+        ("Job", f"{namespace}/{job['metadata']['name']}" + (", suspended" if spec.get("suspend") else "")),
+        ("Pods", f"1 head, {pods} worker pods with {workers} workers"),
+        ("Per worker", ", ".join(f"{key} {value}" for key, value in resources.items()) or "the defaults"),
+        ("Devices", ", ".join(gpus) or "none"),
+        ("Image", text(spec, "image")),
+        ("Storage", text(run, "storagePath") or "(as in spec.run)"),
+        ("Code", _describe_source(source)),
+    ]
+
+
+def _describe_source(source: Object) -> str:
+    inline = part(source, "inline")
+    if inline:
+        return ", ".join(f"{name} ({len(str(code).encode())} bytes)" for name, code in inline.items())
+    return next((f"source.{kind}" for kind in source), "in the image")
