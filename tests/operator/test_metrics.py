@@ -52,13 +52,13 @@ def test_the_metrics_of_a_jobs_life(cluster: Cluster, audit: AuditLog) -> None:
 
     asked = Counter((r.verb, r.resource, str(r.code)) for r in audit.requests(cluster.namespace))
     assert after["railhead_leader",] == 1
-    assert more("railhead_jobs", "Succeeded") == 1
+    assert more("railhead_jobs", cluster.namespace, "Succeeded") == 1
     assert more("railhead_reports_total", "202") == 3
     for verb, resource in (("create", "pods"), ("delete", "pods"), ("create", "secrets")):
         [code] = [code for v, r, code in asked if (v, r) == (verb, resource)]
         assert more("railhead_api_requests_total", code, resource, verb) == asked[verb, resource, code]
     assert more("railhead_pass_seconds_count", "done") >= 3
-    assert more("railhead_finished_jobs_total", "Succeeded") == 1
+    assert more("railhead_finished_jobs_total", "Succeeded", cluster.namespace) == 1
     assert sum(more("railhead_report_delay_seconds_count", each) for each in ("state", "checkpoint", "progress")) > 0
     assert {after["railhead_watch_age_seconds", "", each] < LATE_SECONDS for each in ("pods", "trainjobs")} == {True}
     assert after["railhead_queue_oldest_seconds",] < 60

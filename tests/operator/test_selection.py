@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 A, B = {"team": "a"}, {"team": "b"}
 RUNS_A, RUNS_B = (f"system:serviceaccount:{namespace}:railhead-operator" for namespace in (NAMESPACE, LABEL_NAMESPACE))
-JOBS_IN_METRICS = re.compile(r'^railhead_jobs\{phase="\w*"\} (\d+)', re.MULTILINE)
+JOBS_IN_METRICS = re.compile(r'^railhead_jobs\{namespace="[\w-]*",phase="\w*"\} (\d+)', re.MULTILINE)
 
 
 @pytest.fixture

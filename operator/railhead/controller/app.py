@@ -124,9 +124,9 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     metrics = Metrics()
     job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
 
-    def on_change(old: JobStatus, new: JobStatus) -> None:
+    def on_change(namespace: str, old: JobStatus, new: JobStatus) -> None:
         if leadership.is_leading():  # otherwise each replica would count it
-            metrics.count_change(old, new)
+            metrics.count_change(namespace, old, new)
 
     state = ClusterState(
         client,

@@ -39,9 +39,9 @@ class ClusterState:
         *,
         namespaces: Sequence[str] = (),
         selector: LabelSelector = EVERYTHING,
-        on_change: Callable[[JobStatus, JobStatus], None] = lambda old, new: None,
+        on_change: Callable[[str, JobStatus, JobStatus], None] = lambda namespace, old, new: None,
     ) -> None:
-        """`on_change` receives the old and new status of a known job; the watch's `selector` applies to responses."""
+        """`on_change` receives namespace, old and new status of a known job; `selector` also applies to responses."""
         self._store = store
         self._queue = queue
         self._on_change = on_change
@@ -82,7 +82,7 @@ class ClusterState:
         self._queue.add(key)
         new = self._store.job(key)
         if old is not None and new is not None and old.uid == new.uid:
-            self._on_change(old.read().status, new.read().status)
+            self._on_change(key.namespace, old.read().status, new.read().status)
 
     def record_job_gone(self, key: JobKey, uid: str) -> None:
         self._store.drop_job(key, uid)

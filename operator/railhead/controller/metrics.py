@@ -1,7 +1,7 @@
 """The operator's Prometheus metrics, and who may read them.
 
 docs/reference/metrics.md describes each; a test compares the two. Nothing here grows with the number of jobs: labels
-take few values, and gauges are read at scrape time.
+take few values, or are namespaces, and gauges are read at scrape time.
 
 Over HTTPS only those read them whom the API server lets `get` the path, as for its own /metrics.
 """
@@ -30,6 +30,7 @@ from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass, Payer
 from railhead.controller.installation import AdmissionPolicy
+from railhead.controller.job_gauges import JobGauges
 from railhead.controller.leadership import Leadership
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.schedule import Urgency
@@ -72,10 +73,6 @@ class States(Collector):
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        jobs = GaugeMetricFamily("railhead_jobs", "TrainJobs known to this replica.", labels=["phase"])
-        for phase, number in self._sources.store.count_phases().items():
-            jobs.add_metric([phase or "Pending"], number)
-        yield jobs
         yield GaugeMetricFamily("railhead_queue_depth", "Jobs waiting for a pass.", value=self._sources.queue.depth)
         yield GaugeMetricFamily(
             "railhead_queue_oldest_seconds",
@@ -160,9 +157,11 @@ class Metrics:
         )
         self._reports = Counter("railhead_reports", "Answers of the report endpoint.", ["code"], registry=self.registry)
         self._restarts = Counter(
-            "railhead_restarts", "Failures that jobs restarted from.", ["class"], registry=self.registry
+            "railhead_restarts", "Failures that jobs restarted from.", ["class", "namespace"], registry=self.registry
         )
-        self._finished = Counter("railhead_finished_jobs", "Jobs that ended.", ["class"], registry=self.registry)
+        self._finished = Counter(
+            "railhead_finished_jobs", "Jobs that ended.", ["class", "namespace"], registry=self.registry
+        )
         self._delays = Histogram(
             "railhead_report_delay_seconds",
             "From the arrival of a driver's report to its write in the status.",
@@ -177,6 +176,7 @@ class Metrics:
     def add_states(self, sources: Sources) -> None:
         """Adds the gauges, and the counters of others."""
         self.registry.register(States(sources))
+        self.registry.register(JobGauges(sources.store.all_records, sources.client.clock.now))
 
     def count_pass(self, result: str, seconds: float) -> None:
         self._passes.labels(result).observe(seconds)
@@ -191,13 +191,13 @@ class Metrics:
     def count_late(self, seconds: float) -> None:
         self._late.inc(seconds)
 
-    def count_change(self, old: JobStatus, new: JobStatus) -> None:
-        """Counts what changed from a job's old status to its new one."""
+    def count_change(self, namespace: str, old: JobStatus, new: JobStatus) -> None:
+        """Counts what changed from the old status of a job in this namespace to its new one."""
         loss = find_loss(old, new)
         if loss:
-            self._restarts.labels(loss).inc()
+            self._restarts.labels(loss, namespace).inc()
         if new.is_finished and not old.is_finished:
-            self._finished.labels(_find_end(new)).inc()
+            self._finished.labels(_find_end(new), namespace).inc()
 
     def render(self) -> bytes:
         """The text format, which Prometheus accepts whatever formats it prefers."""

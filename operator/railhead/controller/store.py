@@ -97,9 +97,9 @@ class Store:
     def all_keys(self) -> Iterable[JobKey]:
         return list(self._jobs)
 
-    def count_phases(self) -> Counter[str]:
-        """How many jobs are in each phase."""
-        return Counter(record.phase for record in self._jobs.values())
+    def all_records(self) -> Iterable[JobRecord]:
+        """Returns the records of all jobs, to be read before the store changes."""
+        return self._jobs.values()
 
     def key_of(self, uid: str) -> JobKey | None:
         return self._keys.get(uid)

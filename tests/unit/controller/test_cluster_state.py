@@ -38,7 +38,7 @@ class Fixture:
             self.queue,
             namespaces=namespaces,
             selector=parse_selector(selector),
-            on_change=lambda old, new: self.changes.append((old.attempt, new.attempt)),
+            on_change=lambda namespace, old, new: self.changes.append((old.attempt, new.attempt)),
         )
 
     async def due(self) -> list[str]:

@@ -101,8 +101,8 @@ def replaced(round_: int, rounds: int, checkpoint: int = -1) -> JobStatus:
 def test_gauges_are_read_at_scrape_time() -> None:
     operator = Operator()
     samples = operator.samples()
-    assert samples["railhead_jobs", ("Running",)] == 2
-    assert samples["railhead_jobs", ("Pending",)] == 1  # not reconciled yet
+    assert samples["railhead_jobs", ("default", "Running")] == 2
+    assert samples["railhead_jobs", ("default", "Pending")] == 1  # not reconciled yet
     assert samples["railhead_leader", ()] == 1
     assert samples["railhead_avoided_nodes", ()] == 4
     assert samples["railhead_clock_offset_seconds", ()] == -7
@@ -119,7 +119,7 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert samples["railhead_queue_depth", ()] == 7
     assert samples["railhead_queue_oldest_seconds", ()] == 2.5
     assert samples["railhead_leader", ()] == 0
-    assert ("railhead_jobs", ("Running",)) not in samples
+    assert ("railhead_jobs", ("default", "Running")) not in samples
 
 
 def test_passes_are_counted_with_their_duration() -> None:
@@ -157,9 +157,9 @@ def test_passes_are_counted_with_their_duration() -> None:
 )
 def test_a_restart_is_counted_by_what_was_lost(old: JobStatus, new: JobStatus, loss: str) -> None:
     operator = Operator()
-    operator.metrics.count_change(old, new)
+    operator.metrics.count_change("a", old, new)
     found = {key: value for key, value in operator.samples().items() if key[0] == "railhead_restarts_total"}
-    assert found == ({("railhead_restarts_total", (loss,)): 1} if loss else {})
+    assert found == ({("railhead_restarts_total", (loss, "a")): 1} if loss else {})
 
 
 @pytest.mark.parametrize(
@@ -172,11 +172,11 @@ def test_a_restart_is_counted_by_what_was_lost(old: JobStatus, new: JobStatus, l
 )
 def test_a_job_is_counted_once_when_it_ends(end: dict[str, Any], class_: str) -> None:
     operator, ended = Operator(), parse_status(end)
-    operator.metrics.count_change(at(1), at(1))
-    operator.metrics.count_change(at(1), ended)
-    operator.metrics.count_change(ended, ended)
+    operator.metrics.count_change("a", at(1), at(1))
+    operator.metrics.count_change("a", at(1), ended)
+    operator.metrics.count_change("a", ended, ended)
     found = {key: value for key, value in operator.samples().items() if key[0] == "railhead_finished_jobs_total"}
-    assert found == {("railhead_finished_jobs_total", (class_,)): 1}
+    assert found == {("railhead_finished_jobs_total", (class_, "a")): 1}
 
 
 def test_the_delays_of_reports_are_counted_by_urgency() -> None:
@@ -216,9 +216,13 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)
-    operator.metrics.count_change(at(lost="Application"), at(2))
-    operator.metrics.count_change(at(), parse_status({"conditions": [{**TRUE, "type": "Complete"}]}))
+    operator.metrics.count_change("a", at(lost="Application"), at(2))
+    operator.metrics.count_change("a", at(), parse_status({"conditions": [{**TRUE, "type": "Complete"}]}))
     operator.metrics.count_delay(Urgency.STATE, 0.1)
+    warned = [{**TRUE, "type": "HangSuspected"}, {**TRUE, "type": "Running"}]
+    pending = {"phase": "Pending", "waiting": {"since": "2026-01-01T00:00:00Z"}}
+    operator.store.put_job(make_job(name="warned", uid="w", status={"phase": "Running", "conditions": warned}))
+    operator.store.put_job(make_job(name="pending", uid="p", status=pending))
     operator.watches[0].refuse(Denied(403, "Forbidden", "no right"))
     found = set()
     for family in text_string_to_metric_families(operator.metrics.render().decode()):
