@@ -13,14 +13,21 @@ from pathlib import Path
 import grpc  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
+from railhead.contract import environment
 from railhead.driver.node.machine import find_descendants, read_process_table
 from tests.ray.pods import Pods, make_job
 
 WAITING = """
-import os, time, ray.train
+import os, tempfile, time, ray.train
 
 def train_func(config):
-    ray.train.report({"epoch": 0})
+    checkpoint = None
+    if ray.train.get_context().get_world_rank() == 0:
+        folder = tempfile.mkdtemp()
+        with open(os.path.join(folder, "weights"), "wb") as file:
+            file.write(b"x" * 99)
+        checkpoint = ray.train.Checkpoint(folder)
+    ray.train.report({"epoch": 0}, checkpoint)
     while not os.path.exists(config["stop"]):
         time.sleep(0.1)
 """
@@ -33,6 +40,7 @@ UNUSED = (
     "dashboard/dashboard.py",
 )
 METRICS_PORT = 9400
+UPLOADS = "railhead_job_checkpoint_uploads_total"
 LISTEN, CLOSED_UDP = "0A", "07"
 # Some methods of each of Ray's services: to read, to change, and to run code.
 METHODS = {
@@ -145,12 +153,13 @@ def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path
     docs/internals/ray-train.md, Ports of a job, has the table.
     """
     stop = tmp_path / "stop"
-    job = make_job(train_loop_config={"stop": str(stop)}, metrics_port=METRICS_PORT)
+    job = make_job(train_loop_config={"stop": str(stop)})
     with Pods(tmp_path, job, source={"user.py": WAITING}) as pods:
-        pods.start()
+        pods.start(env={environment.METRICS_PORT: str(METRICS_PORT)})
         pods.wait_until(lambda: any(report.get("reports") for report in pods.reports))
         found = {listener: probe(listener) for listener in set(find_listeners(pods))}
         processes = list(list_processes(pods))
+        pods.wait_until(lambda: (UPLOADS,) in read_metrics(pods.addresses["head"]))  # from the first heartbeat on
         metrics = read_metrics(pods.addresses["head"])
         stop.touch()
         assert pods.wait_ended() == 0, pods.read_log()
@@ -165,6 +174,7 @@ def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path
     assert port == ("head", METRICS_PORT)
     assert metrics["railhead_job_state", "RUNNING"] == metrics["railhead_job_reports_total",] == 1
     assert metrics["railhead_job_workers",] == 2 and metrics["railhead_job_reported", "epoch"] == 0
+    assert metrics[UPLOADS,] == 1 and metrics["railhead_job_checkpoint_upload_bytes_total",] == 99
     assert kinds["w0-0"] == kinds["w1-0"] == ray | {"the framework's own"}
     unprotected = [listener for listener, kind in found.items() if kind == "the framework's own"]
     assert all("RayTrainWorker" in listener.process for listener in unprotected), unprotected

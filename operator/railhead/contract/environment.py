@@ -30,5 +30,6 @@ REPORT_URL = "RAILHEAD_REPORT_URL"
 REPORT_TOKEN = "RAILHEAD_REPORT_TOKEN"  # file with the projected token
 TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMessagePath
 GPUS = "RAILHEAD_GPUS"  # set by a worker's entry point: how many answered then; 0 = not known
+METRICS_PORT = "RAILHEAD_METRICS_PORT"  # spec.metrics.port; unset = none
 TEMP = "RAILHEAD_TEMP"  # short folder for Ray's session; one per pod
 HOSTS_FILE = "RAILHEAD_HOSTS_FILE"  # set by a local node: looked up before DNS

@@ -53,7 +53,6 @@ class JobInput:
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         log_level: LoggingConfig.log_level, or None.
         forward_logs: spec.logs.forward or its default: All, Rank0 or None.
-        metrics_port: spec.metrics.port, or None.
         archive_logs: spec.logs.archive or its default: None, Failed or All.
         archive_per_rank, archive_per_run: bounds of the archive, in bytes.
         storage_path: a URI, or None when it is a path (then in the environment).
@@ -89,7 +88,6 @@ class JobInput:
     collective_timeout_seconds: Optional[int] = None
     log_level: Optional[str] = None
     forward_logs: str = "All"
-    metrics_port: Optional[int] = None
     archive_logs: str = "None"
     archive_per_rank: int = 0
     archive_per_run: int = 0

@@ -129,7 +129,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
 
 def _serve_metrics(head: Head) -> None:
     """Call before Ray starts: its processes take free ports. If the port is taken, the job trains without metrics."""
-    port = head.job.metrics_port
+    port = head.pod.metrics_port
     if port is None:
         return
     try:

@@ -36,6 +36,7 @@ class Pod:
         checkpoint_index: index of the newest commit of earlier attempts, -1 for none.
         worker_pods: desired number when this head was created, or None.
         progress_deadline: how many seconds training may report nothing, or None for no limit.
+        metrics_port: spec.metrics.port, or None.
         end_seconds: how long the driver waits for one more commit after SIGTERM.
         storage: run.storagePath when it is a path.
         resume_from: the checkpoint of spec.resumeFrom, or None.
@@ -59,6 +60,7 @@ class Pod:
     termination_message: Optional[str]
     end_seconds: float = 0.0
     progress_deadline: Optional[float] = None
+    metrics_port: Optional[int] = None
     uid: str = ""
 
     @staticmethod
@@ -75,6 +77,7 @@ class Pod:
             attempt=int(variables.get(environment.ATTEMPT, "1")),
             checkpoint_index=int(variables.get(environment.CHECKPOINT_INDEX) or -1),
             worker_pods=int(variables[environment.WORKER_PODS]) if variables.get(environment.WORKER_PODS) else None,
+            metrics_port=int(variables[environment.METRICS_PORT]) if environment.METRICS_PORT in variables else None,
             end_seconds=float(variables.get(environment.END_SECONDS) or 0),
             progress_deadline=float(variables[environment.PROGRESS_DEADLINE])
             if variables.get(environment.PROGRESS_DEADLINE)

@@ -85,7 +85,6 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         datasets={name: _describe_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
         log_level=run.log_level,
         forward_logs=spec.forward_logs,
-        metrics_port=spec.metrics.port if spec.metrics else None,
         archive_logs=choose_archive(logs.archive, storage_path=run.storage_path, policy=policy),
         archive_per_rank=logs.rank_bytes,
         archive_per_run=logs.run_bytes,

@@ -359,6 +359,7 @@ def _shared_env(attempt: Attempt) -> list[Object]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/{TOKEN_KEY}",
         **({environment.SOURCE: folder} if folder else {}),
+        **({environment.METRICS_PORT: str(spec.metrics.port)} if spec.metrics else {}),
     }
     fields = {environment.POD_NAME: "metadata.name", environment.POD_IP: "status.podIP"}
     return [

@@ -182,6 +182,9 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     sees_gpus = role == "worker" and spec == "gpus"
     hidden = (None, None) if sees_gpus else ("void", "")
     assert (variables.get("NVIDIA_VISIBLE_DEVICES"), variables.get("CUDA_VISIBLE_DEVICES")) == hidden
+    assert variables.get("RAILHEAD_METRICS_PORT") is None
+    with_metrics = env(build(role, metrics={"port": 9400}, **SPECS[spec]))
+    assert with_metrics["RAILHEAD_METRICS_PORT"] == "9400"
     assert variables.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
     best = {"name": "a/c5", "run": "digits-1a2b", "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
     known = [best, {"name": "c7", "run": "digits-1a2b", "index": 7, "time": "", "attempt": 2}]

@@ -24,6 +24,7 @@ from railhead.driver.describe import format_traceback
 from railhead.driver.errors import Kind, TrainingError, build_training_error, explain_exception, note_exception
 from railhead.driver.logs import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
+from railhead.driver.rank.gpus import watch_gpus
 from railhead.driver.rank.steps import watch_optimizers
 from railhead.driver.rank.uploads import watch_uploads
 from railhead.driver.ray.context import NOTICES, start_from_checkpoint, watch_notices
@@ -91,6 +92,7 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
         watch_notices()
         watch_uploads()
         watch_optimizers()
+        watch_gpus()
         start_from_checkpoint(resume_from)
         result = function(rank)
         _refuse_what_has_not_run(result, rank)

@@ -13,9 +13,9 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Optional, SupportsIndex
+from typing import Optional, SupportsIndex, Tuple
 
-from railhead.driver.reporting.heartbeat import NO_UPLOADS, Uploads
+from railhead.driver.reporting.heartbeat import NO_UPLOADS, GpuUse, Uploads
 
 MODULE = "torch.optim.optimizer"
 
@@ -31,6 +31,7 @@ class Beat:
         step, total, tokens: as its last call said; None if it did not.
         reports: how many calls of ray.train.report it has begun; `open_reports`: how many of them are under way.
         uploads: of its checkpoints.
+        gpus: the use of its GPUs, at the time `gpus_clock` of the same clock.
     """
 
     clock: float = 0.0
@@ -42,6 +43,8 @@ class Beat:
     reports: int = 0
     open_reports: int = 0
     uploads: Uploads = NO_UPLOADS
+    gpus: Tuple[GpuUse, ...] = ()
+    gpus_clock: float = 0.0
 
 
 STEPS = Beat()

@@ -11,6 +11,7 @@ from railhead.driver.reporting.progress import Progress
 FIRST_STEPS = 20  # of a group, among which compilers and caches may take any time
 SHORTEST_WINDOW_SECONDS = 600.0  # without a step; they are never a hang
 GAPS = 3.0  # the window is so many times the longest gap of the run
+MOST_GPUS = 512  # in a heartbeat
 LONGEST_ROUND_SECONDS = 30.0  # after a pause of the head, no more counts
 
 
@@ -30,6 +31,17 @@ NO_UPLOADS = Uploads()
 
 
 @dataclass(frozen=True)
+class GpuUse:
+    """One GPU of a rank: its number among the rank's own, bytes of its memory, and percent of time in use."""
+
+    number: int
+    used: int
+    total: int
+    percent: int
+    rank: int = -1
+
+
+@dataclass(frozen=True)
 class Heartbeat:
     """One round of questions to all ranks.
 
@@ -40,6 +52,7 @@ class Heartbeat:
         is_reporting: all ranks that have answered are in ray.train.report.
         steps: for the status.
         uploads: of all ranks together.
+        gpus: of the ranks that have answered, at most `MOST_GPUS`.
     """
 
     number: int
@@ -48,6 +61,7 @@ class Heartbeat:
     is_reporting: bool
     steps: Steps
     uploads: Uploads = NO_UPLOADS
+    gpus: tuple[GpuUse, ...] = ()
 
 
 class StepWatch:

@@ -6,12 +6,13 @@ free text of the user's but `name` of `railhead_job_reported`, of which a report
 
 from __future__ import annotations
 
-from typing import Iterable, List, Optional, Tuple, get_args
+from typing import Callable, Iterable, List, Optional, Tuple, get_args
 
 from railhead.contract.report import Report, State
 from railhead.contract.text import parse_time
 from railhead.driver.describe import clean
 from railhead.driver.reporting.exposition import Labels, Metric, write_metrics
+from railhead.driver.reporting.heartbeat import GpuUse
 from railhead.driver.reporting.mailbox import FromController, Mailbox
 from railhead.driver.reporting.publisher import Publisher
 
@@ -24,7 +25,7 @@ def write_job_metrics(publisher: Publisher, mailbox: Mailbox) -> str:
 
 def list_metrics(report: Report, fit: FromController) -> List[Metric]:
     """Returns all of them; `fit` is what Ray Train's controller tells of the current fit()."""
-    return [*_list_progress(report), *_list_events(report, fit), *_list_reported(report)]
+    return [*_list_progress(report), *_list_events(report, fit), *_list_reported(report), *_list_gpus(fit)]
 
 
 def _list_progress(report: Report) -> Iterable[Metric]:
@@ -92,6 +93,20 @@ def _list_reported(report: Report) -> Iterable[Metric]:
     numbers = ((name, _read(text)) for name, text in sorted(report.metrics.items()))
     series = tuple(((("name", clean(name)),), number) for name, number in numbers if number is not None)
     yield Metric("railhead_job_reported", "gauge", "Numbers of rank 0's last call of ray.train.report.", series)
+
+
+def _list_gpus(fit: FromController) -> Iterable[Metric]:
+    """Last, because they are the most series."""
+    gpus = fit.heartbeat.gpus if fit.heartbeat else ()
+
+    def list_series(read: Callable[[GpuUse], float]) -> Series:
+        return tuple(((("rank", str(each.rank)), ("gpu", str(each.number))), read(each)) for each in gpus)
+
+    used, total = list_series(lambda each: each.used), list_series(lambda each: each.total)
+    busy = list_series(lambda each: each.percent / 100)
+    yield Metric("railhead_job_gpu_utilization_ratio", "gauge", "Part of the time in which a GPU was in use.", busy)
+    yield Metric("railhead_job_gpu_memory_used_bytes", "gauge", "Memory of a GPU in use, by all processes.", used)
+    yield Metric("railhead_job_gpu_memory_bytes", "gauge", "Memory of a GPU.", total)
 
 
 def _labelled(name: str, value: str) -> Series:

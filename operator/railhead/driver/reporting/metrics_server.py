@@ -92,7 +92,7 @@ def _read_request(connection: socket.socket) -> bytes:
         connection.settimeout(max(until - time.monotonic(), 0.001))
         part = connection.recv(REQUEST_BYTES - len(data))
         if not part:
-            break
+            raise ConnectionError("the request has no end")
         data += part
     return data
 

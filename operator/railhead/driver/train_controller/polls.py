@@ -19,6 +19,7 @@ checkpoint. So no watcher has to run either.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 import sysconfig
@@ -40,7 +41,7 @@ from railhead.driver.rank.steps import Beat, read_beat
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.context import notify_ranks
 from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, WorkerGroup
-from railhead.driver.reporting.heartbeat import NO_UPLOADS, Heartbeat
+from railhead.driver.reporting.heartbeat import MOST_GPUS, NO_UPLOADS, GpuUse, Heartbeat
 from railhead.driver.reporting.mailbox import Box, FromController, Hang, Mailbox, Stack
 from railhead.driver.train_controller.group import Answer, Group, call_ranks
 
@@ -49,6 +50,7 @@ STACKS_TIMEOUT_SECONDS = 10.0
 NOTICE_TIMEOUT_SECONDS = 5.0  # that the notice waits for rank 0, whose process has just answered Ray's own poll
 HEARTBEAT_SECONDS = 10.0
 HEARTBEAT_TIMEOUT_SECONDS = 5.0
+GPUS_SECONDS = 30.0  # for which numbers of GPUs count
 RATE_SECONDS = 120.0  # over which rates are measured
 LIMIT_CHARS = 12_000  # per rank
 TRAINING_THREAD = "TrainingThread"  # Ray Train's name for it
@@ -261,6 +263,7 @@ class Pulse:
             most=max(max(beat.optimizer, beat.calls) for beat in beats),
             is_reporting=bool(fresh) and all(beat.open_reports for beat in fresh.values()),
             steps=self._measure(),
+            gpus=_list_gpus(fresh),
             uploads=sum((beat.uploads for beat in beats), NO_UPLOADS),
         )
 
@@ -279,6 +282,13 @@ class Pulse:
         begin, end = (first.optimizer, last.optimizer) if last.step is None else (first.step, last.step)
         seconds = last.clock - first.clock
         return Steps(last.step, last.total, _rate(begin, end, seconds), _rate(first.tokens, last.tokens, seconds))
+
+
+def _list_gpus(beats: Mapping[int, Beat]) -> tuple[GpuUse, ...]:
+    """Without those of a rank where NVML has not answered for long: its numbers are old."""
+    current = {rank: beat for rank, beat in beats.items() if beat.clock - beat.gpus_clock < GPUS_SECONDS}
+    found = (replace(gpu, rank=rank) for rank, beat in sorted(current.items()) for gpu in beat.gpus)
+    return tuple(itertools.islice(found, MOST_GPUS))
 
 
 def _rate(begin: Optional[int], end: Optional[int], seconds: float) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.report import Checkpoint, Report, RestartInPlace, RunWarning, Steps
-from railhead.driver.reporting.exposition import MOST_SERIES
-from railhead.driver.reporting.heartbeat import Heartbeat, Uploads
+from railhead.driver.reporting.exposition import MOST_SERIES, write_metrics
+from railhead.driver.reporting.heartbeat import MOST_GPUS, GpuUse, Heartbeat, Uploads
 from railhead.driver.reporting.job_metrics import list_metrics, write_job_metrics
 from railhead.driver.reporting.mailbox import FromController, Mailbox
 from railhead.driver.reporting.publisher import Publisher
@@ -26,7 +26,9 @@ TRAINING = replace(
 )
 WARNED = replace(TRAINING, warning=RunWarning("NoSteps", "no rank made a step"))
 RESTARTED = FromController().with_restart(RestartInPlace(1, 1, "Application"))
-UPLOADED = replace(RESTARTED, heartbeat=Heartbeat(9, 9, 9, False, STEPS, Uploads(3, 4.5, 6000)))
+UPLOADED = replace(
+    RESTARTED, heartbeat=Heartbeat(9, 9, 9, False, STEPS, Uploads(3, 4.5, 6000), (GpuUse(1, 20, 80, 50, 7),))
+)
 
 
 NO_FIT = FromController()
@@ -81,6 +83,18 @@ def test_uploads_are_known_from_the_first_heartbeat_on() -> None:
     names = [f"checkpoint_upload{name}_total" for name in ("s", "_seconds", "_bytes")]
     assert [found[name] for name in names] == [3, 4.5, 6000]
     assert not set(names) & set(values(TRAINING, RESTARTED))
+
+
+def test_a_gpu_is_labelled_by_its_rank_and_its_number_there() -> None:
+    found = {name: value for name, value in values(TRAINING, UPLOADED).items() if name.startswith("gpu")}
+    assert found == {"gpu_utilization_ratio/7/1": 0.5, "gpu_memory_used_bytes/7/1": 20, "gpu_memory_bytes/7/1": 80}
+
+
+def test_the_gpus_of_the_largest_job_leave_all_else_its_place() -> None:
+    gpus = tuple(GpuUse(number % 8, 1, 2, 3, rank=number // 8) for number in range(MOST_GPUS))
+    fit = replace(UPLOADED, heartbeat=Heartbeat(9, 9, 9, False, STEPS, gpus=gpus))
+    reported = replace(WARNED, metrics={f"m{number}": "1" for number in range(64)})
+    assert len(read(write_metrics(list_metrics(reported, fit)))) == len(values(reported, fit)) < MOST_SERIES
 
 
 def test_a_warning_has_its_reason_and_no_message() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from railhead.contract.failure import Failure, FailureClass, FailureRule
 from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import Checkpoint, RestartInPlace, RunWarning, Steps
-from railhead.driver.reporting.heartbeat import Heartbeat, Uploads
+from railhead.driver.reporting.heartbeat import GpuUse, Heartbeat, Uploads
 from railhead.driver.reporting.mailbox import (
     FAILED,
     RUNNING,
@@ -57,7 +57,13 @@ FULL_CONTROLLER = FromController(
     warning=RunWarning("B", "b"),
     rule_warning=RunWarning("MetricRule", "rule nan: loss is NaN"),
     heartbeat=Heartbeat(
-        number=3, alive=9, most=4, is_reporting=True, steps=Steps(7, 100, "1.5", "30"), uploads=Uploads(1, 0.5, 9)
+        number=3,
+        alive=9,
+        most=4,
+        is_reporting=True,
+        steps=Steps(7, 100, "1.5", "30"),
+        uploads=Uploads(1, 0.5, 9),
+        gpus=(GpuUse(0, 1, 2, 50, rank=3),),
     ),
     hangs_taken=1,
 )

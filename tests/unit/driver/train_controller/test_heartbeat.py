@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from railhead.contract.report import Steps
 from railhead.driver.rank.steps import Beat
-from railhead.driver.reporting.heartbeat import Heartbeat, Uploads
+from railhead.driver.reporting.heartbeat import MOST_GPUS, GpuUse, Heartbeat, Uploads
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.train_controller import polls
 from railhead.driver.train_controller.group import Answer, Group
@@ -36,6 +37,23 @@ def test_uploads_of_all_ranks_add_up_and_a_silent_rank_keeps_its_own() -> None:
     pulse.add({0: beat(0.0, uploads=Uploads(1, 2.0, 10)), 1: beat(0.0, uploads=Uploads(1, 3.0, 20))})
     found = pulse.add({0: beat(10.0, uploads=Uploads(2, 4.0, 30)), 1: Answer()})
     assert found is not None and found.uploads == Uploads(3, 7.0, 50)
+
+
+def test_gpus_are_those_of_ranks_and_drivers_that_answer() -> None:
+    first, second = GpuUse(0, 1, 2, 50), GpuUse(1, 1, 2, 60)
+    pulse = Pulse()
+    found = pulse.add(
+        {1: beat(100.0, gpus=(first, second), gpus_clock=95.0), 0: beat(100.0, gpus=(first,), gpus_clock=60.0)}
+    )
+    assert found is not None and found.gpus == (replace(first, rank=1), replace(second, rank=1))
+    found = pulse.add({0: beat(110.0, gpus=(first, second), gpus_clock=105.0), 1: Answer()})
+    assert found is not None and found.gpus == (replace(first, rank=0), replace(second, rank=0))
+
+
+def test_a_heartbeat_has_a_bounded_number_of_gpus() -> None:
+    gpus = tuple(GpuUse(number, 1, 2, 3) for number in range(8))
+    found = Pulse().add({rank: beat(1.0, gpus=gpus, gpus_clock=1.0) for rank in range(100)})
+    assert found is not None and len(found.gpus) == MOST_GPUS == 512
 
 
 def test_progress_counts_before_the_optimizers() -> None:
