@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import change, local, logs, offline, operator, read, submit
+from railhead.cli import change, execute, local, logs, offline, operator, read, submit
 from railhead.local import LocalError
 
 INTERRUPTED = 130
@@ -30,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     read.add_commands(commands)
     logs.add_commands(commands)
+    execute.add_commands(commands)
     submit.add_commands(commands)
     change.add_commands(commands)
     offline.add_commands(commands)
@@ -41,9 +42,18 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Returns the options; `words` are those after --, which argparse would mix with the options of `exec`."""
+    own, words = list(arguments), []
+    if own[:1] == ["exec"] and "--" in own:
+        end = own.index("--")
+        own, words = own[:end], own[end + 1 :]
+    return build_parser().parse_args(own, argparse.Namespace(words=words))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code, one of `railhead.client.errors.ExitCode`; an error has a message on stderr."""
-    options = build_parser().parse_args(arguments)
+    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     local.interrupt_on_termination()
     try:
         return int(options.run(options))

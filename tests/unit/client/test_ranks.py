@@ -1,0 +1,57 @@
+"""Where a rank runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from railhead.client.ranks import build_question, find_rank
+from railhead.contract import environment
+from railhead.driver.logs import BEGIN, write_marks
+
+GONE = 2**22 + 1  # no process has that number
+
+
+def write_log(folder: Path, pid: int, text: str) -> None:
+    logs = folder / "session_2026-01-01" / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / f"worker-abc-01000000-{pid}.out").write_text(text)
+
+
+def ask_here(rank: int, folder: Path) -> str:
+    """Asks as in a pod whose Ray keeps its session in the folder."""
+    variables = {**os.environ, environment.TEMP: str(folder)}
+    return subprocess.run(build_question(rank), capture_output=True, text=True, check=True, env=variables).stdout
+
+
+def begin(rank: int, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a rank writes first."""
+    capsys.readouterr()
+    write_marks(BEGIN, rank=rank, process="node-1")
+    return "Ray's own line\n" + capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("rank", "is_there"), [(1, True), (10, False), (3, False)])
+def test_the_question_finds_a_rank_that_lives(
+    rank: int, is_there: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path, os.getpid(), begin(1, capsys))
+    write_log(tmp_path, GONE, begin(3, capsys))
+    assert ask_here(rank, tmp_path) == (f"{os.getpid()}\n" if is_there else "")
+
+
+def test_the_question_has_no_answer_without_logs(tmp_path: Path) -> None:
+    assert ask_here(0, tmp_path) == ""
+
+
+@pytest.mark.parametrize(("answers", "pod"), [({"w0": "", "w1": "17\n"}, "w1"), ({"w0": "", "w1": ""}, None)])
+async def test_all_pods_are_asked(answers: dict[str, str], pod: str | None) -> None:
+    async def ask(name: str, question: Sequence[str]) -> str:
+        assert "begin:5:" in question[-1]
+        return answers[name]
+
+    assert await find_rank(5, list(answers), ask) == pod
