@@ -12,6 +12,7 @@ from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import Checkpoint
+from railhead.history import Record, read_history
 from tests.ray.pods import Pods, describe_known, make_job, share_pod
 from tests.waiting import wait_until
 
@@ -199,6 +200,10 @@ except TrainingFailedError as error:
 """
 
 
+def read_kept(folder: Path) -> tuple[Record, ...]:
+    return read_history({file.name: file.read_bytes() for file in folder.iterdir()}).records
+
+
 @pytest.mark.slow  # tests/unit/driver/script has the two fits, the name and the end
 def test_a_failure_that_the_script_swallows_still_ends_the_attempt(tmp_path: Path) -> None:
     job = share_pod(make_script_job("python", "train.py"))
@@ -215,6 +220,10 @@ def test_a_failure_that_the_script_swallows_still_ends_the_attempt(tmp_path: Pat
             f"{pods.storage}/{name}" for name in (job.run_name, "second")
         ]
         assert pods.reports[-1]["warning"]["reason"] == "RunNameDiffers"
+        first, second = (Path(pods.storage, name, ".railhead") for name in (job.run_name, "second"))
+        assert [each["metrics"] for each in read_kept(first / "metrics")] == [{"a": 1}]
+        assert [each["event"] for each in read_kept(first / "journal")][-2:] == ["state", "end"]
+        assert [each["event"] for each in read_kept(second / "journal")][-2:] == ["failure", "state"]
 
 
 def test_a_script_that_fails_before_training_ends_with_its_own_message(tmp_path: Path) -> None:
