@@ -53,7 +53,8 @@ class JobInput:
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         log_level: LoggingConfig.log_level, or None.
         forward_logs: spec.logs.forward or its default: All, Rank0 or None.
-        archive_logs: spec.logs.archive or its default: None, Failed or All.
+        archive_logs: spec.logs.archive or its default, up to what the operator allows: None, Failed or All.
+        archive_wanted: spec.logs.archive, or empty.
         archive_per_rank, archive_per_run: bounds of the archive, in bytes.
         storage_path: a URI, or None when it is a path (then in the environment).
         datasets: {name: {format, uri, split}} or {name: {function, split}}; a uri that is a
@@ -89,6 +90,7 @@ class JobInput:
     log_level: Optional[str] = None
     forward_logs: str = "All"
     archive_logs: str = "None"
+    archive_wanted: str = ""
     archive_per_rank: int = 0
     archive_per_run: int = 0
     drain_seconds: int = 0

@@ -86,6 +86,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         log_level=run.log_level,
         forward_logs=spec.forward_logs,
         archive_logs=choose_archive(logs.archive, storage_path=run.storage_path, policy=policy),
+        archive_wanted=logs.archive or "",
         archive_per_rank=logs.rank_bytes,
         archive_per_run=logs.run_bytes,
         drain_seconds=spec.drain_seconds,

@@ -143,6 +143,7 @@ def test_the_operator_has_a_default_and_a_limit_for_the_logs_that_are_kept(
     files = build_input(JOB, spec, replace(SETTINGS, archive_policy=policy))["data"]
     built = JobInput.from_json(files[FILE])
     assert (built.archive_logs, built.archive_per_rank, built.archive_per_run) == (chosen, 4 * 2**20, 2**30)
+    assert built.archive_wanted == (wanted or "")
 
 
 def test_the_bounds_of_the_archive_are_bytes() -> None:

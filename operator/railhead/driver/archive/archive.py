@@ -79,6 +79,7 @@ class StoredArchive(Archive):
         self._monotonic = monotonic
         self._uploaded: dict[str, int] = {}
         self._failures = 0
+        self._has_lost = False
         self._is_due = threading.Event()
         self._turn = threading.Lock()
         self._began: Optional[float] = None  # the upload that is in progress
@@ -88,7 +89,10 @@ class StoredArchive(Archive):
         threading.Thread(target=self._run, name="railhead-archive", daemon=True).start()
 
     def add(self, source: str, line: str) -> None:
+        is_news = source == "0" and not self._spool.has("0")
         self._spool.add(source, line)
+        if is_news:  # its lines are uploaded more often
+            self.upload_soon()
 
     def upload_soon(self) -> None:
         self._is_due.set()
@@ -119,6 +123,10 @@ class StoredArchive(Archive):
     def _upload(self, has_succeeded: bool) -> None:
         self._read_more()
         sizes = self._spool.write_all()
+        lost = self._spool.take_problem()
+        if lost and not self._has_lost:
+            self._has_lost = True
+            log(f"cannot keep all lines for spec.logs.archive on the pod's own disk: {lost}")
         changes = find_changes(sizes, self._uploaded)
         limit = self._template.limit if self._monotonic() - self._looked_at >= SURPLUS_SECONDS else None
         if not changes and limit is None and not has_succeeded:
@@ -137,6 +145,8 @@ class StoredArchive(Archive):
 
 def start_archive(role: str, pod: Pod, job: JobInput, variables: Mapping[str, str]) -> Archive:
     """`role`: HEAD or WORKER; `variables`: the environment of the container."""
+    if role != WORKER and job.archive_wanted not in ("", job.archive_logs):
+        log(f"spec.logs.archive {job.archive_wanted} is reduced to {job.archive_logs}: the operator allows no more")
     if job.archive_logs == "None":
         return Archive()
     folder = pod.temp / "archive"

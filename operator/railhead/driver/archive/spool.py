@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from railhead.driver.archive.layout import SEGMENTS, describe_gap, find_dropped, name_segment
-from railhead.driver.describe import clean, never_raises
+from railhead.driver.describe import clean, describe_exception
 
 MEMBER_BYTES = 64 * 1024  # of lines that are compressed together
 FOLDER_MODE, FILE_MODE = 0o750, 0o640
@@ -44,6 +44,7 @@ class Spool:
         self._lock = threading.Lock()
         self._sources: dict[str, _Source] = {}
         self._sizes: dict[str, int] = {}
+        self._problem = ""
 
     def has(self, source: str) -> bool:
         return source in self._sources
@@ -58,6 +59,12 @@ class Spool:
             if state.size >= MEMBER_BYTES:
                 self._write(source, state)
 
+    def take_problem(self) -> str:
+        """Returns why lines were lost since the last call, or an empty string. `add` cannot log it: it gets the log."""
+        with self._lock:
+            problem, self._problem = self._problem, ""
+        return problem
+
     def write_all(self) -> dict[str, int]:
         """Returns the size of each file in bytes, with all lines so far."""
         with self._lock:
@@ -69,12 +76,14 @@ class Spool:
         lines, state.lines, state.size = state.lines, [], 0
         if not lines:
             return
-        with never_raises("spool the log for spec.logs.archive"):
+        try:
             name = name_segment(source, self._writer, state.number)
             self._append(name, "\n".join(lines))
             if self._sizes[name] * SEGMENTS >= self._limit:
                 state.number += 1
                 self._drop(source, find_dropped(state.number))
+        except OSError as error:
+            self._problem = describe_exception(error)
 
     def _append(self, name: str, text: str) -> None:
         path = self.folder / name

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import io
 import queue
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import pytest
 
@@ -17,8 +21,9 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.archive import archive as archive_module
 from railhead.driver.archive.archive import Archive, Sender, StoredArchive, TrainLogs, start_archive
 from railhead.driver.archive.layout import HEAD, WORKER
-from railhead.driver.archive.spool import Spool
+from railhead.driver.archive.spool import MEMBER_BYTES, Spool
 from railhead.driver.archive.upload import Upload
+from railhead.driver.logs import Ranks, RankStream
 from railhead.driver.pod import Pod
 
 JOB = JobInput(
@@ -82,6 +87,34 @@ def test_a_failed_upload_is_repeated_and_logged_once(tmp_path: Path, capsys: pyt
     archive.upload()
     assert [set(storage.take().write) for _ in range(3)] == [{"0/r0-w0-000000.log.gz"}] * 3
     assert capsys.readouterr().out.count("cannot copy the logs to run.storagePath") == 1
+
+
+def test_a_full_disk_of_the_heads_pod_is_logged_through_the_archive_itself(tmp_path: Path) -> None:
+    """The head's log is a source of its archive: a lock that is held while it logs would stop both for good."""
+    out = io.StringIO()
+    archive = make_archive(tmp_path / "absent" / "file", Storage())
+    (tmp_path / "absent").write_text("no folder")
+    stream = RankStream(out, Ranks(), partial(archive.add, HEAD))
+
+    def fill() -> None:
+        with contextlib.redirect_stdout(cast(TextIO, stream)):
+            for _ in range(3):
+                print("x" * MEMBER_BYTES)
+                archive.upload()
+
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert out.getvalue().count("cannot keep all lines for spec.logs.archive on the pod's own disk") == 1
+
+
+def test_the_first_line_of_rank_0_is_uploaded_soon(tmp_path: Path) -> None:
+    storage = Storage()
+    archive = make_archive(tmp_path, storage, chance=lambda: 1.0)
+    archive.start()
+    archive.add_of_rank(0, "first")
+    assert set(storage.take().write) == {"0/r0-w0-000000.log.gz"}
 
 
 def test_a_rank_that_ends_is_uploaded_at_once(tmp_path: Path) -> None:
@@ -149,8 +182,6 @@ def test_ray_trains_own_logs_are_kept(tmp_path: Path) -> None:
     logs.read()
     [name] = spool.write_all()
     assert name.startswith("train/")
-    import gzip
-
     assert [line[21:] for line in gzip.decompress((tmp_path / "spool" / name).read_bytes()).decode().splitlines()] == [
         "one",
         "two",
@@ -170,6 +201,16 @@ def test_a_job_without_an_archive_writes_nothing(tmp_path: Path) -> None:
     archive.upload_soon()
     archive.finish(has_succeeded=True)
     assert type(archive) is Archive and list(tmp_path.iterdir()) == []
+
+
+def test_the_heads_log_says_that_the_operator_allows_less(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = replace(JOB, archive_logs="None", archive_wanted="All")
+    start_archive(WORKER, make_pod(tmp_path), job, {})
+    start_archive(HEAD, make_pod(tmp_path), replace(job, archive_wanted=""), {})
+    start_archive(HEAD, make_pod(tmp_path), replace(job, archive_wanted="None"), {})
+    assert capsys.readouterr().out == ""
+    start_archive(HEAD, make_pod(tmp_path), job, {})
+    assert "spec.logs.archive All is reduced to None" in capsys.readouterr().out
 
 
 def test_the_process_gets_the_containers_environment_and_its_error_is_read(tmp_path: Path) -> None:
