@@ -43,6 +43,7 @@ PARTS: Mapping[str, Part] = {
     "test": Part((*_MAKE, "test")),
     "unit": Part((*_SLOW, "tests/unit")),
     "fuzz": Part((*_SLOW, "-n", "auto", "tests/fuzz", "tests/api")),
+    "chart": Part((*_SLOW, "tests/chart")),
     "schedules": Part((*_PYTEST, "-n", "auto", _SCHEDULES, "-k", "1-from"), _MANY),
     "two-operators": Part((*_PYTEST, "-n", "auto", _SCHEDULES, "-k", "2-from"), _MANY),
     "world": Part(

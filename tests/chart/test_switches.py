@@ -21,7 +21,7 @@ def test_the_pod_monitor_selects_the_metrics_port(chart: Chart) -> None:
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     assert monitor["spec"]["selector"] == rendered.one("Deployment")["spec"]["selector"]
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
-    assert endpoint == {"port": "probes", "path": "/metrics", "interval": "1m30s"}
+    assert endpoint == {"port": "probes", "path": "/metrics", "interval": "1m30s", "honorLabels": True}
     assert endpoint["port"] in {p["name"] for p in rendered.container["ports"]}
 
 
@@ -46,6 +46,7 @@ def test_metrics_with_authentication_are_scraped_over_https(chart: Chart) -> Non
         "path": "/metrics",
         "scheme": "https",
         "interval": "30s",
+        "honorLabels": True,
         "authorization": {"credentials": {"name": "scraper", "key": "token"}},
         "tlsConfig": {
             "serverName": f"railhead-reports.{NAMESPACE}.svc",

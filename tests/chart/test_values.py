@@ -92,6 +92,7 @@ def test_every_value_has_a_schema_and_vice_versa(chart: Chart) -> None:
         "leaderElection",
         "certManager",
         "podMonitor",
+        "prometheusRule",
         "podDisruptionBudget",
         "networkPolicy",
         "jobs",

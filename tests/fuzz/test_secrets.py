@@ -55,7 +55,7 @@ def count(statuses: list[dict[str, object]]) -> str:
     metrics = Metrics()
     parsed = [parse_status(each) for each in statuses]
     for old, new in pairwise(parsed):
-        metrics.count_change(old, new)
+        metrics.count_change("team", old, new)
     return metrics.render().decode()
 
 

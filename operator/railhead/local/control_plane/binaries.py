@@ -177,12 +177,14 @@ class GoModule:
         folder: the name of the folder and of the program.
         package: what to build: the module itself, or a package that it requires.
         flags: for the linker.
+        tags: build tags, separated by commas.
         links: other names of the program, if it serves under several.
     """
 
     folder: str
     package: str = "."
     flags: str = "-s -w"
+    tags: str = ""
     links: tuple[str, ...] = ()
 
 
@@ -216,7 +218,7 @@ def build_modules(go: list[str], target: Path, *, sources: Path, modules: Sequen
         shutil.copytree(sources, folder / "go")
         for module in modules:
             echo(f"building {', '.join(module.links) or module.folder} with Go (once; minutes with empty caches)")
-            command = [*go, "build", "-mod=readonly", "-trimpath", "-ldflags", module.flags]
+            command = [*go, "build", "-mod=readonly", "-trimpath", "-tags", module.tags, "-ldflags", module.flags]
             command += ["-o", str(out / module.folder), module.package]
             _run(command, folder / "go" / module.folder, log=log, what=module.folder, echo=echo)
             for link in module.links:
