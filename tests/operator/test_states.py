@@ -150,6 +150,7 @@ def warned(cluster: Cluster) -> States:
         "running with a Ray that is newer than tested": {"reason": "RayNewerThanTested", "message": "Ray is new."},
         "running while the storage is full": {"reason": "CheckpointNotWritten", "message": "No space left on device."},
         "running, though it may hang": {"reason": "NoSteps", "message": "Rank 1 is at t.py:4."},
+        "running while a metric rule fires": {"reason": "MetricRule", "message": "rule nan: loss is NaN at step 4"},
     }
     for number, (name, warning) in enumerate(warnings.items()):
         job = f"warned-{number}"
