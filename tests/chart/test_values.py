@@ -93,6 +93,7 @@ def test_every_value_has_a_schema_and_vice_versa(chart: Chart) -> None:
         "certManager",
         "podMonitor",
         "prometheusRule",
+        "dashboards",
         "podDisruptionBudget",
         "networkPolicy",
         "jobs",

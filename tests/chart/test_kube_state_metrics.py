@@ -1,0 +1,66 @@
+"""The configuration for kube-state-metrics names fields that the CRD has, and no metric twice.
+
+kube-state-metrics itself is in no registry that the tests may use, so that it does not read the file here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from railhead.api.status import Phase
+
+PROJECT = Path(__file__).resolve().parents[2]
+FILE = PROJECT / "charts" / "railhead" / "files" / "kube-state-metrics.yaml"
+CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
+KEYS = {"name", "help", "each"}
+OF_GAUGE = {"path", "labelFromKey", "labelsFromPath", "valueFrom"}
+NOT_YET = {("status", "goodput", "percent")}  # it comes with status.goodput
+[RESOURCE] = yaml.safe_load(FILE.read_text())["spec"]["resources"]
+METRICS: dict[str, dict[str, Any]] = {metric["name"]: metric for metric in RESOURCE["metrics"]}
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    [version] = yaml.load(CRD.read_text(), Loader=yaml.CSafeLoader)["spec"]["versions"]
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def find(schema: dict[str, Any], path: list[str]) -> dict[str, Any]:
+    for name in path:
+        schema = schema["properties"][name]
+    return schema
+
+
+def test_the_kind_is_the_crds_and_each_metric_is_named_once() -> None:
+    crd = yaml.load(CRD.read_text(), Loader=yaml.CSafeLoader)["spec"]
+    kind = {"group": crd["group"], "version": crd["versions"][0]["name"], "kind": crd["names"]["kind"]}
+    assert RESOURCE["groupVersionKind"] == kind
+    assert len(METRICS) == len(RESOURCE["metrics"])
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_each_metric_reads_a_field_that_exists(schema: dict[str, Any], name: str) -> None:
+    assert set(METRICS[name]) == KEYS
+    each = METRICS[name]["each"]
+    if each["type"] == "StateSet":
+        assert set(each["stateSet"]["list"]) == set(get_args(Phase)) - {""}
+        assert find(schema, each["stateSet"]["path"])["type"] == "string"
+        return
+    gauge = each["gauge"]
+    assert set(gauge) <= OF_GAUGE
+    if tuple(gauge["path"]) in NOT_YET:
+        return
+    field = find(schema, gauge["path"])
+    if field["type"] == "array":
+        for path in (gauge["valueFrom"], *gauge["labelsFromPath"].values()):
+            assert find(field["items"], path)
+        assert "maxItems" in field
+    else:
+        assert (field["type"] == "object") is ("labelFromKey" in gauge)
+    if "additionalProperties" in field:
+        assert field["maxProperties"] <= 64, "its number of series is bounded"
