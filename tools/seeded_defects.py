@@ -70,6 +70,20 @@ class Defect:
 
 DEFECTS = (
     Defect(
+        "time that passes is worth a write",
+        "planning/amendments/goodput.py",
+        " or not changes_anything(job, change):",
+        ":",
+        ("tests/unit/planning/amendments/test_goodput.py",),
+    ),
+    Defect(
+        "a lost attempt keeps the training that no checkpoint keeps",
+        "planning/facts/goodput.py",
+        'productive, lost["retrained"] = productive - taken, lost["retrained"] + taken',
+        "pass",
+        ("tests/unit/planning/facts/test_goodput.py",),
+    ),
+    Defect(
         "the list of attempts is worth a write",
         "planning/amendments/records.py",
         " or not changes_anything(job, change):",

@@ -223,6 +223,29 @@ def check_attempts(log: list[Entry], *, operators: int = 1) -> None:
         assert len(json.dumps(found, separators=(",", ":"))) <= 4096
 
 
+def check_goodput(log: list[Entry], *, operators: int = 1) -> None:
+    """The seconds of each status add up to the time since the job's first attempt; they ride in other writes, the time
+    never goes back, and an ended job's stays as it is."""
+    begun: dict[str, datetime] = {}
+    for before, after in changes_of(log, "trainjobs"):
+        old, new = before["status"], after["status"]
+        known, found = old.get("goodput"), new.get("goodput")
+        if found is None:
+            assert not new.get("attempt") and known is None, new
+            continue
+        assert found["productiveSeconds"] + sum(found["lostSeconds"].values()) == found["wallSeconds"], found
+        assert min(found["productiveSeconds"], *found["lostSeconds"].values()) >= 0, found
+        assert 0 <= found["lostGPUSeconds"] <= found["gpuSeconds"], found
+        start = datetime.fromisoformat(found["time"]) - timedelta(seconds=found["wallSeconds"])
+        assert begun.setdefault(after["metadata"]["uid"], start) == start, "no second is counted twice or left out"
+        if found != known:
+            rides = {**old, "goodput": None} != {**new, "goodput": None}
+            assert rides or operators > 1, "time that passes is no reason for a write"  # one may lag behind the other
+            assert known is None or old["phase"] not in ("Succeeded", "Failed"), (known, found)
+        if operators == 1 and known is not None:
+            assert found["wallSeconds"] >= known["wallSeconds"], (known, found)
+
+
 def _is_over(status: Object) -> bool:
     """The current attempt has ended."""
     is_lost = (status.get("failure") or {}).get("attempt") == status["attempt"]

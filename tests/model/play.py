@@ -19,6 +19,7 @@ from tests.model.oracles import (
     check_drivers,
     check_end,
     check_gone,
+    check_goodput,
     check_images,
     check_stuck_pods,
 )
@@ -144,6 +145,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     check_drivers(world)
     check_images(world)
     check_attempts(world.api.log)
+    check_goodput(world.api.log)
     assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()

@@ -19,6 +19,7 @@ from tests.model.oracles import (
     check_counters,
     check_drivers,
     check_end,
+    check_goodput,
     check_images,
     check_stuck_pods,
 )
@@ -287,6 +288,7 @@ class Schedule:
         check_drivers(self.world)
         check_images(self.world)
         check_attempts(self.world.api.log, operators=self.operators)
+        check_goodput(self.world.api.log, operators=self.operators)
         self._watchman.check()
         job = self.world.job()
         assert job is not None

@@ -14,6 +14,7 @@ from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint, Report, ReportedOutcome, RestartInPlace, State
+from railhead.contract.spent import Spent
 from railhead.contract.text import format_time, parse_time
 from railhead.controller.metrics import find_loss
 from railhead.resources.base import OperatorSettings
@@ -522,7 +523,8 @@ class World:
                 state=driver.state,
                 reports=driver.commits,
                 joined=self._count_joined(head),
-                time="2026-01-01T00:00:00Z",
+                time=format_time(self.now),
+                spent=Spent(productive=driver.commits * int(self.pace.total_seconds() * 1000)),
                 checkpoint=self._checkpoint(driver),
                 run_uri="/runs",
                 lost_pods=tuple(sorted(self.unreachable | self._find_cut_off(head))),

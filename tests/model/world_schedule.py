@@ -15,7 +15,7 @@ from tests.model.actors.catalogue import CATALOGUE, ENABLED
 from tests.model.actors.flapper import Flapper
 from tests.model.faults import Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Watchman, check_attempts, check_drivers
+from tests.model.oracles import Watchman, check_attempts, check_drivers, check_goodput
 from tests.model.pass_oracles import FINISHED, Circumstances, Witness
 from tests.model.world import BESIDE, World, is_live
 
@@ -175,4 +175,5 @@ class WorldSchedule:
         assert not held, f"finished jobs hold {held}"
         check_drivers(self.world)
         check_attempts(self.world.api.log)
+        check_goodput(self.world.api.log)
         self._watchman.check()

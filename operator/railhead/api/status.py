@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
 from railhead.api.base import ClassName, StatusModel, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
+from railhead.api.goodput import GoodputStatus, SpentStatus
 from railhead.contract.failure import POLICIES, FailureClass
 from railhead.contract.report import MAX_LOST_PODS, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
 from railhead.contract.text import parse_time
@@ -184,6 +185,7 @@ class ProgressStatus(StatusModel):
     tokens_per_second: str | None = _text("Decimal; by railhead.training.progress.", 32, None)
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
     update_time: str | None = time_field("When the driver recorded them.")
+    spent: SpentStatus | None = Field(default=None, description="What the attempt's time was spent on until then.")
     warning: DriverWarning | None = Field(
         default=None,
         description="What the user should fix although training runs; conditions Resumable, CheckpointFallback, "
@@ -313,6 +315,7 @@ class JobStatus(StatusModel):
         default=None, description="Pods were rejected by a quota or released; absent once training runs."
     )
     completion_time: str | None = time_field("When the job ended.")
+    goodput: GoodputStatus | None = Field(default=None, description="What the job's time was spent on.")
     clean_up_time: str | None = time_field("When spec.keepPodsSeconds removed the job's children.")
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")

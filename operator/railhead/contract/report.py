@@ -15,6 +15,8 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Dict, Literal, Optional, Tuple
 
+from railhead.contract.spent import Spent
+
 PATH = "/v1/report"
 AUDIENCE = "railhead.dev/report"  # of the projected token; the API server does not accept it for itself
 LIMIT_BYTES = 65536
@@ -174,6 +176,7 @@ class Report:
         workers: Ray Train workers of the current group, 0 while there is none.
         metrics: rank 0's last metrics, numbers as text.
         steps: how far training is between reports; it alone is never a reason to report at once.
+        spent: what the attempt's time was spent on; it alone is no reason to report. None = not counted.
         time: RFC 3339, UTC; when the state was recorded.
         checkpoint: the newest committed one, or None; its `attempt` is this one.
         best_checkpoint: the one with the best score; `NO_CHECKPOINT`, on the wire an empty object, when no
@@ -207,6 +210,7 @@ class Report:
     lost_pods: Tuple[str, ...] = ()
     restart: Optional[RestartInPlace] = None
     steps: Steps = field(default_factory=Steps)
+    spent: Optional[Spent] = None
 
     def to_json(self) -> bytes:
         """At most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""

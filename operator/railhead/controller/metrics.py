@@ -40,6 +40,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
 from railhead.kube.informer import WatchState
 from railhead.kube.kinds import SUBJECT_ACCESS_REVIEW
+from railhead.planning.facts.goodput import count_seconds
 
 METRICS_PATH = "/metrics"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -162,6 +163,12 @@ class Metrics:
         self._finished = Counter(
             "railhead_finished_jobs", "Jobs that ended.", ["class", "namespace"], registry=self.registry
         )
+        self._seconds = Counter(
+            "railhead_training_seconds",
+            "What the time of jobs was spent on: productive, or the cause of its loss.",
+            ["cause", "namespace"],
+            registry=self.registry,
+        )
         self._delays = Histogram(
             "railhead_report_delay_seconds",
             "From the arrival of a driver's report to its write in the status.",
@@ -190,6 +197,11 @@ class Metrics:
 
     def count_late(self, seconds: float) -> None:
         self._late.inc(seconds)
+
+    def count_time(self, namespace: str, old: JobStatus, new: JobStatus) -> None:
+        """Counts the time that the new status of a job has settled."""
+        for cause, seconds in count_seconds(old.goodput, new.goodput).items():
+            self._seconds.labels(cause, namespace).inc(seconds)
 
     def count_change(self, namespace: str, old: JobStatus, new: JobStatus) -> None:
         """Counts what changed from the old status of a job in this namespace to its new one."""

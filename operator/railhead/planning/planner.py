@@ -13,6 +13,7 @@ from railhead.api.job import InvalidSpec
 from railhead.api.names import MANAGER
 from railhead.planning.amendments.announcements import add_warning, announce_commit
 from railhead.planning.amendments.creates import hold_back_creates, keep_place, wait_for_turn
+from railhead.planning.amendments.goodput import count_time
 from railhead.planning.amendments.obstacles import (
     hold_back_deletes,
     list_stuck_pods,
@@ -96,6 +97,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     report_obstacles,  # joins a status change, or adds its own
     acknowledge_generation,  # after the warning: may add a change just for the generation
     list_attempts,  # joins a status change, whichever added it
+    count_time,  # likewise
     announce_commit,  # for the checkpoint that the status will have
 )
 

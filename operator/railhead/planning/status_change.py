@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
 from railhead.api.conditions import Condition, merge_conditions
+from railhead.api.goodput import GoodputStatus
 from railhead.api.status import (
     AvoidedNode,
     Budget,
@@ -87,6 +88,7 @@ class StatusChange:
     waiting: Waiting | Unset | None = UNSET
     start_line: StartLine | Unset | None = UNSET
     completion_time: str | Unset = UNSET
+    goodput: GoodputStatus | Unset = UNSET
     clean_up_time: str | Unset = UNSET
     head: HeadStatus | Unset = UNSET
     workers: WorkersStatus | Unset = UNSET

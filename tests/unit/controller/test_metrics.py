@@ -179,6 +179,16 @@ def test_a_job_is_counted_once_when_it_ends(end: dict[str, Any], class_: str) ->
     assert found == {("railhead_finished_jobs_total", (class_, "a")): 1}
 
 
+def test_settled_time_is_counted_by_cause_and_namespace() -> None:
+    operator = Operator()
+    new = parse_status({"goodput": {"productiveSeconds": 40, "lostSeconds": {"podsPending": 7}}})
+    operator.metrics.count_time("team", at(1), new)
+    operator.metrics.count_time("team", new, new)
+    name = "railhead_training_seconds_total"
+    found = {key: value for key, value in operator.samples().items() if key[0] == name}
+    assert found == {(name, ("productive", "team")): 40, (name, ("podsPending", "team")): 7}
+
+
 def test_the_delays_of_reports_are_counted_by_urgency() -> None:
     operator = Operator()
     operator.metrics.count_delay(Urgency.CHECKPOINT, 2.0)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from railhead.api.conditions import ORDER
+from railhead.api.goodput import GoodputStatus
 from railhead.api.names import HEADS_SERVICE, head_name, worker_name
 from railhead.planning.plan import Delete, Event, Plan
 from railhead.planning.pod_view import PodView
@@ -27,6 +28,7 @@ from tests.unit.planning.state import decide
 
 HEAD, FIRST, SECOND = make_head(), make_worker(0), make_worker(1)
 TIME = "2026-01-01T12:00:00Z"
+BEGUN = GoodputStatus(time=TIME).model_dump(by_alias=True, exclude_none=True)
 GUARDED = {"/metadata/uid": UID, "/status/attempt": 1, "/status/round": 0, "/status/phase": "Running"}
 FRESH = {**GUARDED, "/metadata/resourceVersion": "0"}
 OWN = make_job().own_mounts
@@ -112,6 +114,7 @@ def test_the_first_attempt() -> None:
                 "waiting": {"since": TIME, "again": False},
                 "startTime": TIME,
                 "attempts": [begun(1)],
+                "goodput": BEGUN,
                 "conditions": all_of(
                     condition("Reconciling", "True", "Pending", message),
                     condition("Running", "False", "Pending", message),
@@ -272,6 +275,7 @@ def test_the_next_attempt() -> None:
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": True},
                 "attempts": [*status["attempts"], begun(2)],
+                "goodput": BEGUN,
                 "conditions": all_of(
                     condition("Reconciling", "True", "Restarting", message),
                     condition("Running", "False", "Restarting", message),

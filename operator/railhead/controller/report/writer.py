@@ -52,7 +52,9 @@ def find_urgency(report: Report, status: JobStatus) -> Urgency | None:
 def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
     progress = with_estimate(progress, percent=None, seconds=None)
     steps = dict.fromkeys(("step", "total_steps", "steps_per_second", "tokens_per_second"))
-    return progress.model_copy(update={"reports": 0, "joined": 0, "metrics": {}, "update_time": None, **steps})
+    return progress.model_copy(
+        update={"reports": 0, "joined": 0, "metrics": {}, "update_time": None, "spent": None, **steps}
+    )
 
 
 def is_outrun(report: Report, status: JobStatus) -> bool:

@@ -40,6 +40,7 @@ from railhead.driver.describe import log, read_text
 from railhead.driver.node.hosts import compute_pause, find_in_hosts_file
 from railhead.driver.reporting.estimate import ProgressMetrics, RunEstimate
 from railhead.driver.reporting.mailbox import Mailbox
+from railhead.driver.reporting.time_account import TimeAccount
 
 SHORTEST_INTERVAL_SECONDS = 0.5  # between two reports
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.3, 10.0
@@ -88,6 +89,7 @@ class Publisher:
         self.limits = limits
         self._report = base
         self._estimate = estimate or RunEstimate(ProgressMetrics())
+        self._account = TimeAccount(now=time.monotonic())
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._given_up = threading.Event()
@@ -129,8 +131,10 @@ class Publisher:
             base = self._report
         steps = fit.heartbeat.steps if fit.heartbeat else Steps()
         end = base.state if base.state in ("FINISHED", "ERRORED") else ""
+        now = time.monotonic()
         with self._lock:
-            steps = self._estimate.add(steps, progress, now=time.monotonic(), end=end)
+            steps = self._estimate.add(steps, progress, now=now, end=end)
+            self._account.look(progress, fit.heartbeat, restart=fit.restart, outcome=base.outcome, now=now)
         return replace(
             base,
             state=base.state if end else progress.state,
@@ -213,7 +217,7 @@ class Publisher:
 
     def _post(self, report: Report, endpoint: Endpoint) -> bool:
         """Whether it need not be sent again."""
-        body = replace(report, time=now_text()).to_json()
+        body = replace(report, time=now_text(), spent=self._account.spent).to_json()
         try:
             status, answer = self._request(body, endpoint)
         except (OSError, http.client.HTTPException, ValueError) as error:

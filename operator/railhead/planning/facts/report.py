@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from itertools import pairwise
 
+from railhead.api.goodput import MOST, SpentStatus
 from railhead.api.status import (
     MAX_MESSAGE,
     CheckpointStatus,
@@ -38,6 +39,7 @@ from railhead.contract.report import (
     RestartInPlace,
     RunWarning,
 )
+from railhead.contract.spent import Spent
 from railhead.contract.text import clean_line, clean_text, format_time, parse_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
 
@@ -60,6 +62,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         tokens_per_second=clean_line(report.steps.tokens_per_second[:32]) or None,
         metrics=cut_metrics(report.metrics),
         update_time=keep_time(report.time),
+        spent=_cut_spent(report.spent),
         warning=_cut_warning(report.warning),
         restart=_cut_restart(report.restart),
         lost_pods=[clean_line(name[:253]) for name in report.lost_pods[:MAX_LOST_PODS]] or None,
@@ -91,7 +94,7 @@ def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int
 
 def _without_estimate(progress: ProgressStatus) -> ProgressStatus:
     """Time that passes changes these without any news."""
-    return with_estimate(progress, percent=None, seconds=None).model_copy(update={"update_time": None})
+    return with_estimate(progress, percent=None, seconds=None).model_copy(update={"update_time": None, "spent": None})
 
 
 def change_by_outcome(change: StatusChange, status: JobStatus, outcome: Outcome | None, now: datetime) -> StatusChange:
@@ -138,6 +141,12 @@ def keep_time(text: str) -> str | None:
 
 def cut_count(value: int) -> int:
     return min(max(value, 0), MAX_INDEX)
+
+
+def _cut_spent(spent: Spent | None) -> SpentStatus | None:
+    if spent is None:
+        return None
+    return SpentStatus(**{name: min(max(value, 0), MOST) for name, value in asdict(spent).items()})
 
 
 def _cut_step(value: int | None) -> int | None:

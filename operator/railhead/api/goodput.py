@@ -1,0 +1,75 @@
+"""status.goodput: what the job's time was spent on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from railhead.api.base import StatusModel, time_field
+
+MOST = 2**53 - 1  # exact in JSON numbers
+
+
+def _count(description: str) -> Any:
+    return Field(default=0, ge=0, description=description, json_schema_extra={"format": "int64"})
+
+
+class SpentStatus(StatusModel):
+    """Milliseconds of the attempt by its driver's count."""
+
+    productive: int = _count("The worker group trained, and the run did not lose it in this attempt.")
+    starting: int = _count("Until the first worker group trained.")
+    restoring: int = _count("The worker group restarted within the attempt.")
+    checkpointing: int = _count("All ranks were in ray.train.report.")
+    retrained: int = _count("Training that a restart within the attempt lost.")
+    hanging: int = _count("No rank made a step before a hang was detected.")
+    uncommitted: int = _count("The part of productive since the last checkpoint.")
+
+
+class LostSeconds(StatusModel):
+    """Seconds in which the job did not train, or that it lost, by cause."""
+
+    queued: int = _count("The job waited in the line of its namespace, for its quota or for nodes.")
+    pods_pending: int = _count("Pods of the attempt were not up yet.")
+    starting: int = _count("Ray and the worker group started, before training first ran.")
+    restoring: int = _count("The same again after a loss, and the delay before the next attempt.")
+    checkpointing: int = _count("All ranks were in ray.train.report.")
+    retrained: int = _count("Training that a loss took back, since the last checkpoint before it.")
+    hanging: int = _count("No rank made a step before a hang was detected.")
+    draining: int = _count("Pods ended for a suspension.")
+    suspended: int = _count("The job was suspended.")
+    other: int = _count("All other time, such as what a lost report would have told.")
+
+
+class GoodputStatus(StatusModel):
+    """What the job's time was spent on: productiveSeconds and lostSeconds add up to wallSeconds exactly."""
+
+    percent: str = Field(
+        default="", max_length=8, description="productiveSeconds of wallSeconds, with a decimal; empty at the start."
+    )
+    time: str | None = time_field("Until when time is counted. The driver's time counts once it has reported it.")
+    wall_seconds: int = _count("From the first attempt's start until then.")
+    productive_seconds: int = _count("Training ran, and no loss has taken it back.")
+    lost_seconds: LostSeconds = Field(default_factory=LostSeconds, description="All other seconds, by cause.")
+    gpu_seconds: int = Field(
+        default=0,
+        ge=0,
+        description="Seconds times GPUs of the attempt's worker pods, while it had pods.",
+        json_schema_extra={"format": "int64"},
+    )
+    lost_gpu_seconds: int = Field(
+        default=0,
+        ge=0,
+        alias="lostGPUSeconds",
+        description="The part of gpuSeconds that was not productive.",
+        json_schema_extra={"format": "int64"},
+    )
+    interruptions: dict[Annotated[str, Field(max_length=32)], int] = Field(
+        default_factory=dict,
+        max_length=16,
+        description="Lost attempts, rounds of worker pods and restarts in place, by the class of their failure.",
+    )
+    settled: SpentStatus | None = Field(
+        default=None, description="What of status.progress.spent is counted; absent while no driver has reported."
+    )

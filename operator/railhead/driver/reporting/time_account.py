@@ -1,0 +1,89 @@
+"""Counts what the attempt's time is spent on, for status.goodput. Pure: the caller passes the time.
+
+Each stretch between two looks belongs to the state that the first of them found. Each change of the mailbox makes the
+publisher look again, so a stretch in one state has no other state in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional
+
+from railhead.contract.failure import FailureClass
+from railhead.contract.report import ReportedOutcome, RestartInPlace
+from railhead.contract.spent import Spent
+from railhead.driver.reporting.heartbeat import Heartbeat
+from railhead.driver.reporting.progress import Progress
+
+
+class TimeAccount:
+    """What the time until the last look was spent on, as `spent`."""
+
+    def __init__(self, *, now: float) -> None:
+        self.spent = Spent()
+        self._at = now
+        self._cause = "starting"
+        self._has_trained = False
+        self._commits = 0
+        self._restarts = 0
+        self._signs: object = None  # of life
+        self._silent = 0  # milliseconds of training since the last sign of life
+
+    def look(
+        self,
+        progress: Progress,
+        beat: Optional[Heartbeat],
+        *,
+        restart: Optional[RestartInPlace] = None,
+        outcome: Optional[ReportedOutcome] = None,
+        now: float,
+    ) -> None:
+        """Counts the time since the last look. `restart` and `outcome`: as the report has them."""
+        self._add(int(now * 1000) - int(self._at * 1000))
+        self._at = max(now, self._at)
+        if progress.commits > self._commits:
+            self._commits, self.spent = progress.commits, replace(self.spent, uncommitted=0)
+        self._lose(restart, outcome)
+        signs = (progress.reports, progress.commits, progress.processes, beat.alive if beat else 0)
+        if signs != self._signs:
+            self._signs, self._silent = signs, 0
+        self._cause = self._find_cause(progress, beat)
+
+    def _add(self, passed: int) -> None:
+        if passed <= 0 or not self._cause:
+            return
+        spent = self.spent
+        if self._cause == "productive":
+            self._silent += passed
+            spent = replace(spent, uncommitted=spent.uncommitted + passed)
+        self.spent = replace(spent, **{self._cause: getattr(spent, self._cause) + passed})
+
+    def _lose(self, restart: Optional[RestartInPlace], outcome: Optional[ReportedOutcome]) -> None:
+        """Moves what was lost out of the productive time: the silence before a hang, and after a restart the rest."""
+        is_restart = restart is not None and restart.number != self._restarts
+        cause = restart.cause if restart and is_restart else outcome.outcome if outcome else ""
+        if cause == FailureClass.HANG.value:
+            hung = min(self._silent, self.spent.uncommitted)
+            self._silent = 0
+            self.spent = self._move("hanging", hung)
+        if restart is not None and is_restart:
+            self._restarts = restart.number
+            self.spent = self._move("retrained", self.spent.uncommitted)
+
+    def _move(self, cause: str, milliseconds: int) -> Spent:
+        spent = self.spent
+        return replace(
+            spent,
+            productive=spent.productive - milliseconds,
+            uncommitted=spent.uncommitted - milliseconds,
+            **{cause: getattr(spent, cause) + milliseconds},
+        )
+
+    def _find_cause(self, progress: Progress, beat: Optional[Heartbeat]) -> str:
+        """Returns a field of `Spent`, or an empty string for time that has none, as while a group shuts down."""
+        if progress.is_training:
+            self._has_trained = True
+            return "checkpointing" if beat is not None and beat.is_reporting else "productive"
+        if not self._has_trained:
+            return "starting"
+        return "restoring" if progress.state in ("STARTING", "SCHEDULING", "RESTARTING") else ""

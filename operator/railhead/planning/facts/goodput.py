@@ -1,0 +1,145 @@
+"""What the job's time was spent on, as of a moment: a sum that is closed. Pure.
+
+Time is settled once, in whole seconds: each settlement divides the seconds since the last one between what the driver
+has counted since then and, for the rest, the state in which the job was. docs/concepts/goodput.md has the precedence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from pydantic.alias_generators import to_camel
+
+from railhead.api.goodput import MOST, GoodputStatus, LostSeconds, SpentStatus
+from railhead.api.status import JobStatus
+from railhead.contract.text import format_time, parse_time
+
+# A driver may report more than has passed since the last settlement. The first of these get their time first.
+PRECEDENCE = ("productive", "retrained", "hanging", "checkpointing", "restoring", "starting")
+PRODUCTIVE = "productive"
+
+
+def is_over(status: JobStatus) -> bool:
+    """Whether the attempt has ended, as far as the status says."""
+    failed = status.failure is not None and status.failure.attempt == status.attempt
+    return failed or status.is_finished or status.phase in ("Suspended", "Succeeded", "Failed")
+
+
+def find_cause(status: JobStatus) -> str:
+    """Returns the cause for time in this state that no driver has counted."""
+    if status.phase == "Suspended":
+        return "suspended"
+    if status.phase == "Suspending":
+        return "draining"
+    if status.start_line is not None and status.phase != "Running":
+        return "queued"
+    if is_over(status):
+        return "restoring"
+    if status.phase in ("Pending", "Starting", "Restarting") and not status.head.pod:
+        return "pods_pending"
+    return {"Pending": "pods_pending", "Starting": "starting", "Restarting": "restoring"}.get(status.phase, "other")
+
+
+def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> GoodputStatus:
+    """Returns status.goodput for the status `new` that follows `old` now; `gpus`: of all worker pods of `old`."""
+    known = old.goodput
+    since = parse_time(known.time) if known else None
+    if known is None or since is None:  # counting begins
+        return GoodputStatus(time=format_time(now))
+    spent = _find_spent(old)
+    ends = old.attempt != new.attempt or is_over(new)
+    until = now if spent is None or ends else min(parse_time(old.progress.update_time) or now, now)
+    seconds = max(int((until - since) / timedelta(seconds=1)), 0)
+    lost, productive = dict(known.lost_seconds), known.productive_seconds
+    shares, back = _find_new(spent or SpentStatus(), known.settled or SpentStatus())
+    for cause, milliseconds in back.items():
+        moved = min(milliseconds // 1000, productive)
+        productive, lost[cause] = productive - moved, lost[cause] + moved
+    divided = divide(shares, seconds, rest=find_cause(old))
+    productive += divided.pop(PRODUCTIVE, 0)
+    for cause, part in divided.items():
+        lost[cause] += part
+    if spent is not None and ends and new.phase != "Succeeded" and old.newest_index == new.newest_index:
+        taken = min(round(spent.uncommitted / 1000), productive)
+        productive, lost["retrained"] = productive - taken, lost["retrained"] + taken
+    held = seconds * gpus if old.attempt > 0 and not is_over(old) and find_cause(old) != "queued" else 0
+    wall = known.wall_seconds + seconds
+    was_trained = productive - known.productive_seconds
+    return GoodputStatus(
+        percent=_format_percent(productive, wall),
+        time=format_time(since + timedelta(seconds=seconds)),
+        wall_seconds=wall,
+        productive_seconds=productive,
+        lost_seconds=LostSeconds(**lost),
+        gpu_seconds=min(known.gpu_seconds + held, MOST),
+        lost_gpu_seconds=min(max(known.lost_gpu_seconds + held - was_trained * gpus, 0), known.gpu_seconds + held),
+        interruptions=_count_interruptions(known.interruptions, old, new),
+        settled=None if ends else spent or known.settled,
+    )
+
+
+def divide(shares: Mapping[str, int], seconds: int, *, rest: str) -> Counter[str]:
+    """Divides the seconds by these milliseconds, and gives the others to `rest`; by the largest remainder."""
+    left, parts = seconds * 1000, Counter[str]()
+    for cause in PRECEDENCE:
+        parts[cause] = min(shares.get(cause, 0), left)
+        left -= parts[cause]
+    parts[rest] += left
+    whole = Counter({cause: part // 1000 for cause, part in parts.items()})
+    missing = seconds - whole.total()
+    for cause in sorted(parts, key=lambda each: (-(parts[each] % 1000), each))[:missing]:
+        whole[cause] += 1
+    return +whole
+
+
+def count_kept(goodput: GoodputStatus | None) -> int:
+    """Returns the productive seconds that no loss can take back: it never decreases."""
+    if goodput is None:
+        return 0
+    open_seconds = round(goodput.settled.uncommitted / 1000) if goodput.settled else 0
+    return max(goodput.productive_seconds - open_seconds, 0)
+
+
+def count_seconds(old: GoodputStatus | None, new: GoodputStatus | None) -> dict[str, int]:
+    """Returns the seconds by cause that the newer one adds, `productive` among them, as counters take them."""
+    seconds = {PRODUCTIVE: count_kept(new) - count_kept(old)}
+    before = old.lost_seconds if old else LostSeconds()
+    for cause, number in new.lost_seconds if new else LostSeconds():
+        seconds[to_camel(cause)] = number - getattr(before, cause)
+    return {cause: number for cause, number in seconds.items() if number > 0}
+
+
+def _find_spent(status: JobStatus) -> SpentStatus | None:
+    """What the current attempt's driver has counted, None before its first report and after its end."""
+    is_current = status.progress.attempt == status.attempt and not is_over(status)
+    return status.progress.spent if is_current else None
+
+
+def _find_new(spent: SpentStatus, settled: SpentStatus) -> tuple[dict[str, int], dict[str, int]]:
+    """Returns the milliseconds to divide, and those of earlier settlements that are productive no longer."""
+    new = {cause: max(getattr(spent, cause) - getattr(settled, cause), 0) for cause in PRECEDENCE}
+    taken, back = max(settled.productive - spent.productive, 0), {}
+    for cause in ("hanging", "retrained"):
+        back[cause] = min(new[cause], taken)
+        new[cause] -= back[cause]
+        taken -= back[cause]
+    return new, back
+
+
+def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatus) -> dict[str, int]:
+    counts = Counter(known)
+    if not is_over(old) and new.failure is not None and new.failure.attempt == old.attempt > 0:
+        counts[new.failure.class_.value] += 1
+    elif new.attempt == old.attempt and new.worker_losses not in (None, old.worker_losses) and new.round > old.round:
+        counts["Preemption" if new.restarts.disruptions > old.restarts.disruptions else "Infrastructure"] += 1
+    before = old.counted_restarts.number if old.counted_restarts else 0
+    after = new.counted_restarts.number if new.counted_restarts else 0
+    if new.attempt == old.attempt and after > before and old.progress.restart is not None:
+        counts[old.progress.restart.class_.value] += after - before
+    return dict(counts)
+
+
+def _format_percent(productive: int, wall: int) -> str:
+    return f"{100 * productive / wall:.1f}" if wall else ""

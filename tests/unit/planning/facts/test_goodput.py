@@ -1,0 +1,146 @@
+"""What a job's time was spent on: the sum is closed, whatever a driver reports."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.api.goodput import GoodputStatus, LostSeconds, SpentStatus
+from railhead.api.status import JobStatus, parse_status
+from railhead.contract.text import format_time
+from railhead.planning.facts.goodput import count_kept, count_seconds, divide, find_cause, settle_time
+from tests.unit.builders import NOW, RUNNING_STATUS
+
+HEAD = RUNNING_STATUS["head"]
+FAILED = {"class": "Infrastructure", "attempt": 1, "time": format_time(NOW)}
+
+
+def at(phase: str = "Running", *, spent: dict[str, int] | None = None, second: int = 0, **fields: Any) -> JobStatus:
+    """`second`: when the driver reported, after NOW."""
+    time = format_time(NOW + timedelta(seconds=second))
+    progress = {"attempt": 1, "state": "RUNNING", "updateTime": time, **({"spent": spent} if spent else {})}
+    return parse_status({"phase": phase, "attempt": 1, "head": HEAD, "progress": progress, **fields})
+
+
+def settle(old: JobStatus, new: JobStatus, *, second: int, gpus: int = 0) -> JobStatus:
+    goodput = settle_time(old, new, now=NOW + timedelta(seconds=second), gpus=gpus)
+    assert goodput.productive_seconds + sum(dict(goodput.lost_seconds).values()) == goodput.wall_seconds
+    return new.model_copy(update={"goodput": goodput})
+
+
+def begin() -> JobStatus:
+    return settle(JobStatus(), at("Pending", head={}), second=0)
+
+
+def lost(status: JobStatus) -> dict[str, int]:
+    assert status.goodput is not None
+    return {cause: seconds for cause, seconds in status.goodput.lost_seconds if seconds}
+
+
+@pytest.mark.parametrize(
+    ("phase", "fields", "cause"),
+    [
+        ("Pending", {"head": {}}, "pods_pending"),
+        ("Pending", {"startLine": {"since": format_time(NOW)}}, "queued"),
+        ("Restarting", {"head": {}}, "pods_pending"),
+        ("Restarting", {}, "restoring"),
+        ("Restarting", {"failure": FAILED, "head": {}}, "restoring"),
+        ("Starting", {}, "starting"),
+        ("Running", {"startLine": {"since": format_time(NOW)}}, "other"),
+        ("Suspending", {}, "draining"),
+        ("Suspended", {"startLine": {"since": format_time(NOW)}}, "suspended"),
+        ("", {}, "other"),
+    ],
+)
+def test_the_state_of_the_job_names_the_cause_of_time_that_no_driver_counts(
+    phase: str, fields: dict[str, Any], cause: str
+) -> None:
+    assert find_cause(at(phase, **fields)) == cause
+
+
+def test_the_drivers_time_counts_until_its_report_and_the_rest_later() -> None:
+    known = settle(begin(), at("Starting"), second=10)
+    running = settle(known, at(goodput=known.goodput), second=15)
+    assert lost(running) == {"pods_pending": 10, "starting": 5}
+    told = at(spent={"starting": 3000, "productive": 40_000}, second=58, goodput=running.goodput)
+    after = settle(told, told, second=100, gpus=8)
+    assert after.goodput is not None and after.goodput.time == format_time(NOW + timedelta(seconds=58))
+    assert after.goodput.productive_seconds == 40 and after.goodput.percent == "69.0"
+    assert (after.goodput.gpu_seconds, after.goodput.lost_gpu_seconds) == (43 * 8, 3 * 8)
+
+
+def test_a_lost_attempt_takes_back_what_no_checkpoint_keeps() -> None:
+    told = at(
+        spent={"productive": 60_000, "uncommitted": 25_000}, second=60, goodput=GoodputStatus(time=format_time(NOW))
+    )
+    known = settle(told, told, second=60)
+    failed = at("Restarting", failure=FAILED, spent={"productive": 60_000, "uncommitted": 25_000}, second=60)
+    after = settle(known, failed, second=70)
+    assert after.goodput is not None and after.goodput.productive_seconds == 35
+    assert lost(after) == {"retrained": 25, "other": 10}
+    assert after.goodput.interruptions == {"Infrastructure": 1} and after.goodput.settled is None
+    assert count_kept(known.goodput) == count_kept(after.goodput) == 35
+    assert count_seconds(known.goodput, after.goodput) == {"retrained": 25, "other": 10}
+
+
+def test_success_keeps_all_training() -> None:
+    told = at(
+        spent={"productive": 60_000, "uncommitted": 25_000}, second=60, goodput=GoodputStatus(time=format_time(NOW))
+    )
+    after = settle(told, at("Succeeded"), second=61)
+    assert after.goodput is not None and after.goodput.productive_seconds == 60 and lost(after) == {"other": 1}
+
+
+def test_a_restart_in_place_moves_settled_time() -> None:
+    before = {"productive": 60_000, "uncommitted": 30_000}
+    told = at(spent=before, second=60, goodput=GoodputStatus(time=format_time(NOW)))
+    known = settle(told, told, second=60)
+    told = at(spent={"productive": 30_000, "retrained": 30_000, "restoring": 5000}, second=65, goodput=known.goodput)
+    after = settle(told, told, second=70)
+    assert lost(after) == {"retrained": 30, "restoring": 5}
+
+
+def test_remainders_go_to_the_largest_and_a_report_cannot_exceed_the_time() -> None:
+    assert divide({"productive": 1600, "checkpointing": 700}, 3, rest="other") == {
+        "productive": 1,
+        "checkpointing": 1,
+        "other": 1,
+    }
+    assert divide({"productive": 1600, "checkpointing": 1400}, 3, rest="other") == {"productive": 2, "checkpointing": 1}
+    assert divide({"productive": 10**15, "starting": 5000}, 7, rest="other") == {"productive": 7}
+
+
+SPENT = st.dictionaries(
+    st.sampled_from(list(SpentStatus.model_fields)), st.integers(0, 2**53 - 1) | st.integers(0, 90_000)
+)
+STEP = st.tuples(
+    st.sampled_from(["Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended"]),
+    SPENT,
+    st.integers(-50, 300),
+    st.integers(-10, 200),
+    st.booleans(),
+)
+
+
+@given(st.lists(STEP, max_size=12))
+def test_the_sum_is_closed_for_any_reports(steps: list[tuple[str, dict[str, int], int, int, bool]]) -> None:
+    status, second = begin(), 0
+    for phase, spent, told, passed, fails in steps:
+        second += passed
+        failure: dict[str, Any] = {"failure": FAILED} if fails else {}
+        new = at(phase, spent=spent, second=told, goodput=status.goodput, **failure)
+        status = settle(new, new if not fails else at("Restarting", **failure), second=second, gpus=4)
+        goodput = status.goodput
+        assert goodput is not None and min(dict(goodput.lost_seconds).values()) >= 0 <= goodput.productive_seconds
+        assert 0 <= goodput.lost_gpu_seconds <= goodput.gpu_seconds
+
+
+def test_no_cause_is_missing_from_the_sum() -> None:
+    assert set(LostSeconds.model_fields) == {
+        *("queued", "pods_pending", "starting", "restoring", "checkpointing"),
+        *("retrained", "hanging", "draining", "suspended", "other"),
+    }
