@@ -233,6 +233,7 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
     pending = {"phase": "Pending", "waiting": {"since": "2026-01-01T00:00:00Z"}}
     operator.store.put_job(make_job(name="warned", uid="w", status={"phase": "Running", "conditions": warned}))
     operator.store.put_job(make_job(name="pending", uid="p", status=pending))
+    operator.metrics.count_time("a", at(1), parse_status({"goodput": {"productiveSeconds": 1}}))
     operator.watches[0].refuse(Denied(403, "Forbidden", "no right"))
     found = set()
     for family in text_string_to_metric_families(operator.metrics.render().decode()):
