@@ -33,6 +33,7 @@ EXPECTED = {
     "running with a Ray that is newer than tested": ("Current", "InProgress", "Progressing"),
     "running while the storage is full": ("Current", "InProgress", "Progressing"),
     "running, though it may hang": ("Current", "InProgress", "Progressing"),
+    "running while a metric rule fires": ("Current", "InProgress", "Progressing"),
     "restarting after a loss": ("InProgress", "InProgress", "Progressing"),
     "suspending": ("InProgress", "InProgress", "Progressing"),
     "suspended": ("Current", "Current", "Suspended"),

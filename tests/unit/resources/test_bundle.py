@@ -35,6 +35,8 @@ INSIDE_RAY = {
     "railhead.driver.train_controller.fence",
     "railhead.driver.train_controller.group",
     "railhead.driver.train_controller.group_checks",
+    "railhead.driver.train_controller.history",
+    "railhead.driver.train_controller.metric_policy",
     "railhead.driver.train_controller.polls",
     "railhead.driver.train_controller.post_mortem",
     "railhead.driver.train_controller.progress",

@@ -48,6 +48,8 @@ class TimeAccount:
         if signs != self._signs:
             self._signs, self._silent = signs, 0
         self._cause = self._find_cause(progress, beat)
+        if self._cause == "restoring":  # a new group begins with the last checkpoint
+            self.spent = self._move("retrained", self.spent.uncommitted)
 
     def _add(self, passed: int) -> None:
         if passed <= 0 or not self._cause:
@@ -59,7 +61,7 @@ class TimeAccount:
         self.spent = replace(spent, **{self._cause: getattr(spent, self._cause) + passed})
 
     def _lose(self, restart: Optional[RestartInPlace], outcome: Optional[ReportedOutcome]) -> None:
-        """Moves what was lost out of the productive time: the silence before a hang, and after a restart the rest."""
+        """Moves the silence before a hang out of the productive time, and after a restart the rest as well."""
         is_restart = restart is not None and restart.number != self._restarts
         cause = restart.cause if restart and is_restart else outcome.outcome if outcome else ""
         if cause == FailureClass.HANG.value:

@@ -39,6 +39,12 @@ def test_a_restart_loses_what_no_checkpoint_keeps() -> None:
     assert found == Spent(productive=40_000, retrained=10_000, restoring=7000)
 
 
+def test_a_group_that_begins_again_without_a_failure_loses_it_too() -> None:
+    """Ray replaces the group of a lost worker pod: no restart is reported."""
+    found = count((0, TRAINING), (10, RESTARTING), (17, TRAINING), (20, TRAINING))
+    assert found == Spent(productive=3000, uncommitted=3000, retrained=10_000, restoring=7000)
+
+
 def test_ranks_that_all_report_write_a_checkpoint() -> None:
     account = TimeAccount(now=0.0)
     account.look(TRAINING, REPORTING, now=0.0)
