@@ -2534,13 +2534,6 @@ DEFECTS = (
         ("tests/unit/driver/storage/test_private_folder.py",),
     ),
     Defect(
-        "the history follows a planted link",
-        "driver/storage/private_folder.py",
-        "        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)\n    except",
-        "        return os.open(name, _FOLDER, dir_fd=parent)\n    except",
-        ("tests/unit/driver/storage/test_private_folder.py",),
-    ),
-    Defect(
         "credentials in the names of metrics are kept",
         "driver/reporting/records.py",
         "        return {clean(name): _hide(each)",
@@ -2612,11 +2605,11 @@ DEFECTS = (
         (f"{ARCHIVE}/test_upload.py",),
     ),
     Defect(
-        "an upload follows a planted folder",
-        "driver/archive/folder.py",
+        "the history and the archive follow a planted folder",
+        "driver/storage/path_folder.py",
         "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC",
         "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC",
-        (f"{ARCHIVE}/test_folder.py",),
+        ("tests/unit/driver/storage/test_path_folder.py",),
     ),
     Defect(
         "a small object takes three requests of S3",

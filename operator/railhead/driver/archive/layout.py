@@ -14,6 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional
 
+from railhead.driver.storage.path_folder import Stored
+
 HEAD, WORKER, TRAIN = "head", "worker", "train"  # sources that are no rank
 SEGMENTS, FIRST_SEGMENTS = 16, 4
 INTERVAL_SECONDS, RANK_0_INTERVAL_SECONDS = 60.0, 10.0  # between two uploads of a pod
@@ -95,23 +97,10 @@ def plan_wait(*, has_rank_0: bool, failures: int, chance: float) -> float:
     return interval * (1 + SPREAD * (2 * chance - 1))
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A file of the archive in the storage.
-
-    Attributes:
-        name: relative to the folder of all attempts.
-        size: in bytes.
-        time: of its last change, in seconds.
-    """
-
-    name: str
-    size: int
-    time: float
-
-
 def find_surplus(files: Iterable[Stored], *, limit: int, uid: str, attempt: int) -> list[str]:
     """Returns the names of the files beyond `limit` bytes for all attempts: the oldest attempts go first.
+
+    `files`: with names relative to the folder of all attempts.
 
     Another job's files are older than this job's. The files of a later attempt stay: its head decides about them.
     """

@@ -15,9 +15,9 @@ from typing import Callable, Optional
 
 from railhead.driver.archive.layout import SEGMENTS, describe_gap, find_dropped, name_segment
 from railhead.driver.describe import clean, describe_exception
+from railhead.driver.storage.path_folder import FILE_MODE, FOLDER_MODE
 
 MEMBER_BYTES = 64 * 1024  # of lines that are compressed together
-FOLDER_MODE, FILE_MODE = 0o750, 0o640
 
 
 @dataclass

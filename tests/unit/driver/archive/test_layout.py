@@ -10,7 +10,6 @@ from railhead.driver.archive.layout import (
     SEGMENTS,
     WORKER,
     Changes,
-    Stored,
     find_changes,
     find_dropped,
     find_surplus,
@@ -19,6 +18,7 @@ from railhead.driver.archive.layout import (
     name_writer,
     plan_wait,
 )
+from railhead.driver.storage.path_folder import Stored
 
 UID = "0a1b2c3d-1111-2222-3333-444444444444"
 OTHER = "ffffffff-1111-2222-3333-444444444444"

@@ -13,8 +13,6 @@ import pytest
 
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.driver.archive import upload as upload_module
-from railhead.driver.archive.folder import PathFolder
-from railhead.driver.archive.layout import Stored
 from railhead.driver.archive.upload import (
     LOGS,
     Folder,
@@ -26,6 +24,7 @@ from railhead.driver.archive.upload import (
     write_upload,
 )
 from railhead.driver.storage.fence import FENCE, OUTCOME, Claim
+from railhead.driver.storage.path_folder import PathFolder, Stored
 from railhead.driver.storage.run_folder import open_own_folder
 
 UID = "0a1b2c3d-1111-2222-3333-444444444444"

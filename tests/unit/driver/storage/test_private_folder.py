@@ -1,4 +1,4 @@
-"""Modes and planted links on a path; the same calls on another file system."""
+"""Modes, planted links and the fence on a path; the same calls on another file system."""
 
 from __future__ import annotations
 
@@ -93,32 +93,6 @@ def test_the_runs_own_folder_may_be_a_link(run: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(run)
     PrivateFolder(RunFolder(LocalFileSystem(), str(tmp_path / "link")), "journal", permit).write("f", b"x")
     assert (run / ".railhead/journal/f").read_bytes() == b"x"
-
-
-def test_a_path_that_cannot_rename_is_written_in_place(
-    folder: PrivateFolder, run: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(38, "Function not implemented")
-
-    monkeypatch.setattr(os, "replace", refuse)
-    folder.write("f", b"long content")
-    folder.write("f", b"short")
-    assert folder.read("f") == b"short" and folder.list_sizes() == {"f": 5}
-    (run / ".railhead/metrics/g").symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic links"):
-        folder.write("g", b"x")
-
-
-def test_an_error_that_passes_leaves_the_file_as_it_was(folder: PrivateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    folder.write("f", b"old")
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="Input/output error"):
-        folder.write("f", b"new")
-    assert folder.read("f") == b"old" and folder.list_sizes() == {"f": 3}, "nothing else stays on a full disk"
 
 
 def test_another_file_system_has_the_same_calls(run: Path) -> None:

@@ -1,6 +1,8 @@
-"""The run's folder as a path: the archive's files are written so that no planted link leads elsewhere.
+"""The run's folder as a path, for files that only the job's user and group may read, and that follow no planted link.
 
-Every folder below the run's is opened by its name in the one above, never through a link.
+Another user who may write to the storage could leave a link in the place of a folder or a file, so that a pod writes
+elsewhere with its own rights. So every folder below the run's is opened by its name in the one above, never through a
+link. The run's folder itself may be a link: the user names it.
 """
 
 from __future__ import annotations
@@ -8,16 +10,33 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Iterator, Optional
 
-from railhead.driver.archive.layout import Stored
-from railhead.driver.archive.spool import FILE_MODE, FOLDER_MODE
 from railhead.driver.storage.call import is_passing
 from railhead.driver.storage.run_folder import OWN_FOLDER
 
+FOLDER_MODE, FILE_MODE = 0o750, 0o640
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  # a planted pipe would block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file of the storage.
+
+    Attributes:
+        name: relative to the folder that was listed.
+        size: in bytes.
+        time: of its last change, in seconds.
+    """
+
+    name: str
+    size: int
+    time: float
 
 
 class PathFolder:
@@ -30,7 +49,7 @@ class PathFolder:
         """Returns None when there is no such file."""
         try:
             with self._open(PurePath(name).parent) as folder:
-                descriptor = os.open(PurePath(name).name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                descriptor = os.open(PurePath(name).name, _READ, dir_fd=folder)
                 with open(descriptor, "rb") as file:
                     return file.read()
         except FileNotFoundError:
@@ -44,13 +63,13 @@ class PathFolder:
                 os.unlink(new, dir_fd=folder)
             try:
                 _put(new, data, os.O_EXCL, folder)
-                os.rename(new, own, src_dir_fd=folder, dst_dir_fd=folder)
+                os.replace(new, own, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError as error:
                 with contextlib.suppress(OSError):
-                    os.unlink(new, dir_fd=folder)
+                    os.unlink(new, dir_fd=folder)  # a full disk needs its room for checkpoints
                 if is_passing(error):
                     raise
-                _put(own, data, os.O_TRUNC, folder)
+                _put(own, data, os.O_TRUNC, folder)  # object stores that are mounted as a path cannot rename
 
     def delete(self, name: str) -> None:
         with self._open(PurePath(name).parent) as folder:
@@ -66,8 +85,9 @@ class PathFolder:
         with contextlib.suppress(FileNotFoundError), self._open(PurePath(name)) as folder:
             for place, _, names, descriptor in os.fwalk(".", dir_fd=folder):
                 for each in names:
-                    stat = os.stat(each, dir_fd=descriptor, follow_symlinks=False)
-                    found.append(Stored(PurePath(place, each).as_posix(), stat.st_size, stat.st_mtime))
+                    info = os.stat(each, dir_fd=descriptor, follow_symlinks=False)
+                    if stat.S_ISREG(info.st_mode):
+                        found.append(Stored(PurePath(place, each).as_posix(), info.st_size, info.st_mtime))
         return found
 
     @contextlib.contextmanager

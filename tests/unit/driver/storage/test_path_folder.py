@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.driver.archive.folder import PathFolder
+from railhead.driver.storage.path_folder import PathFolder
 from tests.full_disk import mount_full_disk
 
 NAME = ".railhead/logs/0a1b2c3d-1/0/r0-w0-000000.log.gz"
@@ -96,9 +96,33 @@ def test_it_writes_in_place_where_nothing_can_be_renamed(tmp_path: Path, monkeyp
 
     folder = PathFolder(str(tmp_path))
     folder.write(NAME, b"a longer text")
-    monkeypatch.setattr(os, "rename", refuse)
+    monkeypatch.setattr(os, "replace", refuse)
     folder.write(NAME, b"text")
     assert (tmp_path / NAME).read_bytes() == b"text" and len(list((tmp_path / NAME).parent.iterdir())) == 1
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / NAME).with_name("link").symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="symbolic link"):
+        folder.write(str(Path(NAME).with_name("link")), b"data")
+    assert (tmp_path / "victim").read_text() == "precious"
+
+
+def test_an_error_that_passes_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    folder = PathFolder(str(tmp_path))
+    folder.write(NAME, b"old")
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        folder.write(NAME, b"new")
+    assert (tmp_path / NAME).read_bytes() == b"old" and len(list((tmp_path / NAME).parent.iterdir())) == 1
+
+
+def test_a_planted_pipe_does_not_block(tmp_path: Path) -> None:
+    (tmp_path / NAME).parent.mkdir(parents=True)
+    os.mkfifo(tmp_path / NAME)
+    folder = PathFolder(str(tmp_path))
+    assert not folder.read(NAME) and folder.list_files(".railhead/logs") == []
 
 
 def test_a_full_disk_leaves_the_older_file(tmp_path: Path) -> None:
