@@ -85,6 +85,10 @@ PODS: Mapping[str, Cause] = {
         "What the job starts from does not exist: the ConfigMap of spec.source, or the job of spec.resumeFrom.",
         "Create the object that the message names; the job then starts by itself.",
     ),
+    "SchedulerMissing": Cause(
+        "The API server has no PodGroups of the scheduler in spec.scheduling.gangScheduler.",
+        _change("scheduling.gangScheduler=NAME", "Have that scheduler installed; or, to name another one, "),
+    ),
     "CreateRefused": Cause(
         "The API server refuses an object of the job, or an object of another owner has its name.",
         "Find out who made the object that the message names before you delete it; the job starts once it is gone.",
@@ -165,6 +169,14 @@ STATES: Mapping[str, Cause] = {
         "No rank has made a step for long: training hangs, or a step takes much longer than before.",
         "Read where the ranks are in the message and in `railhead logs {name}`; "
         "spec.hangPolicy Restart restarts a hang by itself.",
+    ),
+    "MetricRule": Cause(
+        "A rule of spec.metricPolicy warns about a metric; training continues.",
+        "Look at the metric that the message names in `railhead logs {name}`; the warning ends once it is fine again.",
+    ),
+    "MetricMissing": Cause(
+        "No report has the metric of a rule in spec.metricPolicy, so the rule cannot fire.",
+        "Report the metric with ray.train.report, or name one that the message lists.",
     ),
     "CheckpointNotWritten": Cause(
         "The storage takes no checkpoint; training continues or restarts meanwhile.",
@@ -253,6 +265,10 @@ FAILURES: Mapping[str, Cause] = {
         "A training process died, by a signal or by calling exit.",
         "Read the end of its output in `railhead logs {name}`.",
     ),
+    "MetricRule": Cause(
+        "A rule of spec.metricPolicy ended the attempt.",
+        "Read which rule, and at which step, in the message; fix the cause before another job continues.",
+    ),
     "SharedMemoryFull": Cause("/dev/shm of a worker pod is full.", "Raise spec.worker.sharedMemory."),
     "ScriptFailed": Cause("The script of trainer.entrypoint exited with an error.", f"Fix it; then {_RETRY}."),
     "EntrypointNotUsable": Cause(
@@ -309,6 +325,7 @@ CLASSES: Mapping[FailureClass, Cause] = {
     FailureClass.DEADLINE_EXCEEDED: Cause(
         "The time of spec.activeDeadlineSeconds has passed.", f"To continue, {_RETRY}."
     ),
+    FailureClass.METRIC_RULE: Cause("A rule of spec.metricPolicy ended the job.", f"Fix the cause; then {_RETRY}."),
     FailureClass.FENCED: Cause("Another head has taken over the run.", _WAIT),
     FailureClass.HARDWARE: Cause(
         "A GPU, or the network between GPUs, failed.", "Have the GPU of the node that the message names checked."

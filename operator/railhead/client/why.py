@@ -10,6 +10,7 @@ from railhead.api import conditions as types
 from railhead.client.causes import Cause, find_cause
 from railhead.client.snapshot import Snapshot, text
 from railhead.contract.failure import FailureClass
+from railhead.contract.metric_policy import METRIC_MISSING
 from railhead.contract.text import format_time, parse_time
 
 STALE = timedelta(minutes=15)
@@ -20,7 +21,8 @@ STARTING = ("ContainerCreating", "PodInitializing")
 # Conditions that are good when True, besides those that `_main` reads.
 NEGATIVE = (types.RESUMABLE, types.END_NOTICE, types.RAY_TESTED)
 OTHERS = (
-    *(types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.CPU_LIMITED, types.CHECKPOINT_FALLBACK),
+    *(types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.METRIC_RULE_FIRED),
+    *(types.CPU_LIMITED, types.CHECKPOINT_FALLBACK),
     *(types.RESUMABLE, types.DELETE_DENIED, types.FOREIGN_PODS, types.END_NOTICE, types.RAY_TESTED),
 )
 
@@ -69,7 +71,7 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
     if text(snapshot.spec, "managedBy") not in ("", DEFAULT_MANAGER):
         yield _make(snapshot, "ManagedElsewhere", f"spec.managedBy is {text(snapshot.spec, 'managedBy')}")
         return
-    if not status.phase and not status.conditions:
+    if not status.phase and not any(each.type in types.ORDER for each in status.conditions):
         yield _make(snapshot, "NotObserved", since=text(snapshot.job["metadata"], "creationTimestamp"))
         return
     if status.has_condition(types.COMPLETE):
@@ -116,7 +118,10 @@ def _others(snapshot: Snapshot) -> Iterator[Finding]:
     known = {each.type: each for each in snapshot.status.conditions}
     for type_ in OTHERS:
         each = known.get(type_)
-        if each is not None and each.status == ("False" if type_ in NEGATIVE else "True"):
+        if each is None:
+            continue
+        is_missing = each.reason == METRIC_MISSING  # MetricRuleFired is False then, and otherwise absent
+        if is_missing or each.status == ("False" if type_ in NEGATIVE else "True"):
             yield _make(snapshot, each.reason, each.message, each.last_transition_time)
 
 

@@ -24,6 +24,7 @@ from tests.unit.client.jobs import (
 OTHER_CONDITIONS = [
     ("HangSuspected", "NoSteps", "True"),
     ("StorageUnavailable", "StorageUnreachable", "True"),
+    ("MetricRuleFired", "MetricRule", "True"),
     ("CPULimited", "CPULimitAdded", "True"),
     ("CheckpointFallback", "CheckpointMissing", "True"),
     ("DeleteDenied", "DeleteDenied", "True"),
@@ -75,6 +76,7 @@ def test_a_condition_of_a_running_job_is_a_finding(type_: str, reason: str, stat
     ("job", "reason"),
     [
         (make_job(), "NotObserved"),
+        (make_job(conditions=[make_condition("QuotaReserved", "Pending")]), "NotObserved"),
         (make_job(spec={"managedBy": "kueue.x-k8s.io/multikueue"}), "ManagedElsewhere"),
         (make_job(phase="Suspended", conditions=[make_condition("Suspended", "Suspended")]), "Suspended"),
         (make_job(phase="Succeeded", conditions=[make_condition("Complete", "Succeeded")]), "Succeeded"),
@@ -86,6 +88,13 @@ def test_a_condition_of_a_running_job_is_a_finding(type_: str, reason: str, stat
 )
 def test_each_state_has_its_finding(job: Object, reason: str) -> None:
     assert first(job) == reason
+
+
+def test_a_rule_without_its_metric_and_one_that_ended_the_attempt_have_their_own_findings() -> None:
+    missing = make_condition("MetricRuleFired", "MetricMissing", "no report has loss", status="False")
+    assert reasons(make_running(others=[missing], **REPORTED)) == ["MetricMissing"]
+    [finding] = explain_job(make_snapshot(make_failed("MetricRule", "MetricRule")))
+    assert finding.cause == FAILURES["MetricRule"].sentence
 
 
 def test_a_job_that_is_being_deleted_says_so_before_anything_else() -> None:
