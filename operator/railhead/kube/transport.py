@@ -10,8 +10,8 @@ adapter sits below that API. The protocols below declare what it uses there;
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -19,6 +19,8 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import client as kube_client
 from kubernetes.aio import config as kube_config
+from kubernetes.aio.config.kube_config import KubeConfigLoader, KubeConfigMerger
+from yaml import YAMLError
 
 from railhead.kube.bodies import Body
 
@@ -115,12 +117,24 @@ def read_namespace(kubeconfig: str, context: str | None = None) -> str:
     Raises:
         ConfigException: the file cannot be used, or has no such context.
     """
-    contexts, current = kube_config.list_kube_config_contexts(config_file=kubeconfig)
-    for each in contexts if context else [current]:
-        if not context or each["name"] == context:
-            return str((each.get("context") or {}).get("namespace") or "")
-    known = ", ".join(str(each["name"]) for each in contexts)
-    raise ConfigException(f"there is no context {context}; the kubeconfig has: {known}")
+    with _explaining(kubeconfig):
+        merged = KubeConfigMerger(kubeconfig)
+        if not merged.paths:
+            raise ConfigException(f"{kubeconfig} does not exist")
+        known = [str(each["name"]) for each in merged.config.value["contexts"]]
+        if context and context not in known:
+            raise ConfigException(f"there is no context {context}; the kubeconfig has: {', '.join(known)}")
+        active = KubeConfigLoader(merged.config, active_context=context).current_context
+        return str((active["context"] or {}).get("namespace") or "")
+
+
+@contextmanager
+def _explaining(kubeconfig: str) -> Iterator[None]:
+    """Turns what the package raises about a file of another form into a ConfigException."""
+    try:
+        yield
+    except (YAMLError, OSError, TypeError, KeyError, AttributeError, ValueError) as error:
+        raise ConfigException(f"{kubeconfig} is not a usable kubeconfig: {error}") from error
 
 
 @asynccontextmanager
@@ -135,9 +149,10 @@ async def open_transport(kubeconfig: str | None, context: str | None = None) -> 
     configuration = kube_client.Configuration()
     if kubeconfig:
         # Without persist_config=False, a renewed token is written into the user's file.
-        await kube_config.load_kube_config(
-            config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
-        )
+        with _explaining(kubeconfig):
+            await kube_config.load_kube_config(
+                config_file=kubeconfig, context=context, client_configuration=configuration, persist_config=False
+            )
     else:
         kube_config.load_incluster_config(client_configuration=configuration)
     # aiohttp would read the environment and ~/.netrc again for every request, in a thread.

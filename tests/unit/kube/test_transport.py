@@ -23,7 +23,16 @@ from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config
 
-from railhead.kube.transport import AUTH_SETTINGS, AioTransport, ApiClient, RestClient, find_proxy, open_transport
+from railhead.kube.transport import (
+    AUTH_SETTINGS,
+    AioTransport,
+    ApiClient,
+    ConfigException,
+    RestClient,
+    find_proxy,
+    open_transport,
+    read_namespace,
+)
 from tests.unit.kube.api_stub import make_api
 
 TIMEOUT = aiohttp.ClientTimeout(total=20)
@@ -208,3 +217,23 @@ async def test_requests_go_through_the_proxy(
     async with open_transport(kubeconfig) as transport:
         await send(transport)
     assert echo.sent[-1][1]["Host"] == "api.example"
+
+
+def test_a_context_that_is_named_needs_no_current_one(tmp_path: Path) -> None:
+    config = yaml.safe_load(Path(write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1", "t")).read_text())
+    name = config.pop("current-context")
+    config["contexts"][0]["context"]["namespace"] = "team-b"
+    path = tmp_path / "without"
+    path.write_text(yaml.safe_dump(config))
+    assert read_namespace(str(path), name) == "team-b"
+    with pytest.raises(ConfigException, match=f"there is no context other; the kubeconfig has: {name}"):
+        read_namespace(str(path), "other")
+
+
+@pytest.mark.parametrize("text", [None, "", "text", "a: [", "clusters: 7", "contexts: [{}]"])
+def test_a_file_that_is_no_kubeconfig_is_named(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigException, match=str(path)):
+        read_namespace(str(path))
