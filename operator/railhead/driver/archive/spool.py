@@ -55,7 +55,7 @@ class Spool:
         with self._lock:
             state = self._sources.setdefault(source, _Source())
             state.lines.append(f"{stamp} {line}")
-            state.size += len(line)
+            state.size += len(state.lines[-1])
             if state.size >= MEMBER_BYTES:
                 self._write(source, state)
 

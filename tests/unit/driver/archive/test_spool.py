@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from railhead.driver.archive.layout import SEGMENTS
-from railhead.driver.archive.spool import Spool
+from railhead.driver.archive.spool import MEMBER_BYTES, Spool
 
 LIMIT = 64 * 1024
 
@@ -70,6 +70,14 @@ def test_a_rank_that_prints_without_end_keeps_its_beginning_and_its_end(tmp_path
     assert len(sizes) == SEGMENTS and sizes == {
         str(path.relative_to(tmp_path)): path.stat().st_size for path in tmp_path.rglob("*.gz")
     }
+
+
+def test_empty_lines_without_end_are_written_too(tmp_path: Path) -> None:
+    """They would take the memory of the pod until the next upload, which may hang."""
+    spool = make_spool(tmp_path)
+    for _ in range(MEMBER_BYTES // 16):
+        spool.add("0", "")
+    assert list(tmp_path.rglob("*.gz"))
 
 
 def test_a_full_disk_loses_lines_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
