@@ -116,8 +116,12 @@ def copy(upload: Upload, folder: Folder) -> None:
         remove_attempt(folder, place)
         return
     for name, size in upload.write.items():
-        with open(PurePath(upload.spool, name), "rb") as file:
-            folder.write(f"{place}/{name}", file.read(size))
+        try:
+            with open(PurePath(upload.spool, name), "rb") as file:
+                data = file.read(size)
+        except FileNotFoundError:  # dropped meanwhile: the next upload deletes it
+            continue
+        folder.write(f"{place}/{name}", data)
     for name in upload.delete:
         _delete(folder, f"{place}/{name}")
     if upload.write and _is_unwanted(upload, folder):

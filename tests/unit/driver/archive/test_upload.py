@@ -75,6 +75,12 @@ def test_complete_members_are_copied_and_dropped_ones_deleted(folder: Folder, up
     assert names(folder) == {f"0a1b2c3d-2/{SEGMENT}"}
 
 
+def test_a_segment_that_the_pod_has_dropped_meanwhile_holds_up_no_other(folder: Folder, upload: Upload) -> None:
+    """A rank that prints a lot drops segments faster than an upload begins."""
+    copy(replace(upload, write={"0/dropped": 9, **upload.write}), folder)
+    assert names(folder) == {f"0a1b2c3d-2/{SEGMENT}"}
+
+
 @pytest.mark.parametrize("says", ["the head", "the file"])
 def test_a_success_removes_the_attempts_files_only(folder: Folder, upload: Upload, says: str) -> None:
     folder.write(f"{LOGS}/0a1b2c3d-1/0/failed", b"")
