@@ -2522,7 +2522,7 @@ DEFECTS = (
     Defect(
         "half a line is kept",
         "driver/storage/segments.py",
-        '                data = data[: data.rfind(b"\\n") + 1]  # a line may be in the middle of being written\n',
+        '            data = data[: data.rfind(b"\\n") + 1]  # a line may be in the middle of being written\n',
         "",
         (SEGMENTS,),
     ),

@@ -8,7 +8,6 @@ has it. If the storage takes none for long, the oldest are dropped and counted.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -60,16 +59,18 @@ class Segments:
         """Writes what the storage lacks. Raises what the storage and the fence raise."""
         files, has_closed = self._list(), False
         for name, file in files:
-            with contextlib.suppress(FileNotFoundError):  # dropped meanwhile
+            try:
                 data = file.read_bytes()
-                data = data[: data.rfind(b"\n") + 1]  # a line may be in the middle of being written
-                if len(data) != self._uploaded.get(name):
-                    run.write(str(name), data)
-                    self._uploaded[name] = len(data)
-                if name != files[-1][0]:
-                    has_closed = True
-                    del self._uploaded[name]
-                    file.unlink()
+            except FileNotFoundError:  # dropped meanwhile
+                continue
+            data = data[: data.rfind(b"\n") + 1]  # a line may be in the middle of being written
+            if len(data) != self._uploaded.get(name):
+                run.write(str(name), data)
+                self._uploaded[name] = len(data)
+            if name != files[-1][0]:
+                has_closed = True
+                del self._uploaded[name]
+                file.unlink(missing_ok=True)
         if has_closed:
             thin_out(run, most=RUN_BYTES, spare={str(files[-1][0])})
 

@@ -153,6 +153,14 @@ def test_an_upload_that_fails_is_repeated_as_a_whole(segments: Segments, folder:
     assert numbers(read(folder)) == list(range(7))
 
 
+def test_a_run_whose_folder_is_away_is_an_error(segments: Segments, folder: PrivateFolder) -> None:
+    """As below a mount that was lost: the head's log is to say it."""
+    segments.append(record(1))
+    Path(folder.run.path).rmdir()
+    with pytest.raises(FileNotFoundError):
+        segments.upload(folder)
+
+
 def test_the_segments_of_two_runs_of_a_script_have_folders_of_their_own(tmp_path: Path) -> None:
     spools = {
         find_spool(tmp_path),
