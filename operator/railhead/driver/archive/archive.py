@@ -28,7 +28,7 @@ from railhead.driver.archive.layout import (
     plan_wait,
 )
 from railhead.driver.archive.spool import Spool
-from railhead.driver.archive.upload import Upload, write_upload
+from railhead.driver.archive.upload import NOT_BEGUN, Upload, write_upload
 from railhead.driver.describe import clean, describe_exception, log
 from railhead.driver.logs import TRAIN_LOGS, LogFile, read_new
 from railhead.driver.node.machine import kill_child, start_piped_child
@@ -133,6 +133,8 @@ class StoredArchive(Archive):
             return
         upload = replace(self._template, **asdict(changes), has_succeeded=has_succeeded, limit=limit)
         problem = self._send(upload)
+        if problem == NOT_BEGUN:
+            return
         if problem:
             if not self._failures:
                 log(f"cannot copy the logs to run.storagePath (spec.logs.archive), which is tried again: {problem}")

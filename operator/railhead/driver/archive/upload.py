@@ -21,6 +21,7 @@ from railhead.driver.storage.path_folder import PathFolder, Stored
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder, open_own_folder
 
 LOGS = f"{OWN_FOLDER}/logs"
+NOT_BEGUN = "the run has no folder yet"
 
 
 class Folder(Protocol):
@@ -69,9 +70,11 @@ def write_upload(path: Path, upload: Upload) -> None:
 
 
 def run_upload(path: str) -> NoReturn:
-    """Exits with an error's text if it cannot be completed."""
+    """Exits with an error's text, or NOT_BEGUN, if it cannot be completed."""
     try:
         upload = Upload(**json.loads(Path(path).read_text()))
+        if upload.storage_path.startswith("/") and not Path(upload.storage_path, upload.run_name).exists():
+            sys.exit(NOT_BEGUN)  # training makes it, after the check that all pods share the storage
         copy(upload, open_folder(upload.storage_path, upload.run_name))
     except Exception as error:
         sys.exit(describe_exception(error))

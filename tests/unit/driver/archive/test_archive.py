@@ -22,7 +22,7 @@ from railhead.driver.archive import archive as archive_module
 from railhead.driver.archive.archive import Archive, Sender, StoredArchive, TrainLogs, start_archive
 from railhead.driver.archive.layout import HEAD, WORKER
 from railhead.driver.archive.spool import MEMBER_BYTES, Spool
-from railhead.driver.archive.upload import Upload
+from railhead.driver.archive.upload import NOT_BEGUN, Upload
 from railhead.driver.logs import Ranks, RankStream
 from railhead.driver.pod import Pod
 
@@ -87,6 +87,19 @@ def test_a_failed_upload_is_repeated_and_logged_once(tmp_path: Path, capsys: pyt
     archive.upload()
     assert [set(storage.take().write) for _ in range(3)] == [{"0/r0-w0-000000.log.gz"}] * 3
     assert capsys.readouterr().out.count("cannot copy the logs to run.storagePath") == 1
+
+
+def test_a_run_without_a_folder_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Pods wait for each other before training makes it."""
+    storage = Storage()
+    storage.answer = lambda: NOT_BEGUN
+    archive = make_archive(tmp_path, storage)
+    archive.add("0", "line")
+    archive.upload()
+    storage.answer = lambda: ""
+    archive.upload()
+    assert [set(storage.take().write) for _ in range(2)] == [{"0/r0-w0-000000.log.gz"}] * 2
+    assert capsys.readouterr().out == ""
 
 
 def test_a_full_disk_of_the_heads_pod_is_logged_through_the_archive_itself(tmp_path: Path) -> None:

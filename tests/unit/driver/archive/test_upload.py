@@ -15,6 +15,7 @@ from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.driver.archive import upload as upload_module
 from railhead.driver.archive.upload import (
     LOGS,
+    NOT_BEGUN,
     Folder,
     ObjectFolder,
     Upload,
@@ -167,7 +168,7 @@ def open_s3(uri: str) -> Any:
 def test_the_process_reads_its_order_and_says_what_is_wrong(tmp_path: Path, upload: Upload) -> None:
     order = tmp_path / "upload.json"
     write_upload(order, upload)
-    with pytest.raises(SystemExit, match="FileNotFoundError"):
+    with pytest.raises(SystemExit, match=NOT_BEGUN):
         run_upload(str(order))
     os.makedirs(tmp_path / "runs" / "run")
     with pytest.raises(SystemExit) as ended:
