@@ -111,6 +111,8 @@ def test_suspend_and_resume_with_a_change(run: Run, api_server: ApiServer, capsy
     assert "can change only while the job is suspended: spec.image" in capsys.readouterr().err
     report(api_server, "one", phase="Suspended", conditions=SUSPENDED)
     change = ["--set", "image=registry.example/digits:2", "--set", "scaling.resourcesPerWorker.memory=64Gi"]
+    assert run("resume", "one", "--set", "scaling.workers=8") == ExitCode.REFUSED
+    assert 'unknown field "spec.scaling.workers"' in capsys.readouterr().err
     assert run("resume", "one", *change) == 0
     spec = read(api_server, "one")["spec"]
     assert (spec["suspend"], spec["image"]) == (False, "registry.example/digits:2")

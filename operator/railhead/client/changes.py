@@ -14,12 +14,22 @@ from railhead.client.errors import ClientError, ExitCode
 from railhead.client.snapshot import part
 
 RETRY_OF = f"{names.GROUP}/retry-of"  # annotation
-# Labels and annotations by which a tool recognises its own objects: it would delete the new job.
+# Labels and annotations by which a tool recognises its own objects: it would delete the new job, or `submit` would take
+# it for the one that it created.
 _OF_TOOLS = re.compile(
     r"^(app\.kubernetes\.io/(instance|managed-by)|argocd\.argoproj\.io/.*|.*\.toolkit\.fluxcd\.io/.*|helm\.sh/.*"
-    r"|meta\.helm\.sh/.*|kubectl\.kubernetes\.io/.*)$"
+    r"|meta\.helm\.sh/.*|kubectl\.kubernetes\.io/.*|railhead\.dev/content)$"
 )
 _STEP = re.compile(r'"([^"]+)"|([^."]+)')
+
+
+class JSONLoader(yaml.SafeLoader):
+    """Reads YAML into JSON's types, as kubectl does: a date such as 2026-11-25 stays a text."""
+
+    yaml_implicit_resolvers = {
+        start: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+        for start, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
 
 def parse_changes(texts: Iterable[str]) -> Object:
@@ -38,7 +48,7 @@ def parse_changes(texts: Iterable[str]) -> Object:
         if not sign or not steps:
             raise ClientError(f"--set {text}: write it as PATH=VALUE, for example image=IMAGE", ExitCode.USAGE)
         try:
-            value = yaml.safe_load(raw)
+            value = yaml.load(raw, JSONLoader)
         except yaml.YAMLError:
             raise ClientError(f"--set {text}: the value is not YAML; put it in quotes", ExitCode.USAGE) from None
         here = changes

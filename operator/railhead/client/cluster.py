@@ -89,9 +89,9 @@ class Cluster:
             return await self.client.list(self._pods_of(uid))
 
     async def change(self, name: str, patch: Object) -> Object:
-        """Merges the patch into the TrainJob."""
+        """Merges the patch into the TrainJob; a field that the API server does not know is an error."""
         with explaining(f"change the TrainJob {name}"):
-            return await self.client.patch(TRAIN_JOB, name, patch, namespace=self.namespace)
+            return await self.client.patch(TRAIN_JOB, name, patch, namespace=self.namespace, is_strict=True)
 
     async def create_job(self, job: Object, *, is_dry_run: bool = False) -> Object:
         """Creates the TrainJob, or only checks it; a field that the API server does not know is an error."""

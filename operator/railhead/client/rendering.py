@@ -16,6 +16,7 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.job import InvalidSpec, parse_spec
 from railhead.api.status import JobStatus
+from railhead.client.changes import JSONLoader
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.snapshot import part, text
 from railhead.planning.observed import Observed
@@ -36,7 +37,7 @@ def read_jobs(path: Path) -> list[Object]:
         ClientError: the file cannot be read, or has no TrainJob with a name.
     """
     try:
-        documents = list(yaml.safe_load_all(path.read_text()))
+        documents = list(yaml.load_all(path.read_text(encoding="utf-8"), JSONLoader))
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}", ExitCode.USAGE) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

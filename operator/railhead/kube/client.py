@@ -195,10 +195,12 @@ class KubeClient:
         subresource: str = "",
         field_manager: str = "",
         is_strategic: bool = False,
+        is_strict: bool = False,
     ) -> Object:
-        """Patches the object: a list is a JSON Patch, an object is merged, by Kubernetes' rules if `is_strategic`."""
+        """Patches the object: a list is a JSON Patch, an object is merged, by Kubernetes' rules if `is_strategic`;
+        `is_strict` as for `create`."""
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
-        path = _with_query(path, {"fieldManager": field_manager})
+        path = _with_query(path, {"fieldManager": field_manager, "fieldValidation": "Strict" if is_strict else ""})
         type_ = "json" if isinstance(body, list) else "strategic-merge" if is_strategic else "merge"
         content_type = f"application/{type_}-patch+json"
         return await self._call(Request(_verb("patch", subresource), kind.plural, path, body, content_type))

@@ -18,6 +18,7 @@ from tests.unit.client.jobs import make_failed, make_running
         (["scaling.resourcesPerWorker.memory=64Gi"], {"scaling": {"resourcesPerWorker": {"memory": "64Gi"}}}),
         (['scaling.resourcesPerWorker."nvidia.com/gpu"=2'], {"scaling": {"resourcesPerWorker": {"nvidia.com/gpu": 2}}}),
         (["env=[{name: A, value: b=c}]"], {"env": [{"name": "A", "value": "b=c"}]}),
+        (["env=[{name: DAY, value: 2026-11-25}]"], {"env": [{"name": "DAY", "value": "2026-11-25"}]}),
         (["runtimeEnv=null"], {"runtimeEnv": None}),
         (["worker.a=1", "worker.b=x"], {"worker": {"a": 1, "b": "x"}}),
         ([], {}),
@@ -65,7 +66,11 @@ def test_a_retry_continues_from_the_checkpoint_and_does_not_belong_to_the_tool_o
     job["status"]["checkpoint"] = {"uri": "s3://b/c_4", "index": 4}
     job["spec"] |= {"suspend": False, "run": {"name": "fixed", "storagePath": "s3://b"}}
     job["metadata"]["labels"] = {"team": "a", "app.kubernetes.io/instance": "argo", "kueue.x-k8s.io/queue-name": "q"}
-    job["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "n"}
+    job["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "railhead.dev/content": "digest",
+        "note": "n",
+    }
     new = build_retry(job, {"scaling": {"resourcesPerWorker": {"memory": "64Gi"}}})
     assert new["metadata"] == {
         "name": "digits-r2",

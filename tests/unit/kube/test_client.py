@@ -103,7 +103,8 @@ async def test_a_patch_has_the_content_type_of_its_kind(
     stub: ApiStub, client: KubeClient, is_strategic: bool, body: Any, content_type: str
 ) -> None:
     stub.answer(OBJECT)
-    assert await client.patch(POD, "p", body, is_strategic=is_strategic, namespace="ns") == OBJECT
+    assert await client.patch(POD, "p", body, is_strategic=is_strategic, namespace="ns", is_strict=True) == OBJECT
+    assert stub.requests[0].query["fieldValidation"] == "Strict"
     assert stub.requests[0].headers["Content-Type"] == content_type
     assert json.loads(stub.requests[0].body) == body
 
