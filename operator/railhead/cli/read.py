@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,15 @@ def print_rows(
     first = 0 if has_namespace else 1
     cells = []
     for row in rows:
-        common = (row.namespace, row.name, row.phase, row.progress, row.remaining, str(row.attempt), row.waits_for)
+        common = (
+            row.namespace,
+            row.name,
+            row.phase,
+            row.progress,
+            row.remaining,
+            str(row.attempt or ""),
+            row.waits_for,
+        )
         cells.append([*common, describe_age(row.created, now), row.workers, row.head, row.checkpoint])
     table = [[cell or "-" for cell in row[first : len(columns)]] for row in cells]
     console.table(columns[first:], table, has_header=has_header, is_cut=format_ != "wide")
@@ -99,9 +108,11 @@ async def _watch(
         key = (row.namespace, row.name)
         if new is None:
             shown.pop(key, None)
-            console.line(f"{row.name} is gone")
+            (console if options.output in ("table", "wide") else Console(sys.stderr)).line(f"{row.name} is gone")
         elif shown.get(key) != new:
             shown[key] = new
+            if options.output == "yaml":
+                console.line("---")
             now, everywhere = cluster.client.clock.now(), cluster.scope is None
             print_rows([new], options.output, console, now=now, has_namespace=everywhere, has_header=False)
 

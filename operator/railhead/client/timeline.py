@@ -101,7 +101,7 @@ def _gaps(snapshot: Snapshot) -> Iterator[Moment]:
     first = next((event.at for event in snapshot.events if event.at is not None), None)
     expired_until = first or snapshot.now
     if start is not None and expired_until - start > EVENT_LIFE:
-        details = "earlier events have expired" if first else "all events have expired"
+        details = "earlier events are not known any more" if first else "no events are known"
         yield Moment(format_time(expired_until), "Gap", details, "gap")
 
 

@@ -86,3 +86,14 @@ async def test_watching_prints_a_job_again_only_when_its_row_differs() -> None:
     last = [line.split() for line in stream.getvalue().splitlines()[-2:]]
     assert last == [["digits", "Running", "43%", "-", "1", "-", "2h"], ["digits", "is", "gone"]]
     assert len(stream.getvalue().splitlines()) == 1 + len(JOBS) + 2
+
+
+async def test_watching_in_a_data_format_prints_documents_only(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    await read.list_jobs(
+        build_parser().parse_args(["list", "-w", "-o", "yaml"]),
+        make_changing_cluster([(None, make_running()), (make_running(), None)]),
+        Console(stream),
+    )
+    assert [len(each["items"]) for each in yaml.safe_load_all(stream.getvalue())] == [len(JOBS), 1]
+    assert capsys.readouterr().err == "digits is gone\n"

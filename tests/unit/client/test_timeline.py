@@ -40,7 +40,7 @@ def test_attempts_events_and_conditions_are_in_order_and_gaps_are_named() -> Non
         ("11:12:00", "Training", "attempt 3 trains for the first time"),
         ("11:30:00", "AttemptEnded", "attempt 3: Hardware GPUFailed on gpu-7, rounds 2"),
         ("11:30:01", "Restarting", "gpu-7 failed (2 times)"),
-        ("11:30:01", "Gap", "earlier events have expired"),
+        ("11:30:01", "Gap", "earlier events are not known any more"),
         ("11:31:00", "AttemptStarted", "attempt 4"),
         ("11:48:00", "Failed", "True: TrainFunctionRaised"),
         ("11:48:00", "Stalled", "True: TrainFunctionRaised"),
@@ -55,7 +55,7 @@ def test_a_young_job_has_no_gap() -> None:
 
 
 def test_an_old_job_without_events_has_lost_them_all() -> None:
-    assert [each.details for each in timeline(make_job(phase="Pending"))] == ["", "all events have expired"]
+    assert [each.details for each in timeline(make_job(phase="Pending"))] == ["", "no events are known"]
 
 
 @pytest.mark.parametrize(
