@@ -7,10 +7,11 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import Subparsers, add_command, confirm
+from railhead.cli.cluster_command import Subparsers, add_command, confirm, job_name
 from railhead.cli.output import Console
 
 if TYPE_CHECKING:
+    from railhead.api.base import Object
     from railhead.client.cluster import Cluster
 
 SUSPEND = "Suspend a TrainJob: it commits a last checkpoint and releases its pods."
@@ -38,7 +39,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     _add_set(retry)
     retry.add_argument("--name", dest="new_name", default="", metavar="NAME", help="default: NAME-r2, NAME-r3, ...")
     delete = add_command(commands, "delete", DELETE, delete_jobs, has_name=False, is_for_all=True)
-    delete.add_argument("names", nargs="*", metavar="NAME", help="the TrainJobs")
+    delete.add_argument("names", nargs="*", type=job_name, metavar="NAME", help="the TrainJobs")
     delete.add_argument("-l", "--selector", default="", help="the jobs with these labels")
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
 
@@ -76,6 +77,7 @@ async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Co
     """Sets spec.suspend."""
     from railhead.client.waiting import wait_for
 
+    await _get_unfinished(cluster, options.name)
     job = await cluster.change(options.name, {"spec": {"suspend": True}})
     if not options.wait:
         phase = (job.get("status") or {}).get("phase")
@@ -92,12 +94,28 @@ async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Con
     from railhead.client.waiting import wait_for
 
     changes = parse_changes(options.changes)
-    job = await cluster.get_job(options.name)
+    job = await _get_unfinished(cluster, options.name)
     if changes and (job.get("status") or {}).get("phase") == "Suspending":
-        await wait_for(cluster, options.name, "suspended", timeout=options.timeout, echo=_say)
+        ending = await wait_for(cluster, options.name, "suspended", timeout=options.timeout, echo=_say)
+        if not ending.is_reached:
+            console.line(ending.message)
+            return 1
     await cluster.change(options.name, {"spec": {**changes, "suspend": False}})
     console.line(f"{options.name}: is resumed; `railhead status {options.name}` shows how it starts")
     return 0
+
+
+async def _get_unfinished(cluster: Cluster, name: str) -> Object:
+    """Returns the job. Raises ClientError if it has finished, because nothing suspends or resumes it then."""
+    from railhead.api.status import parse_status
+    from railhead.client.errors import ClientError, ExitCode
+
+    job = await cluster.get_job(name)
+    status = parse_status(job.get("status"))
+    if status.is_finished:
+        message = f"{name} has finished (phase {status.phase}); run `railhead retry {name}` to continue it"
+        raise ClientError(message, ExitCode.REFUSED)
+    return job
 
 
 async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
@@ -106,9 +124,10 @@ async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Cons
 
     changes = parse_changes(options.changes)
     new = build_retry(await cluster.get_job(options.name), changes, options.new_name)
-    source = new["spec"].get("resumeFrom", {}).get("checkpoint")
+    source = new["spec"].get("resumeFrom")
     name = str((await cluster.create_job(new))["metadata"]["name"])
-    start = f"from the checkpoint {source}" if source else "from scratch, because there is no checkpoint"
+    where = ", ".join(f"{key} {value}" for key, value in source.items()) if isinstance(source, dict) else ""
+    start = f"from {where}" if where else "from scratch, because there is no checkpoint"
     console.line(f"{name}: created; it starts {start}")
     console.line(f"  railhead status {name}")
     console.line(f"  railhead logs {name} -f")
@@ -117,7 +136,6 @@ async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Cons
 
 async def delete_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Deletes the jobs that are named, or that the selector finds."""
-    from railhead.api.base import Object
     from railhead.client.errors import ClientError, ExitCode
 
     if bool(options.names) == bool(options.selector or options.all_namespaces):

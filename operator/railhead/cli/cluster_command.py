@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ def add_command(
     """Adds a command with the options of all; `formats`: what -o takes, the first one is the default."""
     parser = commands.add_parser(name, help=text, description=text)
     if has_name:
-        parser.add_argument("name", metavar="NAME", help="the TrainJob")
+        parser.add_argument("name", metavar="NAME", type=job_name, help="the TrainJob")
     target = parser.add_argument_group("cluster")
     target.add_argument("--kubeconfig", metavar="FILE", help="default: $KUBECONFIG, else ~/.kube/config")
     target.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: its current one)")
@@ -41,6 +42,13 @@ def add_command(
         parser.add_argument("-o", "--output", choices=formats, default=formats[0], help="default: %(default)s")
     parser.set_defaults(run=lambda options: run_in_cluster(run, options))
     return parser
+
+
+def job_name(text: str) -> str:
+    """Returns the name; any other text would become another path of the API. Raises ArgumentTypeError."""
+    if not re.fullmatch(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a TrainJob")
+    return text
 
 
 def run_in_cluster(run: Run, options: argparse.Namespace) -> int:

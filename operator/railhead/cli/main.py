@@ -7,6 +7,7 @@ distribution.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code, one of `railhead.client.errors.ExitCode`; an error has a message on stderr."""
     options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     local.interrupt_on_termination()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack characters of a job's log
+        sys.stdout.reconfigure(errors="replace")
     try:
         return int(options.run(options))
     except BrokenPipeError:  # the reader is gone, as in `railhead ... | head`

@@ -79,9 +79,9 @@ def read_target(options: argparse.Namespace) -> Object:
         return jobs[0]
     if not options.image or not options.storage:
         raise ClientError("a Python file needs --image and --storage as well", ExitCode.USAGE)
-    path = Path(options.target.rpartition(":")[0])
+    path = Path(options.target.rpartition(":")[0] or options.target)
     try:
-        code = path.read_text()
+        code = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{path} cannot be read: {error}", ExitCode.USAGE) from None
     script = Script(

@@ -1,12 +1,21 @@
-"""Times as users write them."""
+"""Times as users write them, and what the commands say of jobs that have finished."""
 
 from __future__ import annotations
 
 import argparse
+import io
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
+from railhead.api.base import Object
+from railhead.cli import change
 from railhead.cli.change import parse_duration
+from railhead.cli.main import build_parser
+from railhead.cli.output import Console
+from railhead.client.errors import ClientError, ExitCode
+from tests.unit.client.jobs import make_failed
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("20m", 1200), ("2h", 7200), ("1d", 86400)])
@@ -18,3 +27,49 @@ def test_a_time_has_a_unit(text: str, seconds: float) -> None:
 def test_another_text_is_no_time(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="use for example 90s"):
         parse_duration(text)
+
+
+@dataclass
+class OneJob:
+    """What the commands use of a cluster."""
+
+    job: Object
+    written: list[Object] = field(default_factory=list)
+
+    async def get_job(self, name: str) -> Object:
+        return self.job
+
+    async def change(self, name: str, patch: Object) -> Object:
+        self.written.append(patch)
+        return self.job
+
+    async def create_job(self, job: Object) -> Object:
+        self.written.append(job)
+        return job
+
+
+@pytest.mark.parametrize("command", ["suspend", "resume"])
+async def test_a_finished_job_is_neither_suspended_nor_resumed(command: str) -> None:
+    cluster: Any = OneJob(make_failed("Hang", "NoSteps"))
+    run = {"suspend": change.suspend_job, "resume": change.resume_job}[command]
+    with pytest.raises(ClientError, match=r"digits has finished .* `railhead retry digits`") as error:
+        await run(build_parser().parse_args([command, "digits"]), cluster, Console(io.StringIO()))
+    assert error.value.code == ExitCode.REFUSED
+    assert not cluster.written
+
+
+@pytest.mark.parametrize(
+    ("changes", "start"),
+    [
+        ([], "from job other"),
+        (["--set", "resumeFrom=null"], "from scratch, because there is no checkpoint"),
+        (["--set", "resumeFrom=other"], "from scratch, because there is no checkpoint"),
+    ],
+)
+async def test_retry_says_what_the_new_job_starts_from(changes: list[str], start: str) -> None:
+    failed = make_failed("Hang", "NoSteps")
+    failed["spec"]["resumeFrom"] = {"job": "other"}
+    cluster: Any = OneJob(failed)
+    shown = io.StringIO()
+    await change.retry_job(build_parser().parse_args(["retry", "digits", *changes]), cluster, Console(shown))
+    assert shown.getvalue().splitlines()[0] == f"digits-r2: created; it starts {start}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -124,3 +125,23 @@ def test_version_lists_compatible_versions(capsys: pytest.CaptureFixture[str]) -
     assert re.search(
         rf"^CRD +trainjobs\.railhead\.dev v1alpha1, of Railhead {re.escape(__version__)}", output, re.MULTILINE
     )
+
+
+@pytest.mark.parametrize("name", ["", "a/status", "a?x=1", "../pods", "A"])
+@pytest.mark.parametrize("command", ["status", "suspend", "delete"])
+def test_a_text_that_is_no_name_of_a_job_is_bad_usage(
+    command: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([command, name])
+    assert exit_.value.code == 2
+    assert "is no name of a TrainJob" in capsys.readouterr().err
+
+
+def test_characters_that_the_output_cannot_encode_are_replaced() -> None:
+    code = "import sys; from railhead.cli.main import main; from railhead.cli.output import Console\n"
+    code += "main(['version']); Console().line('\u2588')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "?"), done.stderr
