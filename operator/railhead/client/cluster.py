@@ -112,9 +112,10 @@ class Cluster:
         """Calls `on_change` for each job and each change, until it is cancelled."""
         await self._watch(Scope(TRAIN_JOB, self.scope, label_selector=selector), on_change, read)
 
-    async def watch_job(self, name: str, on_change: OnChange[Object]) -> None:
-        """Calls `on_change` for each change of the job, until it is cancelled."""
-        await self._watch(Scope(TRAIN_JOB, self.namespace, field_selector=f"metadata.name={name}"), on_change, keep_all)
+    async def watch_job(self, job: Object, on_change: OnChange[Object]) -> None:
+        """Calls `on_change` for the job and each change of it, its deletion included, until it is cancelled."""
+        field = f"metadata.name={job['metadata']['name']}"
+        await self._watch(Scope(TRAIN_JOB, self.namespace, field_selector=field), on_change, keep_all, known=job)
 
     async def watch_pods(self, uid: str, on_change: OnChange[PodState]) -> None:
         """Calls `on_change` for each pod of the job and each change, until it is cancelled."""
@@ -127,10 +128,15 @@ class Cluster:
     def place(self) -> str:
         return f"namespace {self.scope}" if self.scope else "all namespaces"
 
-    async def _watch(self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item]) -> None:
+    async def _watch(
+        self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item], *, known: Object | None = None
+    ) -> None:
         with explaining(f"list {scope.kind.plural} in {scope.namespace or 'all namespaces'}"):
             await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
-        await Informer(self.client, scope, on_change=on_change, slim=read).run()
+        informer = Informer(self.client, scope, on_change=on_change, slim=read)
+        if known is not None:
+            informer.record_write(known)  # so that its absence from the first list is a change
+        await informer.run()
 
     async def _read_all(self, scope: Scope, notes: list[str]) -> list[Object]:
         try:

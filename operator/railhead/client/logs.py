@@ -13,9 +13,11 @@ from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster, explaining
 from railhead.client.log_lines import Position, read_rank
 from railhead.client.snapshot import PodState, read_pod
+from railhead.kube.client import STREAM_SILENT
 from railhead.kube.errors import Denied, Gone, RetryAfter
 
 RETRY_SECONDS = 1.0
+MOST_TRIES_AFTER_THE_END = 5  # of a log that cannot be read, for example of a node that is lost
 Echo = Callable[[str], None]
 
 
@@ -26,7 +28,7 @@ class Wanted:
     Attributes:
         rank: those of this rank, from the worker pods; None = those of the head pod.
         is_all: those of all pods.
-        tail: at most that many of each pod from before the command; None = all.
+        tail: at most that many of each pod that has run before the command; None = all.
     """
 
     rank: int | None = None
@@ -60,10 +62,12 @@ async def print_logs(cluster: Cluster, name: str, wanted: Wanted, printer: Print
     newest = max((pod.attempt for pod in pods), default=0)
     chosen = [pod for pod in pods if pod.attempt == newest and wanted.is_pod(pod)]
     if not chosen:
-        phase = parse_status(job.get("status")).phase or "not seen by an operator"
-        printer.remark(f"{name} ({phase}) has no such pod, so there is no log; pods take their logs with them")
+        status = parse_status(job.get("status"))
+        kept = f"what spec.logs.archive keeps of earlier pods is in .railhead/logs of {status.run_uri or 'the run'}"
+        printer.remark(f"{name} ({status.phase or 'not seen by an operator'}) has no such pod; {kept}")
     for pod in sorted(chosen, key=lambda each: (each.slot, each.name)):
         reader = _Reader(cluster, wanted, printer, pod)
+        reader.tail = wanted.tail
         with explaining(f"read the log of pod {pod.name}"):
             try:
                 await reader.read_once()
@@ -89,6 +93,7 @@ class _Reader:
     def __init__(self, cluster: Cluster, wanted: Wanted, printer: Printer, pod: PodState) -> None:
         self.pod = pod
         self.changed = asyncio.Event()
+        self.tail: int | None = None
         self._cluster = cluster
         self._wanted = wanted
         self._printer = printer
@@ -102,8 +107,8 @@ class _Reader:
             query["follow"] = "true"
         if self._position.since:
             query["sinceTime"] = self._position.since
-        elif self._wanted.tail is not None:
-            query["tailLines"] = str(self._wanted.tail)
+        elif self.tail is not None:
+            query["tailLines"] = str(self.tail)
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.pod.name}/log?{urlencode(query)}"
         self._position.begin()
         async for line in self._cluster.client.stream_lines(path, with_rest=not follow):
@@ -112,8 +117,15 @@ class _Reader:
             if shown is not None:
                 self._printer.line(shown)
 
-    async def follow(self) -> None:
-        """Prints lines until the pod's container has ended or the pod is gone. Raises Denied without the right."""
+    async def follow(self, is_over: Callable[[], bool]) -> None:
+        """Prints lines until the pod's container has ended or the pod is gone, `is_over`: the job has finished.
+
+        A log that cannot be read, for example of a lost node, is given up soon after the job has finished.
+
+        Raises:
+            Denied: the user has no right to read the log.
+        """
+        tries = 0
         while True:
             has_ended = self.pod.phase in ("Succeeded", "Failed")
             self.changed.clear()
@@ -126,8 +138,16 @@ class _Reader:
             except Denied as error:
                 if error.status != 400:
                     raise
+                if has_ended:  # its container has never started
+                    return
                 self._say(f"pod {self.pod.name} waits: {self.pod.reason or error.message}")
             except RetryAfter as error:
+                tries = tries + 1 if is_over() else 0
+                if tries > MOST_TRIES_AFTER_THE_END:
+                    self._say(f"the end of the log of pod {self.pod.name} cannot be read ({error.message})")
+                    return
+                if error.reason == STREAM_SILENT:
+                    continue
                 self._say(f"the log of pod {self.pod.name} is interrupted ({error.message}); trying again")
             await self._pause()
 
@@ -149,6 +169,7 @@ class _Follower:
 
     def __init__(self, cluster: Cluster, wanted: Wanted, printer: Printer, job: Object) -> None:
         self._cluster, self._wanted, self._printer = cluster, wanted, printer
+        self._job = job
         self._name, self._uid = str(job["metadata"]["name"]), str(job["metadata"]["uid"])
         self._readers: dict[str, tuple[_Reader, asyncio.Task[None]]] = {}
         self._news = asyncio.Event()
@@ -156,11 +177,12 @@ class _Follower:
         self._phase = ""
 
     async def run(self) -> None:
-        for pod in await self._cluster.list_pods(self._uid):
-            self._on_pod(None, read_pod(pod))  # before the watch of the job may say that it has finished
+        for pod in map(read_pod, await self._cluster.list_pods(self._uid)):
+            tail = self._wanted.tail if pod.phase != "Pending" else None
+            self._on_pod(None, pod, tail=tail)  # before the watch of the job may say that it has finished
         watches = [
             asyncio.ensure_future(self._cluster.watch_pods(self._uid, self._on_pod)),
-            asyncio.ensure_future(self._cluster.watch_job(self._name, self._on_job)),
+            asyncio.ensure_future(self._cluster.watch_job(self._job, self._on_job)),
         ]
         for watch in watches:
             watch.add_done_callback(lambda _: self._news.set())
@@ -191,7 +213,7 @@ class _Follower:
         self._phase = status.phase if status is not None else ""
         self._news.set()
 
-    def _on_pod(self, _: PodState | None, new: PodState | None) -> None:
+    def _on_pod(self, _: PodState | None, new: PodState | None, *, tail: int | None = None) -> None:
         if new is None or not self._wanted.is_pod(new):
             return
         known = self._readers.get(new.name)
@@ -200,6 +222,7 @@ class _Follower:
             known[0].changed.set()
             return
         reader = _Reader(self._cluster, self._wanted, self._printer, new)
-        task = asyncio.ensure_future(reader.follow())
+        reader.tail = tail
+        task = asyncio.ensure_future(reader.follow(lambda: self._is_over))
         task.add_done_callback(lambda _: self._news.set())
         self._readers[new.name] = (reader, task)

@@ -79,7 +79,7 @@ async def wait_for(
         if end is not None:
             ending.set_result(end)
 
-    watch = asyncio.ensure_future(cluster.watch_job(name, on_change))
+    watch = asyncio.ensure_future(cluster.watch_job(job, on_change))
     try:
         waited: list[asyncio.Future[Any]] = [watch, ending]
         await asyncio.wait(waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

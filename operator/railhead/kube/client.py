@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 ONE_ANSWER = aiohttp.ClientTimeout(total=30)
 MOST_WARNINGS = 1000  # their texts may contain names
 SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for that long is dead
+STREAM_SILENT = "StreamSilent"
 # Without compression, as in Kubernetes' own controllers: it costs the API server more than the network gains.
 HEADERS = {"Accept-Encoding": "identity", "User-Agent": "railhead"}
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
@@ -263,15 +264,18 @@ class KubeClient:
         """Yields the lines of any path as they arrive (logs); with_rest: at the end also a line without its newline.
 
         Raises:
-            RetryAfter: no response, or a broken connection, whose incomplete line is dropped.
+            RetryAfter: no response, or a broken connection, whose incomplete line is dropped; with the reason
+                STREAM_SILENT if there was no line for long, because the connection may be dead then.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
         response = await self._send(Request("watch", "path", path), timeout)
         try:
             if response.status >= 400:
                 raise classify_response(response.status, await response.read())
             async for line in _lines(response, with_rest=with_rest):
                 yield line
+        except TimeoutError as error:
+            raise RetryAfter(0, STREAM_SILENT, f"no line for {SILENCE_LIMIT_SECONDS} s") from error
         except NO_ANSWER as error:
             raise RetryAfter(0, "StreamBroken", f"{type(error).__name__}: {error}") from error
         finally:

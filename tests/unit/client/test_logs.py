@@ -16,6 +16,8 @@ from railhead.client import logs
 from railhead.client.cluster import Cluster, Target, open_cluster
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
+from railhead.client.waiting import wait_for
+from railhead.kube import client as kube_client
 from tests.unit.client.jobs import make_job, make_pod
 from tests.unit.kube.test_transport import write_kubeconfig
 
@@ -30,6 +32,7 @@ class Api:
         self.job = make_job(phase="Pending", attempt=1)
         self.pods: dict[str, Object] = {}
         self.answers: dict[str, list[Any]] = {}
+        self.is_deleted = False
         self.asked: list[dict[str, str]] = []
         self._watches: dict[str, list[asyncio.Queue[Object]]] = {"pods": [], "trainjobs": []}
         self._version = 1
@@ -62,13 +65,14 @@ class Api:
             queue.put_nowait({"type": type_, "object": json.loads(json.dumps(obj))})
 
     async def _get(self, request: web.Request) -> web.Response:
+        self.job["metadata"].setdefault("resourceVersion", "1")
         is_there = request.match_info["name"] == self.job["metadata"]["name"]
         return web.json_response(self.job if is_there else {"message": "not found"}, status=200 if is_there else 404)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         plural = request.path.rpartition("/")[2]
         if "watch" not in request.query:
-            items = list(self.pods.values()) if plural == "pods" else [self.job]
+            items = list(self.pods.values()) if plural == "pods" else [self.job] * (not self.is_deleted)
             for item in items:
                 item["metadata"].setdefault("resourceVersion", "1")
                 item["metadata"].setdefault("uid", "pod")
@@ -234,7 +238,56 @@ async def test_without_follow_the_newest_attempts_pods_are_printed_with_their_na
     assert {each["tailLines"] for each in api.asked} == {"10"}
 
 
-async def test_a_job_without_pods_says_so(api: Api, cluster: Cluster) -> None:
+async def test_a_job_without_pods_says_where_its_logs_are(api: Api, cluster: Cluster) -> None:
+    api.job["status"]["runUri"] = "s3://b/r"
     shown = Shown()
     await print_logs(cluster, "digits", Wanted(), shown.printer)
-    assert shown.remarks == ["digits (Pending) has no such pod, so there is no log; pods take their logs with them"]
+    assert shown.remarks == [
+        "digits (Pending) has no such pod; what spec.logs.archive keeps of earlier pods is in .railhead/logs of s3://b/r"
+    ]
+
+
+async def test_a_pod_whose_container_never_started_ends_with_the_job(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [400], phase="Failed")
+    api.finish()
+    api.pods["h"]["status"]["phase"] = "Failed"
+    assert (await follow(cluster)).lines == []
+
+
+async def test_a_log_that_stays_unreadable_is_given_up_once_the_job_has_finished(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "a"), then=api.finish), 500])
+    shown = await follow(cluster)
+    assert shown.lines == ["a"]
+    assert shown.remarks[-1] == "the end of the log of pod h cannot be read (it says 500)"
+
+
+async def test_all_lines_of_a_pod_that_begins_after_the_command_are_printed(api: Api, cluster: Cluster) -> None:
+    api.set_pod("early", [say(line(1, "a"))])
+    api.set_pod("late", [400, say(line(1, "b"), then=api.finish)], phase="Pending")
+    assert sorted((await follow(cluster, Wanted(tail=10))).lines) == ["a", "b"]
+    assert sorted(each.get("tailLines", "all") for each in api.asked if "sinceTime" not in each)[:3] == [
+        "10",
+        "all",
+        "all",
+    ]
+
+
+async def test_a_silent_connection_is_replaced_without_a_remark(
+    api: Api, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_client, "SILENCE_LIMIT_SECONDS", 0.2)
+
+    async def hang(_: web.Request, response: web.StreamResponse) -> None:
+        await response.write(line(1, "a").encode())
+        await asyncio.sleep(60)
+
+    api.set_pod("h", [hang, say(line(1, "a"), line(2, "b"), then=api.finish)])
+    shown = await follow(cluster)
+    assert (shown.lines, [each for each in shown.remarks if "log of pod" in each]) == (["a", "b"], [])
+
+
+async def test_a_job_that_is_deleted_before_the_watch_begins_ends_the_command(api: Api, cluster: Cluster) -> None:
+    api.is_deleted = True
+    assert "digits was deleted" in (await follow(cluster)).remarks
+    ending = await asyncio.wait_for(wait_for(cluster, "digits", "finished", timeout=None), 20)
+    assert (ending.is_reached, ending.message) == (False, "digits was deleted")
