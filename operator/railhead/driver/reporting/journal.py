@@ -31,7 +31,7 @@ def describe_controller(before: FromController, after: FromController) -> Iterat
         yield _describe_restart(after.restart)
     if after.failure != before.failure and after.failure:
         yield _describe_failure(after.failure)
-    yield from _describe_warning(before.warning or old.warning, after.warning or new.warning)
+    yield from _describe_warning(_find_warning(before), _find_warning(after))
     if new.state != old.state:
         yield {"event": "state", "state": new.state}
 
@@ -68,6 +68,11 @@ def _describe_failure(failure: Failure) -> Record:
 
 def _name_suspect(pod: str) -> Record:
     return {"suspectPod": pod} if pod else {}
+
+
+def _find_warning(value: FromController) -> Optional[RunWarning]:
+    """Returns the one that the status shows first."""
+    return value.warning or value.rule_warning or value.progress.warning
 
 
 def _describe_warning(before: Optional[RunWarning], after: Optional[RunWarning]) -> Iterator[Record]:

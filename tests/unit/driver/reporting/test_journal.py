@@ -50,6 +50,10 @@ def describe(before: FromController, after: FromController) -> list[dict[str, An
             | {"suspectPod": "w1"},
         ),
         (WARNED, {"event": "warning", "reason": "StorageUnreachable", "message": "no response"}),
+        (
+            replace(BEFORE, rule_warning=RunWarning("MetricRule", "rule r: loss is NaN")),
+            {"event": "warning", "reason": "MetricRule", "message": "rule r: loss is NaN"},
+        ),
     ],
 )
 def test_a_change_is_one_record(after: FromController, record: dict[str, Any]) -> None:
