@@ -146,7 +146,7 @@ class LogTail:
         except OSError:
             return False
         if not data:
-            self._look_for_end(path, state)
+            self._look_for_end(path, state, sink)
             return False
         state.read_at = self._clock()
         lines = (state.rest + data).split(b"\n")
@@ -161,13 +161,17 @@ class LogTail:
         sink.flush()
         return True
 
-    def _look_for_end(self, path: Path, state: LogFile) -> None:
+    def _look_for_end(self, path: Path, state: LogFile, sink: TextIO) -> None:
         """Forgets the file of a process that was no rank's, and tells once that a rank's process has ended."""
         is_old = self._clock() - state.read_at > ENDED_SECONDS
         if state.has_ended or not (state.is_rank or is_old) or _is_alive(path):
             return
         if state.is_rank:
             state.has_ended = True
+            if state.rest:  # nothing completes it any more
+                self._show(_find_last_state(state.rest), state, sink)
+                sink.flush()
+                state.rest = b""
             self._on_end()
         else:
             self._ended.add(path.name)

@@ -136,7 +136,7 @@ def test_what_is_kept_has_its_rank_and_the_end_of_a_rank_is_told_once(tmp_path: 
     child = subprocess.Popen(["true"])
     child.wait()
     (folder / f"worker-a-01-{child.pid}.out").write_text(
-        ":job_id:01\n:actor_name:RayTrainWorker\nearly\n:railhead-mark:begin:3:ab-7:out:\nbar 1\rbar 2\nlast words\n"
+        ":job_id:01\n:actor_name:RayTrainWorker\nearly\n:railhead-mark:begin:3:ab-7:out:\nbar 1\rbar 2\nlast words\nwithout an end"
     )
     (folder / f"worker-b-01-{child.pid}.out").write_text(":job_id:01\n:actor_name:Other\n")
     (folder / f"worker-c-01-{os.getpid()}.out").write_text(":actor_name:RayTrainWorker\n")
@@ -144,8 +144,8 @@ def test_what_is_kept_has_its_rank_and_the_end_of_a_rank_is_told_once(tmp_path: 
     tail = LogTail(tmp_path, out=out, keep=lambda *each: kept.append(each), on_end=lambda: seen.append(len(kept)))
     for _ in range(4):
         tail.poll()
-    assert kept == [(None, "early"), (3, "bar 2"), (3, "last words")]
-    assert seen == [3]
+    assert kept == [(None, "early"), (3, "bar 2"), (3, "last words"), (3, "without an end")]
+    assert seen == [4]
 
 
 @pytest.fixture
