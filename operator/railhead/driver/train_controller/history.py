@@ -61,7 +61,7 @@ class HistoryStep(Step):
 
     @never_raises("keep the run's history")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
-        self._look_at_driver()
+        self._look()
 
     @never_raises("keep the run's history")
     def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
@@ -79,13 +79,10 @@ class HistoryStep(Step):
             self._uploader.end(END_SECONDS)
 
     def _look(self) -> None:
-        before, self._controller = self._controller, self._mailbox.controller.read()
-        self._note(describe_controller(before, self._controller))
-        self._look_at_driver()
-
-    def _look_at_driver(self) -> None:
-        before, self._driver = self._driver, self._mailbox.driver.read()
-        self._note(describe_driver(before, self._driver))
+        controller, self._controller = self._controller, self._mailbox.controller.read()
+        driver, self._driver = self._driver, self._mailbox.driver.read()
+        self._note(describe_controller(controller, self._controller))
+        self._note(describe_driver(driver, self._driver))
 
     def _note(self, records: Iterable[Record]) -> None:
         for record in records:

@@ -16,7 +16,7 @@ from pyarrow.fs import LocalFileSystem
 
 from railhead.contract import environment as e
 from railhead.contract.history import JOURNAL, METRICS
-from railhead.contract.report import Checkpoint, Steps
+from railhead.contract.report import Checkpoint, RunWarning, Steps
 from railhead.driver.errors import Fenced
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.mailbox import Mailbox
@@ -108,6 +108,13 @@ def test_transitions_are_kept_in_their_order(run: Run) -> None:
         ("state", "FINISHED"),
     ]
     assert {each["attempt"] for each in run.records(JOURNAL)} == {3}
+
+
+def test_a_warning_is_noted_without_another_report(run: Run) -> None:
+    """A rule may warn that nothing is reported."""
+    tell(run.mailbox.controller, rule_warning=RunWarning("MetricRule", "no checkpoint was committed for 60 s"))
+    run.step.after_poll(SimpleNamespace(), SimpleNamespace())
+    assert [each["event"] for each in run.left(JOURNAL)] == ["warning"]
 
 
 def test_a_head_without_a_claim_writes_nothing_to_the_run(run: Run) -> None:
