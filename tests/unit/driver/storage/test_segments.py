@@ -154,7 +154,7 @@ def test_an_upload_that_fails_is_repeated_as_a_whole(segments: Segments, folder:
 
 
 def test_a_run_whose_folder_is_away_is_an_error(segments: Segments, folder: PrivateFolder) -> None:
-    """As below a mount that was lost: the head's log is to say it."""
+    """As below a mount that was lost: the head's log reports it."""
     segments.append(record(1))
     Path(folder.run.path).rmdir()
     with pytest.raises(FileNotFoundError):
