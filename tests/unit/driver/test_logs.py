@@ -136,7 +136,8 @@ def test_what_is_kept_has_its_rank_and_the_end_of_a_rank_is_told_once(tmp_path: 
     child = subprocess.Popen(["true"])
     child.wait()
     (folder / f"worker-a-01-{child.pid}.out").write_text(
-        ":job_id:01\n:actor_name:RayTrainWorker\nearly\n:railhead-mark:begin:3:ab-7:out:\nbar 1\rbar 2\nlast words\nwithout an end"
+        ":job_id:01\n:actor_name:RayTrainWorker\nearly\n:railhead-mark:begin:3:ab-7:out:\n"
+        "bar 1\rbar 2\nlast words\nwithout an end"
     )
     (folder / f"worker-b-01-{child.pid}.out").write_text(":job_id:01\n:actor_name:Other\n")
     (folder / f"worker-c-01-{os.getpid()}.out").write_text(":actor_name:RayTrainWorker\n")
