@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from railhead.api import names
 from railhead.api.base import Object
+from railhead.api.quantities import parse_quantity
 from railhead.api.status import parse_status
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.snapshot import part, text
@@ -110,21 +111,26 @@ def describe_plan(job: Object, namespace: str) -> list[tuple[str, str]]:
     """Returns what the job will take, by the API server's answer to a dry run, as names and values."""
     spec = part(job, "spec")
     scaling, run, source = part(spec, "scaling"), part(spec, "run"), part(spec, "source")
-    workers = int(scaling.get("numWorkers") or 1)
-    pods = max(1, workers // int(scaling.get("workersPerPod") or 1))
+    least, most = (int(scaling.get(key) or scaling.get("numWorkers") or 1) for key in ("minWorkers", "maxWorkers"))
+    per_pod = int(scaling.get("workersPerPod") or 1)
+    pods, workers = _describe_range(least // per_pod, most // per_pod), _describe_range(least, most)
     resources = dict(part(scaling, "resourcesPerWorker"))
     if scaling.get("useGPU"):
         resources.setdefault(text(scaling, "gpuResourceName") or GPU, 1)
-    gpus = [f"{int(count) * workers} {key}" for key, count in resources.items() if "/" in key]
+    gpus = [f"{parse_quantity(str(count)) * most:f} {key}" for key, count in resources.items() if "/" in key]
     return [
         ("Job", f"{namespace}/{job['metadata']['name']}" + (", suspended" if spec.get("suspend") else "")),
         ("Pods", f"1 head, {pods} worker pods with {workers} workers"),
         ("Per worker", ", ".join(f"{key} {value}" for key, value in resources.items()) or "the defaults"),
-        ("Devices", ", ".join(gpus) or "none"),
+        ("Devices", (", ".join(gpus) or "none") + (" at most" if gpus and least < most else "")),
         ("Image", text(spec, "image")),
         ("Storage", text(run, "storagePath") or "(as in spec.run)"),
         ("Code", _describe_source(source)),
     ]
+
+
+def _describe_range(least: int, most: int) -> str:
+    return f"{least} to {most}" if least < most else f"{most}"
 
 
 def _describe_source(source: Object) -> str:

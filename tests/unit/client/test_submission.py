@@ -82,6 +82,13 @@ def test_the_digest_depends_on_the_spec_only() -> None:
             "16 nvidia.com/gpu",
         ),
         (
+            {"minWorkers": 2, "maxWorkers": 8, "workersPerPod": 2, "useGPU": True},
+            "1 head, 1 to 4 worker pods with 2 to 8 workers",
+            "nvidia.com/gpu 1",
+            "8 nvidia.com/gpu at most",
+        ),
+        ({"resourcesPerWorker": {"a.b/c": "1k"}}, "1 head, 1 worker pods with 1 workers", "a.b/c 1k", "1000 a.b/c"),
+        (
             {"useGPU": True, "gpuResourceName": "amd.com/gpu", "resourcesPerWorker": {"memory": "8Gi"}},
             "1 head, 1 worker pods with 1 workers",
             "memory 8Gi, amd.com/gpu 1",
