@@ -68,7 +68,11 @@ async def _find_pod(options: argparse.Namespace, cluster: Cluster, base: Sequenc
         process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
-        output, errors = await process.communicate()
+        try:
+            output, errors = await process.communicate()
+        finally:
+            if process.returncode is None:  # another pod has the rank, or the user interrupts
+                process.kill()
         if process.returncode:
             raise ClientError(f"cannot look for the rank in pod {pod}: {errors.decode(errors='replace').strip()}")
         return output.decode(errors="replace")

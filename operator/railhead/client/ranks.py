@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from railhead.client.errors import ClientError
 from railhead.contract import environment
 
 AT_ONCE = 16
@@ -24,12 +25,31 @@ def build_question(rank: int) -> list[str]:
 
 
 async def find_rank(rank: int, pods: Sequence[str], ask: Ask) -> str | None:
-    """Returns the pod in which the rank runs; `ask` runs a command in a pod and returns its output."""
+    """Returns the pod in which the rank runs; `ask` runs a command in a pod and returns its output.
+
+    Raises:
+        ClientError: that of `ask` about a pod which did not respond, if no other pod has the rank.
+    """
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def is_in(pod: str) -> bool:
+    async def find_in(pod: str) -> str | None:
         async with limit:
-            return (await ask(pod, build_question(rank))).strip().isdigit()
+            return pod if (await ask(pod, build_question(rank))).strip().isdigit() else None
 
-    found = await asyncio.gather(*map(is_in, pods))
-    return next((pod for pod, is_there in zip(pods, found, strict=True) if is_there), None)
+    tasks = [asyncio.ensure_future(find_in(pod)) for pod in pods]
+    failure: ClientError | None = None
+    try:
+        for task in asyncio.as_completed(tasks):
+            try:
+                pod = await task
+            except ClientError as error:
+                failure = error
+                continue
+            if pod is not None:
+                return pod
+    finally:
+        for each in tasks:
+            each.cancel()
+    if failure is not None:
+        raise failure
+    return None

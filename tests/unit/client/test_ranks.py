@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from railhead.client.errors import ClientError
 from railhead.client.ranks import build_question, find_rank
 from railhead.contract import environment
 from railhead.driver.logs import BEGIN, write_marks
@@ -55,3 +57,16 @@ async def test_all_pods_are_asked(answers: dict[str, str], pod: str | None) -> N
         return answers[name]
 
     assert await find_rank(5, list(answers), ask) == pod
+
+
+async def test_a_pod_that_does_not_respond_hides_no_other() -> None:
+    async def ask(name: str, question: Sequence[str]) -> str:
+        if name == "lost":
+            await asyncio.sleep(600)
+        if name == "broken":
+            raise ClientError("no container")
+        return "17\n" if name == "w1" else ""
+
+    assert await asyncio.wait_for(find_rank(5, ["lost", "broken", "w1"], ask), 20) == "w1"
+    with pytest.raises(ClientError, match="no container"):
+        await find_rank(5, ["broken", "w0"], ask)
