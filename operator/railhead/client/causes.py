@@ -227,7 +227,8 @@ STATES: Mapping[str, Cause] = {
 FOUND: Mapping[str, Cause] = {
     "NotObserved": Cause(
         "The operator has not seen the job.",
-        "Check that the operator runs and watches this namespace: `kubectl get pods -n railhead-system`.",
+        "Wait a moment; then check that the operator runs and watches this namespace: "
+        "`kubectl get pods -n railhead-system`.",
     ),
     "ManagedElsewhere": Cause(
         "Another controller manages the job (spec.managedBy), so this cluster's operator leaves it alone.",

@@ -21,7 +21,7 @@ class JobRow:
         remaining: such as 3h20m; "" = not known.
         waits_for: why it does not train or what is wrong; "" = nothing.
         created: RFC 3339.
-        workers: worker pods, as running/wanted.
+        workers: worker pods, as running/wanted; "" = none are wanted.
         checkpoint: URI of the newest one.
     """
 
@@ -50,7 +50,7 @@ def read_row(job: Object) -> JobRow:
         attempt=status.attempt,
         waits_for=find_obstacle(status),
         created=text(metadata, "creationTimestamp"),
-        workers=f"{status.workers.ready}/{status.workers.desired}",
+        workers=f"{status.workers.ready}/{status.workers.desired}" if status.workers.desired else "",
         head=status.head.pod,
         checkpoint=status.checkpoint.uri if status.checkpoint else "",
     )
@@ -68,7 +68,8 @@ def find_obstacle(status: JobStatus) -> str:
     """Returns the reason why the job does not train, or of a condition that hinders it; "" if there is none."""
     if status.has_condition(types.FAILED):
         return status.reason_of(types.FAILED) or ""
-    for type_ in (types.STALLED, types.RECONCILING, types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE):
+    hindering = (types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.METRIC_RULE_FIRED)
+    for type_ in (types.STALLED, types.RECONCILING, *hindering):
         reason = status.reason_of(type_)
         if reason and reason != status.phase and status.has_condition(type_):
             return reason

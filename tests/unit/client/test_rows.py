@@ -43,6 +43,7 @@ def test_a_time_that_is_none_has_no_age() -> None:
         (make_failed("Application", "TrainFunctionRaised"), "TrainFunctionRaised"),
         (make_running(others=[make_condition("HangSuspected", "NoSteps")]), "NoSteps"),
         (make_running(others=[make_condition("HangSuspected", "NoSteps", status="False")]), ""),
+        (make_running(others=[make_condition("MetricRuleFired", "MetricRule")]), "MetricRule"),
         (make_job(conditions=[make_condition("Stalled", "InvalidSpec")]), "InvalidSpec"),
     ],
 )
@@ -63,5 +64,9 @@ def test_progress_is_the_percentage_else_the_step(progress: Object, text: str, r
     assert (row.progress, row.remaining) == (text, remaining)
 
 
-def test_a_job_that_no_operator_has_seen_says_so() -> None:
-    assert read_row(make_job()).phase == "(not seen)"
+@pytest.mark.parametrize(
+    "status", [None, {}, {"conditions": [make_condition("QuotaReserved", "Pending")]}, {"phase": 7}]
+)
+def test_a_job_that_no_operator_has_seen_says_so(status: Object | None) -> None:
+    row = read_row({**make_job(), "status": status})
+    assert (row.phase, row.progress, row.attempt, row.workers, row.waits_for) == ("(not seen)", "", 0, "", "")
