@@ -1422,6 +1422,7 @@ DEFECTS = (
         "partial(SynchronizationActor.options, max_concurrency=calls)",
         "SynchronizationActor.options",
         (BARRIERS,),
+        raises=("AttributeError",),
     ),
     Defect(
         "the last rank of a large group finds no room where it waits for its shard",
@@ -1552,7 +1553,7 @@ DEFECTS = (
         "is_known=commits > 0, warn=warn",
         "is_known=commits > 0",
         (WAITING,),
-        raises=("Unreachable",),
+        raises=("Unreachable", "TypeError"),
     ),
     Defect(
         "an unfinished upload is removed although the snapshot names it",
@@ -1860,6 +1861,7 @@ DEFECTS = (
         'f"{_IS_STATUS_WRITE} || {_IS_SUSPENDED} || (',
         'f"{_IS_SUSPENDED} || (',
         ("tests/unit/api/test_crd.py",),
+        raises=("ValueError",),
     ),
     Defect(
         "a suspended job gets other numbers of GPUs",
@@ -1924,6 +1926,7 @@ DEFECTS = (
         " if has_own_name(pod, job, uid)",
         "",
         (OBSTACLES,),
+        raises=("KeyError",),
     ),
     Defect(
         "a denied delete stops the others",
@@ -2102,6 +2105,7 @@ DEFECTS = (
         "    if known == 0 or not created:\n",
         "    if True:\n",
         (REFUSED,),
+        raises=("TimeoutExpired",),  # pods are replaced without end
     ),
     Defect(
         "refused rounds end the attempt",
@@ -2116,13 +2120,14 @@ DEFECTS = (
         "    known = job.status.worker_losses\n    return 0",
         "    known = count_losses(job)\n    return 0",
         (REFUSED,),
+        raises=("TimeoutExpired",),  # pods are replaced without end
     ),
     Defect(
         "the backoff of refused pods never begins again",
         "planning/facts/settlement.py",
         "    return 0 if known is None or job.were_all_up else known.refused\n",
         "    return 0 if known is None else known.refused\n",
-        (REFUSED,),
+        (f"{REFUSED}::test_the_backoff_begins_again_after_all_pods_were_up",),
     ),
     Defect(
         "the attempts of a refused head back off to 40 s",
@@ -2151,6 +2156,7 @@ DEFECTS = (
         "job.are_enough_up and job.status.progress.attempt != job.attempt",
         "job.are_enough_up",
         (DEADLINES,),
+        raises=("KeyError",),
     ),
     Defect(
         "the event about missing reports is sent with every pass",
