@@ -239,7 +239,7 @@ async def test_without_follow_the_newest_attempts_pods_are_printed_with_their_na
 
 
 async def test_a_job_without_pods_says_where_its_logs_are(api: Api, cluster: Cluster) -> None:
-    api.job["status"]["runUri"] = "s3://b/r"
+    api.job["status"]["runURI"] = "s3://b/r"
     shown = Shown()
     await print_logs(cluster, "digits", Wanted(), shown.printer)
     assert shown.remarks == [
