@@ -31,7 +31,7 @@ COLUMNS = (
     Column("WAITS-FOR", can_be_cut=True),
     Column("AGE"),
 )
-WIDE = (Column("WORKERS"), Column("HEAD", can_be_cut=True), Column("CHECKPOINT", can_be_cut=True))
+WIDE = (Column("GOODPUT"), Column("WORKERS"), Column("HEAD", can_be_cut=True), Column("CHECKPOINT", can_be_cut=True))
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
@@ -91,7 +91,7 @@ def print_rows(
             str(row.attempt or ""),
             row.waits_for,
         )
-        cells.append([*common, describe_age(row.created, now), row.workers, row.head, row.checkpoint])
+        cells.append([*common, describe_age(row.created, now), row.goodput, row.workers, row.head, row.checkpoint])
     table = [[cell or "-" for cell in row[first : len(columns)]] for row in cells]
     console.table(columns[first:], table, has_header=has_header, is_cut=format_ != "wide")
 

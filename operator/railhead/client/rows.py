@@ -23,6 +23,7 @@ class JobRow:
         created: RFC 3339.
         workers: worker pods, as running/wanted; "" = none are wanted.
         checkpoint: URI of the newest one.
+        goodput: status.goodput.percent, such as 93.1%; "" = not known.
     """
 
     namespace: str
@@ -36,6 +37,7 @@ class JobRow:
     workers: str
     head: str
     checkpoint: str
+    goodput: str
 
 
 def read_row(job: Object) -> JobRow:
@@ -53,6 +55,7 @@ def read_row(job: Object) -> JobRow:
         workers=f"{status.workers.ready}/{status.workers.desired}" if status.workers.desired else "",
         head=status.head.pod,
         checkpoint=status.checkpoint.uri if status.checkpoint else "",
+        goodput=describe_goodput(status),
     )
 
 
@@ -62,6 +65,11 @@ def describe_progress(status: JobStatus) -> str:
     if progress.percent_complete is not None:
         return f"{progress.percent_complete}%"
     return f"step {progress.step}" if progress.step is not None else ""
+
+
+def describe_goodput(status: JobStatus) -> str:
+    """Returns the percentage of the job's time that was productive; "" if it is not known."""
+    return f"{status.goodput.percent}%" if status.goodput and status.goodput.percent else ""
 
 
 def find_obstacle(status: JobStatus) -> str:
@@ -81,7 +89,11 @@ def describe_age(since: str, now: datetime) -> str:
     at = parse_time(since)
     if at is None:
         return ""
-    seconds = max(0, int((now - at).total_seconds()))
+    return describe_duration(max(0, int((now - at).total_seconds())))
+
+
+def describe_duration(seconds: int) -> str:
+    """Returns seconds in the two largest units."""
     for size, unit, small, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if seconds >= size:
             rest = seconds % size // small

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from railhead.client.rows import describe_age, describe_progress
+from pydantic.alias_generators import to_camel
+
+from railhead.api.status import JobStatus
+from railhead.client.rows import describe_age, describe_duration, describe_goodput, describe_progress
 from railhead.client.snapshot import Snapshot
 from railhead.client.timeline import describe_end
 from railhead.client.why import Finding, explain_job
 
 MOST_EVENTS = 5
 MOST_PODS = 8
+MOST_CAUSES = 3  # of lost time
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("Progress", ", ".join(each for each in (describe_progress(status), steps) if each)),
         ("Remaining", (progress.remaining or "") if not status.is_finished else ""),
         ("Rate", ", ".join(rates)),
+        ("Goodput", _describe_goodput(status)),
         ("Metrics", ", ".join(f"{key} {value}" for key, value in sorted(progress.metrics.items())[:8])),
         (
             "Workers",
@@ -72,6 +77,15 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("Resumed from", status.resumed_from.uri if status.resumed_from else ""),
         ("Run", status.run_uri),
     ]
+
+
+def _describe_goodput(status: JobStatus) -> str:
+    """Returns the percentage, and what most of the other time was lost to."""
+    if status.goodput is None:
+        return ""
+    lost = sorted(((seconds, cause) for cause, seconds in status.goodput.lost_seconds if seconds), reverse=True)
+    causes = ", ".join(f"{to_camel(cause)} {describe_duration(seconds)}" for seconds, cause in lost[:MOST_CAUSES])
+    return describe_goodput(status) + (f"; lost: {causes}" if causes else "")
 
 
 def _describe_checkpoint(snapshot: Snapshot) -> str:
