@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -136,6 +136,9 @@ bench-head-loss: $(READY) ## Time from the SIGKILL of the head to training again
 
 bench-in-place: $(READY) ## Time from an error in train_func to training again in the same pods, compared with a new attempt [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.in_place $(BENCH_ARGS)
+
+bench-goodput: $(READY) ## Share of productive time under one schedule of losses, compared with Ray by hand in a loop [BENCH_ARGS="--rounds 3"]
+	$(BIN)/python -m benchmarks.goodput $(BENCH_ARGS)
 
 bench-scale: $(READY) ## Pods per second and cost of the operator with many jobs, compared with a plain client [BENCH_ARGS="--present 100 10000"]
 	$(BIN)/python -m benchmarks.scale $(BENCH_ARGS)

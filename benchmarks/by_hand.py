@@ -112,6 +112,10 @@ class HandStarted:
             self._start_worker(worker)
         return self._spawn([sys.executable, "driver.py"], self._head, cwd=self._folder / "code", log=self._log)
 
+    @property
+    def head_ip(self) -> str:
+        return self._head.ip
+
     def start_another_worker(self) -> None:
         """As the owner of the cluster does when a node is lost."""
         worker = self._pod(f"w{len(self.workers)}")

@@ -8,7 +8,6 @@ medians is within the bound.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -25,12 +24,11 @@ from benchmarks.loss import (
     applied,
     build_spec,
     describe,
-    find_ray_start,
+    find_head,
     kill_tree,
 )
 from benchmarks.machine import wait_until_quiet
 from railhead.cli.local import Console
-from railhead.driver.node.machine import read_process_table
 from railhead.local.session import Session
 
 FRESH, AGAIN = "a fresh job", "after the loss of the head"
@@ -43,11 +41,9 @@ def measure(session: Session, storage: Path) -> tuple[float, float]:
     with applied(session, storage, build_spec(storage, numWorkers=WORKERS)) as (kubectl, name):
         fresh = notes.wait_for(WORKERS, steps=1, after=0.0, seconds=START_SECONDS) - applied_at
         notes.wait_for(WORKERS, steps=STEPS_BEFORE, after=0.0, seconds=START_SECONDS)
-        head = json.loads(kubectl("get", "trainjobs.railhead.dev", name, "-o", "json"))["status"]["head"]["pod"]
-        address = json.loads(kubectl("get", "pod", head, "-o", "json"))["status"]["podIP"]
-        entry_point = read_process_table()[find_ray_start(address)].parent
+        head = find_head(kubectl, name)
         lost_at = time.time()
-        kill_tree(entry_point)
+        kill_tree(head)
         return fresh, notes.wait_for(WORKERS, steps=1, after=lost_at, seconds=LOSS_SECONDS) - lost_at
 
 

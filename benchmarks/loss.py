@@ -85,6 +85,13 @@ def kill_node(address: str) -> None:
     kill_tree(find_ray_start(address))
 
 
+def find_head(kubectl: Kubectl, job: str) -> int:
+    """Returns the first process of the job's head pod."""
+    head = json.loads(kubectl("get", "trainjobs.railhead.dev", job, "-o", "json"))["status"]["head"]["pod"]
+    address = json.loads(kubectl("get", "pod", head, "-o", "json"))["status"]["podIP"]
+    return read_process_table()[find_ray_start(address)].parent
+
+
 def find_ray_start(address: str) -> int:
     """The process that started this Ray node."""
     [start] = [pid for pid in read_process_table() if _is_ray_start(pid, address)]
@@ -108,9 +115,14 @@ def _is_ray_start(pid: int, address: str) -> bool:
 
 
 class TakesTurns:
-    """Several ways of doing the same, next to one session; the order changes from round to round."""
+    """Several ways of doing the same, next to one session; the order changes from round to round.
 
-    def __init__(self, session: Session, console: Console, ways: Ways) -> None:
+    Attributes:
+        seconds: what each way returned, or another number with the `unit`.
+    """
+
+    def __init__(self, session: Session, console: Console, ways: Ways, *, unit: str = "s") -> None:
+        self._unit = unit
         self._session = session
         self._console = console
         self._ways = ways
@@ -124,7 +136,7 @@ class TakesTurns:
                 storage.mkdir()
                 seconds = self._ways[what](storage)
                 self.seconds[what].append(seconds)
-                summary = f"{seconds:.2f} s; load {os.getloadavg()[0]:.1f}"
+                summary = f"{seconds:.2f} {self._unit}; load {os.getloadavg()[0]:.1f}"
                 self._console.echo(f"round {number + 1}, {what}: {summary}")
 
 
