@@ -24,6 +24,10 @@ class StatusModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, alias_generator=to_camel)
 
 
+# Of a list whose items have a unique name each.
+NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+
+
 def planned(description: str) -> Any:
     """A field that is not implemented yet: a known name, absent from the CRD, rejected by the parser."""
     return Field(default=None, description=description, json_schema_extra={"planned": True})

@@ -11,8 +11,8 @@ from railhead.api.base import StatusModel, time_field
 MOST = 2**53 - 1  # exact in JSON numbers
 
 
-def _count(description: str) -> Any:
-    return Field(default=0, ge=0, description=description, json_schema_extra={"format": "int64"})
+def _count(description: str, *, alias: str | None = None) -> Any:
+    return Field(default=0, ge=0, description=description, alias=alias, json_schema_extra={"format": "int64"})
 
 
 class SpentStatus(StatusModel):
@@ -52,19 +52,8 @@ class GoodputStatus(StatusModel):
     wall_seconds: int = _count("From the first attempt's start until then.")
     productive_seconds: int = _count("Training ran, and no loss has taken it back.")
     lost_seconds: LostSeconds = Field(default_factory=LostSeconds, description="All other seconds, by cause.")
-    gpu_seconds: int = Field(
-        default=0,
-        ge=0,
-        description="Seconds times GPUs of the attempt's worker pods, while it had pods.",
-        json_schema_extra={"format": "int64"},
-    )
-    lost_gpu_seconds: int = Field(
-        default=0,
-        ge=0,
-        alias="lostGPUSeconds",
-        description="The part of gpuSeconds that was not productive.",
-        json_schema_extra={"format": "int64"},
-    )
+    gpu_seconds: int = _count("Seconds times GPUs of the attempt's worker pods, while it had pods.")
+    lost_gpu_seconds: int = _count("The part of gpuSeconds that was not productive.", alias="lostGPUSeconds")
     interruptions: dict[Annotated[str, Field(max_length=32)], int] = Field(
         default_factory=dict,
         max_length=16,

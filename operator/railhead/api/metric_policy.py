@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import Model, rules
+from railhead.api.base import NAMED_LIST, Model, rules
 from railhead.contract.metric_policy import MetricRule as Rule
 
 _NEEDS_METRIC = "['IsNaN', 'Above', 'Below', 'NotImproved']"
-NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 RuleName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 
 

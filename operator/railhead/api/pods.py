@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from railhead.api.base import Model, Name, rules
+from railhead.api.base import NAMED_LIST, Model, Name, rules
 from railhead.api.env import RESERVED, RESERVED_MESSAGE
 from railhead.api.names import CONTAINER
 from railhead.api.quantities import QUANTITY, AddedResources, HeadResources, Quantity, at_least
@@ -102,8 +102,7 @@ def _named(description: str, limit: int, properties: dict[str, Any], **more: Any
     """A list of objects with a unique name each."""
     name = {"type": "string", "minLength": 1, "maxLength": 253, "description": "Its name."}
     items = {"type": "object", "required": ["name"], "properties": {"name": name, **properties}, **FREE, **more}
-    unique = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
-    return _list(description, items, limit, **unique)
+    return _list(description, items, limit, **NAMED_LIST)
 
 
 def _amounts(description: str) -> dict[str, Any]:

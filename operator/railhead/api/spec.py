@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import Image, Model, rules, time_limit
+from railhead.api.base import NAMED_LIST, Image, Model, rules, time_limit
 from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
 from railhead.api.logs import MOST_FORWARDED, Logs
-from railhead.api.metric_policy import NAMED_LIST, MetricPolicy
+from railhead.api.metric_policy import MetricPolicy
 from railhead.api.metrics import Metrics
 from railhead.api.pods import CPU_LIMIT_RULES, HeadConfig, PodTemplate, PullSecret, Worker
 from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
