@@ -127,7 +127,6 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     def on_change(namespace: str, old: JobStatus, new: JobStatus) -> None:
         if leadership.is_leading():  # otherwise each replica would count it
             metrics.count_change(namespace, old, new)
-            metrics.count_time(namespace, old, new)
 
     state = ClusterState(
         client,

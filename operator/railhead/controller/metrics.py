@@ -198,13 +198,10 @@ class Metrics:
     def count_late(self, seconds: float) -> None:
         self._late.inc(seconds)
 
-    def count_time(self, namespace: str, old: JobStatus, new: JobStatus) -> None:
-        """Counts the time that the new status of a job has settled."""
-        for cause, seconds in count_seconds(old.goodput, new.goodput).items():
-            self._seconds.labels(cause, namespace).inc(seconds)
-
     def count_change(self, namespace: str, old: JobStatus, new: JobStatus) -> None:
         """Counts what changed from the old status of a job in this namespace to its new one."""
+        for cause, seconds in count_seconds(old.goodput, new.goodput).items():
+            self._seconds.labels(cause, namespace).inc(seconds)
         loss = find_loss(old, new)
         if loss:
             self._restarts.labels(loss, namespace).inc()

@@ -182,8 +182,8 @@ def test_a_job_is_counted_once_when_it_ends(end: dict[str, Any], class_: str) ->
 def test_settled_time_is_counted_by_cause_and_namespace() -> None:
     operator = Operator()
     new = parse_status({"goodput": {"productiveSeconds": 40, "lostSeconds": {"podsPending": 7}}})
-    operator.metrics.count_time("team", at(1), new)
-    operator.metrics.count_time("team", new, new)
+    operator.metrics.count_change("team", at(1), new)
+    operator.metrics.count_change("team", new, new)
     name = "railhead_training_seconds_total"
     found = {key: value for key, value in operator.samples().items() if key[0] == name}
     assert found == {(name, ("productive", "team")): 40, (name, ("podsPending", "team")): 7}
@@ -233,7 +233,7 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
     pending = {"phase": "Pending", "waiting": {"since": "2026-01-01T00:00:00Z"}}
     operator.store.put_job(make_job(name="warned", uid="w", status={"phase": "Running", "conditions": warned}))
     operator.store.put_job(make_job(name="pending", uid="p", status=pending))
-    operator.metrics.count_time("a", at(1), parse_status({"goodput": {"productiveSeconds": 1}}))
+    operator.metrics.count_change("a", at(1), parse_status({"goodput": {"productiveSeconds": 1}}))
     operator.watches[0].refuse(Denied(403, "Forbidden", "no right"))
     found = set()
     for family in text_string_to_metric_families(operator.metrics.render().decode()):

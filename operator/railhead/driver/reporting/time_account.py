@@ -43,13 +43,18 @@ class TimeAccount:
         self._at = max(now, self._at)
         if progress.commits > self._commits:
             self._commits, self.spent = progress.commits, replace(self.spent, uncommitted=0)
-        self._lose(restart, outcome)
+        is_restart = restart is not None and restart.number != self._restarts
+        self._restarts = restart.number if restart else self._restarts
+        cause = restart.cause if restart and is_restart else outcome.outcome if outcome else ""
+        if cause == FailureClass.HANG.value:
+            hung, self._silent = min(self._silent, self.spent.uncommitted), 0
+            self._move("hanging", hung)
         signs = (progress.reports, progress.commits, progress.processes, beat.alive if beat else 0)
         if signs != self._signs:
             self._signs, self._silent = signs, 0
         self._cause = self._find_cause(progress, beat)
-        if self._cause == "restoring":  # a new group begins with the last checkpoint
-            self.spent = self._move("retrained", self.spent.uncommitted)
+        if is_restart or self._cause == "restoring":  # a new group begins with the last checkpoint
+            self._move("retrained", self.spent.uncommitted)
 
     def _add(self, passed: int) -> None:
         if passed <= 0 or not self._cause:
@@ -60,21 +65,10 @@ class TimeAccount:
             spent = replace(spent, uncommitted=spent.uncommitted + passed)
         self.spent = replace(spent, **{self._cause: getattr(spent, self._cause) + passed})
 
-    def _lose(self, restart: Optional[RestartInPlace], outcome: Optional[ReportedOutcome]) -> None:
-        """Moves the silence before a hang out of the productive time, and after a restart the rest as well."""
-        is_restart = restart is not None and restart.number != self._restarts
-        cause = restart.cause if restart and is_restart else outcome.outcome if outcome else ""
-        if cause == FailureClass.HANG.value:
-            hung = min(self._silent, self.spent.uncommitted)
-            self._silent = 0
-            self.spent = self._move("hanging", hung)
-        if restart is not None and is_restart:
-            self._restarts = restart.number
-            self.spent = self._move("retrained", self.spent.uncommitted)
-
-    def _move(self, cause: str, milliseconds: int) -> Spent:
+    def _move(self, cause: str, milliseconds: int) -> None:
+        """Moves productive time that a loss took back."""
         spent = self.spent
-        return replace(
+        self.spent = replace(
             spent,
             productive=spent.productive - milliseconds,
             uncommitted=spent.uncommitted - milliseconds,
