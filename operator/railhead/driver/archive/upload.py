@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 from typing import NoReturn, Optional, Protocol, Union
 
-from railhead.driver.archive.layout import Changes, find_surplus
+from railhead.driver.archive.layout import find_surplus
 from railhead.driver.describe import describe_exception
 from railhead.driver.storage.fence import FENCE, Claim, read_success
 from railhead.driver.storage.path_folder import PathFolder, Stored
@@ -59,10 +59,6 @@ class Upload:
     delete: list[str] = field(default_factory=list)
     has_succeeded: bool = False
     limit: Optional[int] = None
-
-    @property
-    def changes(self) -> Changes:
-        return Changes(self.write, self.delete)
 
 
 def write_upload(path: Path, upload: Upload) -> None:
@@ -142,17 +138,13 @@ def _is_unwanted(upload: Upload, folder: Folder) -> bool:
 
 
 def remove_attempt(folder: Folder, place: str) -> None:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         folder.delete_folder(place)
-    except FileNotFoundError:
-        pass
 
 
 def _delete(folder: Folder, name: str) -> None:
-    try:
+    with contextlib.suppress(FileNotFoundError):  # the head has removed it for another limit
         folder.delete(name)
-    except FileNotFoundError:  # the head has removed it for another limit
-        pass
 
 
 def _has_run(upload: Upload, folder: Folder) -> bool:
