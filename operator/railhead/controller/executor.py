@@ -255,7 +255,7 @@ class Executor:
             if uid_ := self._recent.get((key.namespace, create.name), self.client.clock.monotonic()):
                 return uid_
             with contextlib.suppress(Gone):  # most likely it exists
-                return self._note_shared(key, create, await self._meet(key, uid, create, body))
+                return self._note_shared(key, create, await self._meet(key, uid, create, kind, body))
         if policy.owned_by is OwnedBy.INPUT:
             owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, parent)
             body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}
@@ -266,13 +266,15 @@ class Executor:
                 raise  # a quota under concurrent use also answers 409; nothing was created
             if policy.verify is Verify.NOTHING:
                 return ""
-            answer = await self._meet(key, uid, create, body)
+            answer = await self._meet(key, uid, create, kind, body)
         except (Denied, Gone, RetryAfter) as error:
             if create.older is not None and isinstance(error, Gone):
                 return await self._create(key, uid, create.older)
+            if kind.plural == POD_GROUP.plural and isinstance(error, Gone):
+                raise ChildRejected(_miss_scheduler(create, kind)) from error
             if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
                 raise
-            raise _reject(create, _explain(kind, error), status=error.status) from error
+            raise _reject(create, error.message, status=error.status) from error
         if policy.is_watched:
             self.cache.record_pod(answer)
         if policy.owned_by is OwnedBy.NAMESPACE:
@@ -284,13 +286,12 @@ class Executor:
         self._recent.put((key.namespace, create.name), uid_of(found), self.client.clock.monotonic())
         return uid_of(found)
 
-    async def _meet(self, key: JobKey, uid: str, create: Create, body: Object) -> Object:
+    async def _meet(self, key: JobKey, uid: str, create: Create, kind: Kind, body: Object) -> Object:
         """Returns the object of this name: our own, from an earlier request. Raises ChildRejected for a foreign one.
 
         The owner alone does not tell: whoever may create objects may name any owner.
         """
         try:
-            kind = CHILDREN[create.kind].in_version(body.get("apiVersion", ""))
             existing = await self.client.get(kind, create.name, namespace=key.namespace)
         except Denied as error:
             raise _reject(create, error.message, status=error.status) from error
@@ -332,13 +333,12 @@ def _has_content(found: Object, body: Object) -> bool:
     )
 
 
-def _explain(kind: Kind, error: Denied | Gone | RetryAfter) -> str:
-    if kind.plural != POD_GROUP.plural or not isinstance(error, Gone):
-        return error.message
-    return (
+def _miss_scheduler(create: Create, kind: Kind) -> Problem:
+    why = (
         f"the API server has no {kind.plural} of {kind.group}. Install the scheduler that "
         "spec.scheduling.gangScheduler names, or suspend the job and name another one"
     )
+    return Problem(SCHEDULER_MISSING, f"{create.kind} {create.name} was rejected: {why}")
 
 
 def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> ChildRejected:
@@ -369,8 +369,6 @@ def find_reason(kind: str, status: int, message: str) -> str:
     for text, reason in ADMISSION_TEXTS:
         if text in message:
             return reason
-    if kind == POD_GROUP.kind and status == 404:
-        return SCHEDULER_MISSING
     is_invalid = status == 422 or (status == 400 and STRICT_TEXT in message)
     return POD_INVALID if kind == "Pod" and is_invalid else CREATE_REFUSED
 
