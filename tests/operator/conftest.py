@@ -47,11 +47,8 @@ def audit(audited_plane: tuple[ControlPlane, AuditLog]) -> AuditLog:
     return audited_plane[1]
 
 
-@pytest.fixture(scope="package")
-def operator(
-    audited_plane: tuple[ControlPlane, AuditLog], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningOperator]:
-    plane, folder = audited_plane[0], tmp_path_factory.mktemp("operator")
+def run_operator(plane: ControlPlane, folder: Path) -> Iterator[RunningOperator]:
+    """Installs what an operator needs, and runs one until the next step."""
     kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
     install(kubectl)
     make_operator_kubeconfig(kubectl, plane, folder / "operator.kubeconfig")
@@ -59,6 +56,13 @@ def operator(
     operator.start()
     yield operator
     operator.stop()
+
+
+@pytest.fixture(scope="package")
+def operator(
+    audited_plane: tuple[ControlPlane, AuditLog], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningOperator]:
+    yield from run_operator(audited_plane[0], tmp_path_factory.mktemp("operator"))
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
-from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.operator.cluster import Cluster
-from tests.operator.conftest import make_cluster
+from tests.operator.conftest import make_cluster, run_operator
 from tests.operator.running import RunningOperator
 from tests.waiting import wait_until
 
@@ -58,14 +57,7 @@ def gang_server(plane: ControlPlane) -> Iterator[ApiServer]:
 
 @pytest.fixture(scope="module")
 def gang_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningOperator]:
-    folder = tmp_path_factory.mktemp("operator")
-    kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
-    install(kubectl)
-    make_operator_kubeconfig(kubectl, plane, folder / "operator.kubeconfig")
-    operator = RunningOperator(folder / "operator.kubeconfig", folder)
-    operator.start()
-    yield operator
-    operator.stop()
+    yield from run_operator(plane, tmp_path_factory.mktemp("operator"))
 
 
 @pytest.fixture
