@@ -242,23 +242,16 @@ class KubeClient:
             "resourceVersion": resource_version,
             "timeoutSeconds": "290",
         }
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
-        response = await self._send(Request("watch", scope.kind.plural, scope.path(query)), timeout)
         try:
-            if response.status >= 400:
-                raise classify_response(
-                    response.status, await response.read(), retry_after=response.headers.get("Retry-After")
-                )
-            async for line in _lines(response):
-                event = _parse_event(line)
-                if event.get("type") == "ERROR":
-                    status = event["object"]
-                    raise classify_response(int(status.get("code") or 500), json.dumps(status).encode())
-                yield event
+            async with self._open_stream(Request("watch", scope.kind.plural, scope.path(query))) as response:
+                async for line in _lines(response):
+                    event = _parse_event(line)
+                    if event.get("type") == "ERROR":
+                        status = event["object"]
+                        raise classify_response(int(status.get("code") or 500), json.dumps(status).encode())
+                    yield event
         except (*NO_ANSWER, ValueError) as error:
             raise RetryAfter(0, "WatchBroken", f"{type(error).__name__}: {error}") from error
-        finally:
-            response.close()
 
     async def stream_lines(self, path: str, *, with_rest: bool) -> AsyncIterator[bytes]:
         """Yields the lines of any path as they arrive (logs); with_rest: at the end also a line without its newline.
@@ -267,17 +260,26 @@ class KubeClient:
             RetryAfter: no response, or a broken connection, whose incomplete line is dropped; with the reason
                 STREAM_SILENT if there was no line for long, because the connection may be dead then.
         """
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
-        response = await self._send(Request("watch", "path", path), timeout)
         try:
-            if response.status >= 400:
-                raise classify_response(response.status, await response.read())
-            async for line in _lines(response, with_rest=with_rest):
-                yield line
+            async with self._open_stream(Request("watch", "path", path)) as response:
+                async for line in _lines(response, with_rest=with_rest):
+                    yield line
         except TimeoutError as error:
             raise RetryAfter(0, STREAM_SILENT, f"no line for {SILENCE_LIMIT_SECONDS} s") from error
         except NO_ANSWER as error:
             raise RetryAfter(0, "StreamBroken", f"{type(error).__name__}: {error}") from error
+
+    @asynccontextmanager
+    async def _open_stream(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Opens a response that the caller may leave before its end, and raises what a refusal means."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
+        response = await self._send(request, timeout)
+        try:
+            if response.status >= 400:
+                raise classify_response(
+                    response.status, await response.read(), retry_after=response.headers.get("Retry-After")
+                )
+            yield response
         finally:
             response.close()
 
