@@ -33,10 +33,10 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     suspend.add_argument("--wait", action="store_true", help="until it has no pods")
     _add_timeout(suspend)
     resume = add_command(commands, "resume", RESUME, resume_job)
-    _add_set(resume)
+    add_set(resume)
     _add_timeout(resume)
     retry = add_command(commands, "retry", RETRY, retry_job)
-    _add_set(retry)
+    add_set(retry)
     retry.add_argument("--name", dest="new_name", default="", metavar="NAME", help="default: NAME-r2, NAME-r3, ...")
     delete = add_command(commands, "delete", DELETE, delete_jobs, has_name=False, is_for_all=True)
     delete.add_argument("names", nargs="*", type=job_name, metavar="NAME", help="the TrainJobs")
@@ -48,7 +48,8 @@ def _add_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=parse_duration, metavar="TIME", help="such as 90s, 20m or 2h (default: none)")
 
 
-def _add_set(parser: argparse.ArgumentParser) -> None:
+def add_set(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that changes fields of the spec."""
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="PATH=VALUE", help=SET)
 
 
@@ -91,10 +92,15 @@ async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Co
 async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Changes the fields and clears spec.suspend in one write, once a suspension that has begun is complete."""
     from railhead.client.changes import parse_changes
+    from railhead.client.code_map import is_held
+    from railhead.client.errors import ClientError, ExitCode
     from railhead.client.waiting import wait_for
 
     changes = parse_changes(options.changes)
     job = await _get_unfinished(cluster, options.name)
+    if is_held(job):
+        message = f"{options.name} waits for its code; run the same `railhead submit` again, which continues"
+        raise ClientError(message, ExitCode.REFUSED)
     if changes and (job.get("status") or {}).get("phase") == "Suspending":
         ending = await wait_for(cluster, options.name, "suspended", timeout=options.timeout, echo=_say)
         if not ending.is_reached:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from dataclasses import replace
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from railhead.cli.change import add_set
 from railhead.cli.cluster_command import Subparsers, add_command, confirm
 from railhead.cli.logs import count
 from railhead.cli.output import Console
@@ -15,6 +18,7 @@ from railhead.cli.output import Console
 if TYPE_CHECKING:
     from railhead.api.base import Object
     from railhead.client.cluster import Cluster
+    from railhead.client.code_map import CodeMap
 
 SUBMIT = "Create the TrainJob of a YAML file, or of a Python file and its function, after a check and a question."
 
@@ -26,7 +30,15 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     submit.add_argument("-f", "--follow", action="store_true", help="print its log until it has finished")
     submit.add_argument("--dry-run", action="store_true", help="only check it, and print what it will take")
     submit.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    script = submit.add_argument_group("of a Python file, which becomes spec.source.inline")
+    add_set(submit)
+    secret = "all keys of this Secret become environment variables (repeatable)"
+    submit.add_argument("--env-from-secret", action="append", default=[], metavar="SECRET", help=secret)
+    code = submit.add_argument_group("code in several files")
+    folder = "send the files of this folder that git does not ignore: at most 128, and 900 KiB"
+    code.add_argument("--code", metavar="FOLDER", type=Path, help=folder)
+    include = "send these files although they look like credentials or are links to elsewhere (repeatable)"
+    code.add_argument("--include", action="append", default=[], metavar="GLOB", help=include)
+    script = submit.add_argument_group("of a Python file, which without --code becomes spec.source.inline")
     script.add_argument("--name", default="", help="default: that of the file")
     script.add_argument("--image", metavar="IMAGE", help="has Ray and the packages that the file imports")
     script.add_argument("--storage", metavar="URI", help="spec.run.storagePath, for example s3://bucket/runs")
@@ -34,40 +46,124 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     script.add_argument("--gpus", type=count, default=0, metavar="N", help="GPUs per worker (default: %(default)s)")
 
 
+@dataclass(frozen=True)
+class Submission:
+    """What is submitted.
+
+    Attributes:
+        job: the TrainJob, with the digest by which the next `submit` recognises it.
+        code: None = it has no folder.
+    """
+
+    job: Object
+    code: CodeMap | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.job["metadata"]["name"])
+
+
 async def submit_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Creates the job unless it exists already; with --follow returns 0 if it succeeds."""
-    from railhead.client.submission import check_existing, describe_plan, mark
+    from railhead.client.sending import create_with_code
 
-    job = mark(read_target(options))
-    namespace = job["metadata"].get("namespace")
+    wanted = read_submission(options)
+    name, namespace = wanted.name, wanted.job["metadata"].get("namespace")
     if namespace and not options.namespace:
         cluster = replace(cluster, namespace=namespace)
-    name = str(job["metadata"]["name"])
     existing = await cluster.find_job(name)
     if existing is not None:
-        console.line(check_existing(job, existing))
+        console.line(await _continue(options, cluster, wanted, existing))
     else:
-        checked = await cluster.create_job(job, is_dry_run=True)
-        for label, value in describe_plan(checked, cluster.namespace):
-            console.line(f"{label:<12}{value}")
-        if options.dry_run:
-            return 0
-        if sys.stdin.isatty() and not options.yes and not confirm("Create it?"):
-            return 2
-        await cluster.create_job(job)
-        console.line(f"{name}: created")
-    if options.follow:
-        return await _follow(cluster, name, console)
+        await _show_plan(cluster, wanted, console)
+        if not options.dry_run:
+            if sys.stdin.isatty() and not options.yes and not confirm("Create it?"):
+                return 2
+            if wanted.code is None:
+                await cluster.create_job(wanted.job)
+            else:
+                await create_with_code(cluster, wanted.job, wanted.code)
+            console.line(f"{name}: created")
+    if options.dry_run:
+        return 0
     for command in (f"status {name}", f"logs {name} -f", f"why {name}"):
         console.line(f"  railhead {command}")
-    return 0
+    return await _follow(cluster, name, console) if options.follow else 0
 
 
-def read_target(options: argparse.Namespace) -> Object:
-    """Returns the job of the file. Raises ClientError."""
+async def _continue(options: argparse.Namespace, cluster: Cluster, wanted: Submission, existing: Object) -> str:
+    """Returns a remark about the job that exists, after its code was sent if that had been interrupted.
+
+    Raises:
+        ClientError: it is another job, or has finished.
+    """
+    from railhead.client.code_map import compare_files, is_held
+    from railhead.client.sending import find_code, send_code
+    from railhead.client.snapshot import part, text
+    from railhead.client.submission import check_existing
+
+    differences: list[str] = []
+    source = part(part(existing, "spec"), "source")
+    stored = text(part(source, "configMap"), "name")
+    if wanted.code is not None and stored and stored != wanted.code.name:
+        differences = compare_files(wanted.code, source, await find_code(cluster, stored))
+    remark = check_existing(wanted.job, existing, differences)
+    if wanted.code is None or not is_held(existing):
+        return remark
+    if options.dry_run:
+        return f"{wanted.name} exists without its code; `railhead submit` without --dry-run sends it"
+    await send_code(cluster, wanted.job, existing, wanted.code)
+    return f"{wanted.name}: its code was missing and is sent now"
+
+
+async def _show_plan(cluster: Cluster, wanted: Submission, console: Console) -> None:
+    """Lets the API server check job and code, and prints what they take. Raises ClientError."""
+    from railhead.client.errors import ClientError
+    from railhead.client.quotas import describe_quota, sum_pods
+    from railhead.client.rendering import render_job
+    from railhead.client.sending import check_code
+    from railhead.client.submission import describe_plan
+
+    checked = await cluster.create_job(wanted.job, is_dry_run=True)
+    if wanted.code is not None:
+        await check_code(cluster, wanted.name, wanted.code)
+        for line in wanted.code.describe():
+            console.line(line)
+    for label, value in describe_plan(checked, cluster.namespace, wanted.code):
+        console.line(f"{label:<12}{value}")
+    try:
+        quotas = await cluster.list_quotas()
+        needs = sum_pods([each for each in render_job(checked) if each["kind"] == "Pod"]) if quotas else {}
+        rows = [describe_quota(quota, needs) for quota in quotas]
+    except ClientError as error:
+        rows = [f"not known: {error}"]
+    for row in rows or ["none"]:
+        console.line(f"{'Quota':<12}{row}")
+
+
+def read_submission(options: argparse.Namespace) -> Submission:
+    """Returns the job of the file with its changes, and its code. Raises ClientError."""
+    from railhead.client.changes import parse_changes
+    from railhead.client.code_files import read_code
+    from railhead.client.code_map import make_code_map
+    from railhead.client.errors import ClientError, ExitCode
+    from railhead.client.submission import attach_code, change_job, mark
+
+    if options.include and options.code is None:
+        raise ClientError("--include is for the files of --code", ExitCode.USAGE)
+    files = read_code(options.code, options.include) if options.code else ()
+    job = read_target(options, {each.path for each in files})
+    job = change_job(job, parse_changes(options.changes), options.env_from_secret)
+    if not files:
+        return Submission(mark(job))
+    code = make_code_map(str(job["metadata"]["name"]), files)
+    return Submission(mark(attach_code(job, code)), code)
+
+
+def read_target(options: argparse.Namespace, sent: Container[str] = ()) -> Object:
+    """Returns the job of the file; `sent`: the paths of --code. Raises ClientError."""
     from railhead.client.errors import ClientError, ExitCode
     from railhead.client.rendering import read_jobs
-    from railhead.client.submission import Script, build_job
 
     if options.target.endswith((".yaml", ".yml")):
         if options.name or options.image or options.storage or options.workers != 1 or options.gpus:
@@ -79,11 +175,22 @@ def read_target(options: argparse.Namespace) -> Object:
         return jobs[0]
     if not options.image or not options.storage:
         raise ClientError("a Python file needs --image and --storage as well", ExitCode.USAGE)
-    path = Path(options.target.rpartition(":")[0] or options.target)
+    return _read_script(options, sent)
+
+
+def _read_script(options: argparse.Namespace, sent: Container[str]) -> Object:
+    from railhead.client.code_files import name_module
+    from railhead.client.errors import ClientError, ExitCode
+    from railhead.client.submission import Script, build_job, split_target
+
+    path = Path(split_target(options.target)[0])
     try:
         code = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{path} cannot be read: {error}", ExitCode.USAGE) from None
+    module = name_module(_absolute(path), _absolute(options.code)) if options.code else ""
+    if module and f"{module.replace('.', '/')}.py" not in sent:
+        raise ClientError(f"{path} is not sent with --code, because it is ignored", ExitCode.USAGE)
     script = Script(
         target=options.target,
         code=code,
@@ -92,8 +199,14 @@ def read_target(options: argparse.Namespace) -> Object:
         name=options.name,
         workers=options.workers,
         gpus=options.gpus,
+        module=module,
     )
     return build_job(script)
+
+
+def _absolute(path: Path) -> Path:
+    """Returns the path without `..`, and with the names of links: the script may be one."""
+    return Path(os.path.abspath(path))
 
 
 async def _follow(cluster: Cluster, name: str, console: Console) -> int:

@@ -230,6 +230,10 @@ FOUND: Mapping[str, Cause] = {
         "Wait a moment; then check that the operator runs and watches this namespace: "
         "`kubectl get pods -n railhead-system`.",
     ),
+    "CodePending": Cause(
+        "The job is not complete: `railhead submit` ended before it had sent the code.",
+        "Submit it again with the same command, which continues, or run `railhead delete {name}`.",
+    ),
     "ManagedElsewhere": Cause(
         "Another controller manages the job (spec.managedBy), so this cluster's operator leaves it alone.",
         "Look at the job in the cluster that runs it.",

@@ -18,7 +18,7 @@ RETRY_OF = f"{names.GROUP}/retry-of"  # annotation
 # it for the one that it created.
 _OF_TOOLS = re.compile(
     r"^(app\.kubernetes\.io/(instance|managed-by)|argocd\.argoproj\.io/.*|.*\.toolkit\.fluxcd\.io/.*|helm\.sh/.*"
-    r"|meta\.helm\.sh/.*|kubectl\.kubernetes\.io/.*|railhead\.dev/content)$"
+    r"|meta\.helm\.sh/.*|kubectl\.kubernetes\.io/.*|railhead\.dev/(content|code-pending))$"
 )
 _STEP = re.compile(r'"([^"]+)"|([^."]+)')
 

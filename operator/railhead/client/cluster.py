@@ -18,7 +18,7 @@ from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope, connect
 from railhead.kube.errors import Gone, KubeError
 from railhead.kube.informer import Informer, OnChange
-from railhead.kube.kinds import EVENT, POD, TRAIN_JOB
+from railhead.kube.kinds import EVENT, POD, RESOURCE_QUOTA, TRAIN_JOB
 from railhead.kube.transport import ConfigException, read_namespace
 
 Item = TypeVar("Item")
@@ -99,6 +99,11 @@ class Cluster:
             return await self.client.create(
                 TRAIN_JOB, job, namespace=self.namespace, is_strict=True, is_dry_run=is_dry_run
             )
+
+    async def list_quotas(self) -> list[Object]:
+        """Returns the ResourceQuotas of the namespace."""
+        with explaining(f"list resourcequotas in namespace {self.namespace}"):
+            return await self.client.list(Scope(RESOURCE_QUOTA, self.namespace))
 
     async def delete_job(self, name: str, uid: str, namespace: str) -> None:
         """Deletes the TrainJob that has this uid; one that is gone already is no error."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import PureWindowsPath
 
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.quantities import parse_quantity
+from railhead.api.source import MAX_INLINE_BYTES
 from railhead.api.status import parse_status
+from railhead.client.changes import merge
+from railhead.client.code_files import format_size
+from railhead.client.code_map import CodeMap
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.snapshot import part, text
 from railhead.contract.text import digest
@@ -27,6 +31,7 @@ class Script:
     Attributes:
         code: the text of the file.
         gpus: per worker.
+        module: of the file in a folder that `attach_code` adds; "" = the file alone is the code.
     """
 
     target: str
@@ -36,34 +41,67 @@ class Script:
     name: str = ""
     workers: int = 1
     gpus: int = 0
+    module: str = ""
 
 
-def build_job(script: Script) -> Object:
-    """Returns the job of a script such as train.py:train_func, with the file as inline source.
+def split_target(target: str) -> tuple[str, str]:
+    """Returns file and function of a target such as src/train.py:train_func.
 
     Raises:
         ClientError: the target is not of that form.
     """
-    found = re.fullmatch(r"(.*\.py):([A-Za-z_]\w*)", script.target)
-    module = PurePath(found[1]).stem if found else ""
-    if found is None or not module.isidentifier():
-        message = f"{script.target}: name a YAML file, or a Python file and its function as in train.py:train_func"
+    found = re.fullmatch(r"(.*\.py):([A-Za-z_]\w*)", target, re.DOTALL)
+    if found is None or not _name_stem(found[1]).isidentifier():
+        message = f"{target}: name a YAML file, or a Python file and its function as in train.py:train_func"
         raise ClientError(message, ExitCode.USAGE)
+    return found[1], found[2]
+
+
+def _name_stem(file: str) -> str:
+    return PureWindowsPath(file).stem  # it knows both separators
+
+
+def build_job(script: Script) -> Object:
+    """Returns the job of a script, with the file as inline source unless it is in a folder.
+
+    Raises:
+        ClientError: the target has another form, or the file is too long.
+    """
+    file, function = split_target(script.target)
+    stem, size = _name_stem(file), len(script.code.encode())
+    if not script.module and size > MAX_INLINE_BYTES:
+        message = f"{file} has {size} bytes, and spec.source.inline holds {MAX_INLINE_BYTES}; add --code FOLDER"
+        raise ClientError(message, ExitCode.REFUSED)
     scaling: Object = {"numWorkers": script.workers}
     if script.gpus:
         scaling |= {"useGPU": True, "resourcesPerWorker": {GPU: script.gpus}}
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
-        "metadata": {"name": script.name or module.replace("_", "-").lower()},
+        "metadata": {"name": script.name or stem.replace("_", "-").lower()},
         "spec": {
             "image": script.image,
-            "trainer": {"trainFunc": f"{module}:{found[2]}"},
-            "source": {"inline": {f"{module}.py": script.code}},
+            "trainer": {"trainFunc": f"{script.module or stem}:{function}"},
+            **({} if script.module else {"source": {"inline": {f"{stem}.py": script.code}}}),
             "scaling": scaling,
             "run": {"storagePath": script.storage},
         },
     }
+
+
+def change_job(job: Object, changes: Object, secrets: Sequence[str]) -> Object:
+    """Returns the job with the changes of its spec, and with all keys of the Secrets as environment variables."""
+    spec = merge(part(job, "spec"), changes)
+    if secrets:
+        spec["envFrom"] = [*(spec.get("envFrom") or []), *({"secretRef": {"name": name}} for name in secrets)]
+    return {**job, "spec": spec}
+
+
+def attach_code(job: Object, code: CodeMap) -> Object:
+    """Returns the job with the code as its spec.source. Raises ClientError if it has another one."""
+    if part(job, "spec").get("source"):
+        raise ClientError("--code: the job has a spec.source already; use one of the two", ExitCode.USAGE)
+    return {**job, "spec": {**part(job, "spec"), "source": code.source}}
 
 
 def mark(job: Object) -> Object:
@@ -74,13 +112,15 @@ def mark(job: Object) -> Object:
     return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
-def check_existing(new: Object, old: Object) -> str:
+def check_existing(new: Object, old: Object, code_differences: Sequence[str] = ()) -> str:
     """Returns a remark if the job of that name is the same as the new one, which is marked.
 
     Raises:
         ClientError: it is another one; has the difference, or how to retry a finished job.
     """
     name, status = str(old["metadata"]["name"]), parse_status(old.get("status"))
+    if old["metadata"].get("deletionTimestamp"):
+        raise ClientError(f"{name} is being deleted; submit it again once it is gone", ExitCode.REFUSED)
     differences = list(_compare(part(new, "spec"), part(old, "spec"), "spec"))
     known = text(part(old["metadata"], "annotations"), CONTENT)
     is_same = known == new["metadata"]["annotations"][CONTENT] if known else not differences
@@ -89,6 +129,9 @@ def check_existing(new: Object, old: Object) -> str:
     if status.is_finished:
         message = f"{name} has finished ({status.phase}); run `railhead retry {name}`, or choose another name"
         raise ClientError(message, ExitCode.REFUSED)
+    if code_differences:  # they say more than the name of the ConfigMap
+        other = [each for each in differences if not each.startswith("spec.source.configMap.")]
+        differences = [*other, *code_differences]
     what = "\n".join(differences or ["(a field that was removed)"])
     raise ClientError(f"{name} exists with another spec; choose another name\n{what}", ExitCode.REFUSED)
 
@@ -107,7 +150,7 @@ def _short(value: object) -> str:
     return shown if len(shown) <= 60 else f"{shown[:60]}..."
 
 
-def describe_plan(job: Object, namespace: str) -> list[tuple[str, str]]:
+def describe_plan(job: Object, namespace: str, code: CodeMap | None = None) -> list[tuple[str, str]]:
     """Returns what the job will take, by the API server's answer to a dry run, as names and values."""
     spec = part(job, "spec")
     scaling, run, source = part(spec, "scaling"), part(spec, "run"), part(spec, "source")
@@ -125,7 +168,7 @@ def describe_plan(job: Object, namespace: str) -> list[tuple[str, str]]:
         ("Devices", (", ".join(gpus) or "none") + (" at most" if gpus and least < most else "")),
         ("Image", text(spec, "image")),
         ("Storage", text(run, "storagePath") or "(as in spec.run)"),
-        ("Code", _describe_source(source)),
+        ("Code", _describe_source(source, code)),
     ]
 
 
@@ -133,7 +176,9 @@ def _describe_range(least: int, most: int) -> str:
     return f"{least} to {most}" if least < most else f"{most}"
 
 
-def _describe_source(source: Object) -> str:
+def _describe_source(source: Object, code: CodeMap | None) -> str:
+    if code is not None:
+        return f"{len(code.files)} files, {format_size(code.size)}, in the ConfigMap {code.name}"
     inline = part(source, "inline")
     if inline:
         return ", ".join(f"{name} ({len(str(code).encode())} bytes)" for name, code in inline.items())

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.client.causes import Cause, find_cause
+from railhead.client.code_map import is_held
 from railhead.client.snapshot import Snapshot, text
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_policy import METRIC_MISSING
@@ -71,6 +72,8 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
     if text(snapshot.spec, "managedBy") not in ("", DEFAULT_MANAGER):
         yield _make(snapshot, "ManagedElsewhere", f"spec.managedBy is {text(snapshot.spec, 'managedBy')}")
         return
+    if is_held(snapshot.job) and not status.is_finished:
+        yield _make(snapshot, "CodePending", since=text(snapshot.job["metadata"], "creationTimestamp"))
     if not status.phase and not any(each.type in types.ORDER for each in status.conditions):
         yield _make(snapshot, "NotObserved", since=text(snapshot.job["metadata"], "creationTimestamp"))
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railhead.cli.main import build_parser
-from railhead.cli.submit import read_target
+from railhead.cli.submit import Submission, read_submission, read_target
 from railhead.client.errors import ClientError
 
 JOB = "apiVersion: railhead.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\n"
@@ -47,3 +47,62 @@ def test_a_date_in_yaml_stays_a_text(tmp_path: Path) -> None:
     path.write_text(f"{JOB}spec: {{env: [{{name: DAY, value: 2026-11-25}}]}}\n")
     job = read_target(build_parser().parse_args(["submit", str(path)]))
     assert job["spec"]["env"][0]["value"] == "2026-11-25"
+
+
+def submit(*arguments: str) -> Submission:
+    options = ["--image", "i", "--storage", "s3://b"]
+    return read_submission(build_parser().parse_args(["submit", *arguments, *options]))
+
+
+def test_a_folder_becomes_the_source_of_a_script(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "train.py").write_text("def main(): ...")
+    (tmp_path / "model.py").write_text("")
+    wanted = submit(
+        f"{tmp_path}/pkg/train.py:main", "--code", str(tmp_path), "--env-from-secret", "s3", "--set", "image=j"
+    )
+    spec = wanted.job["spec"]
+    assert wanted.code is not None
+    assert spec["trainer"]["trainFunc"] == "pkg.train:main"
+    assert [item["path"] for item in spec["source"]["configMap"]["items"]] == ["model.py", "pkg/train.py"]
+    assert (spec["image"], spec["envFrom"]) == ("j", [{"secretRef": {"name": "s3"}}])
+
+
+def test_a_folder_becomes_the_source_of_a_yaml_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "model.py").write_text("")
+    wanted = read_submission(build_parser().parse_args(["submit", f"{tmp_path}/job.yaml", "--code", str(tmp_path)]))
+    assert wanted.code is not None
+    assert wanted.job["spec"]["source"]["configMap"]["name"] == wanted.code.name
+
+
+def test_the_content_of_the_code_is_part_of_what_recognises_a_job(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("def main(): ...")
+    arguments = [f"{tmp_path}/train.py:main", "--code", str(tmp_path)]
+    first, again = submit(*arguments), submit(*arguments)
+    (tmp_path / "train.py").write_text("def main(): pass")
+    assert first.job == again.job != submit(*arguments).job
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--code", "{}", "--include", "*.pem"], "matches no file"),
+        (["--include", "*.pem"], "--include is for the files of --code"),
+        (["--code", "{}/pkg"], "is not in the folder of --code"),
+        (["--code", "{}", "--set", "image"], "write it as PATH=VALUE"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("def main(): ...")
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "model.py").write_text("")
+    with pytest.raises(ClientError, match=message):
+        submit(f"{tmp_path}/train.py:main", *(each.format(tmp_path) for each in options))
+
+
+def test_a_script_that_git_ignores_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("def main(): ...")
+    (tmp_path / ".gitignore").write_text("train.py")
+    with pytest.raises(ClientError, match=r"train.py is not sent with --code, because it is ignored"):
+        submit(f"{tmp_path}/train.py:main", "--code", str(tmp_path))

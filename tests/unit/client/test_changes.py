@@ -69,6 +69,7 @@ def test_a_retry_continues_from_the_checkpoint_and_does_not_belong_to_the_tool_o
     job["metadata"]["annotations"] = {
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
         "railhead.dev/content": "digest",
+        "railhead.dev/code-pending": "digits-code-1",
         "note": "n",
     }
     new = build_retry(job, {"scaling": {"resourcesPerWorker": {"memory": "64Gi"}}})

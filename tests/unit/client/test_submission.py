@@ -6,8 +6,20 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.api.job import parse_spec
+from railhead.client.code_files import CodeFile
+from railhead.client.code_map import make_code_map
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.submission import CONTENT, Script, build_job, check_existing, describe_plan, mark
+from railhead.client.submission import (
+    CONTENT,
+    Script,
+    attach_code,
+    build_job,
+    change_job,
+    check_existing,
+    describe_plan,
+    mark,
+    split_target,
+)
 
 SCRIPT = Script("src/my_train.py:train_func", "code", "registry.example/train:1", "s3://b/runs", workers=4, gpus=2)
 
@@ -25,6 +37,40 @@ def test_another_target_is_refused(target: str) -> None:
     with pytest.raises(ClientError, match=r"as in train.py:train_func") as error:
         build_job(Script(target, "", "i", "s"))
     assert error.value.code == ExitCode.USAGE
+
+
+def test_a_path_of_windows_is_split_at_its_last_colon() -> None:
+    assert split_target("C:\\code\\train.py:main") == ("C:\\code\\train.py", "main")
+
+
+@pytest.mark.parametrize(("size", "is_inline"), [(32_768, True), (32_769, False)])
+def test_a_file_that_is_too_long_for_the_spec_needs_a_folder(size: int, is_inline: bool) -> None:
+    script = Script("train.py:main", "x" * size, "i", "s")
+    if is_inline:
+        assert len(build_job(script)["spec"]["source"]["inline"]["train.py"]) == size
+    else:
+        with pytest.raises(ClientError, match=r"train.py has 32769 bytes.*; add --code FOLDER"):
+            build_job(script)
+
+
+def test_a_script_in_a_folder_has_the_module_of_its_path_and_the_folder_as_source() -> None:
+    code = make_code_map("train", [CodeFile("src/train.py", b"x" * 40_000)])
+    job = attach_code(build_job(Script("src/train.py:main", "x" * 40_000, "i", "s3://b", module="src.train")), code)
+    spec = parse_spec(job["spec"], name="train")
+    assert (job["metadata"]["name"], spec.trainer.train_func) == ("train", "src.train:main")
+    assert spec.source is not None and spec.source.config_map is not None
+    assert describe_plan(job, "team-a", code)[-1] == ("Code", f"1 files, 39.1 KiB, in the ConfigMap {code.name}")
+    with pytest.raises(ClientError, match=r"has a spec.source already"):
+        attach_code(job, code)
+
+
+def test_changes_and_secrets_become_part_of_the_spec() -> None:
+    job = {**build_job(SCRIPT), "spec": {"image": "i", "envFrom": [{"secretRef": {"name": "old"}}]}}
+    changed = change_job(job, {"image": "j", "hangPolicy": "Restart"}, ["s3", "wandb"])
+    assert changed["spec"]["envFrom"] == [{"secretRef": {"name": name}} for name in ("old", "s3", "wandb")]
+    assert (changed["spec"]["image"], changed["spec"]["hangPolicy"]) == ("j", "Restart")
+    assert job["spec"]["image"] == "i"
+    assert "envFrom" not in change_job(build_job(SCRIPT), {}, [])["spec"]
 
 
 def make_existing(job: Object, **status: object) -> Object:
@@ -54,6 +100,23 @@ def test_another_job_of_the_name_is_refused_with_the_difference(change: Object) 
     with pytest.raises(ClientError, match="exists with another spec") as error:
         check_existing(mark(new), old)
     assert error.value.code == ExitCode.REFUSED
+
+
+def test_other_code_is_refused_with_its_files_instead_of_the_name_of_the_config_map() -> None:
+    old, new = (make_code_map("my-train", [CodeFile("a.py", text)]) for text in (b"1", b"2"))
+    job = build_job(Script("a.py:f", "", "i", "s", name="my-train", module="a"))
+    existing = make_existing(mark(attach_code({**job, "spec": {**job["spec"], "image": "j"}}, old)))
+    with pytest.raises(ClientError) as error:
+        check_existing(mark(attach_code(job, new)), existing, ["code: a.py differs"])
+    assert str(error.value).splitlines()[1:] == ['spec.image: "i" instead of "j"', "code: a.py differs"]
+
+
+def test_a_job_that_is_being_deleted_is_not_the_same() -> None:
+    new = mark(build_job(SCRIPT))
+    old = make_existing(new)
+    old["metadata"] = {**old["metadata"], "deletionTimestamp": "2026-11-25T10:00:00Z"}
+    with pytest.raises(ClientError, match="my-train is being deleted; submit it again"):
+        check_existing(new, old)
 
 
 def test_a_finished_job_is_not_created_again() -> None:

@@ -36,6 +36,12 @@ OTHER_CONDITIONS = [
 REPORTED = {"progress": {"updateTime": "2026-11-25T11:59:00Z"}, "checkpoint": {"uri": "s3://b/c", "index": 1}}
 
 
+def make_held(**status: Any) -> Object:
+    job = make_job(**status)
+    job["metadata"]["annotations"] = {"railhead.dev/code-pending": "digits-code-1"}
+    return job
+
+
 def first(job: Object, *pods: Object) -> str:
     return explain_job(make_snapshot(job, pods))[0].reason
 
@@ -76,6 +82,8 @@ def test_a_condition_of_a_running_job_is_a_finding(type_: str, reason: str, stat
     ("job", "reason"),
     [
         (make_job(), "NotObserved"),
+        (make_held(), "CodePending"),
+        (make_held(conditions=[make_condition("Suspended", "Suspended")], phase="Suspended"), "CodePending"),
         (make_job(conditions=[make_condition("QuotaReserved", "Pending")]), "NotObserved"),
         (make_job(spec={"managedBy": "kueue.x-k8s.io/multikueue"}), "ManagedElsewhere"),
         (make_job(phase="Suspended", conditions=[make_condition("Suspended", "Suspended")]), "Suspended"),
