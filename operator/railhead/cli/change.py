@@ -76,10 +76,10 @@ def _say(text: str) -> None:
 
 async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Sets spec.suspend."""
+    from railhead.client.suspension import suspend
     from railhead.client.waiting import wait_for
 
-    await _get_unfinished(cluster, options.name)
-    job = await cluster.change(options.name, {"spec": {"suspend": True}})
+    job = await suspend(cluster, options.name)
     if not options.wait:
         phase = (job.get("status") or {}).get("phase")
         console.line(f"{options.name}: {'is suspended' if phase == 'Suspended' else 'is being suspended'}")
@@ -92,36 +92,11 @@ async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Co
 async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Changes the fields and clears spec.suspend in one write, once a suspension that has begun is complete."""
     from railhead.client.changes import parse_changes
-    from railhead.client.code_map import is_held
-    from railhead.client.errors import ClientError, ExitCode
-    from railhead.client.waiting import wait_for
+    from railhead.client.suspension import resume
 
-    changes = parse_changes(options.changes)
-    job = await _get_unfinished(cluster, options.name)
-    if is_held(job):
-        message = f"{options.name} waits for its code; run the same `railhead submit` again, which continues"
-        raise ClientError(message, ExitCode.REFUSED)
-    if changes and (job.get("status") or {}).get("phase") == "Suspending":
-        ending = await wait_for(cluster, options.name, "suspended", timeout=options.timeout, echo=_say)
-        if not ending.is_reached:
-            console.line(ending.message)
-            return 1
-    await cluster.change(options.name, {"spec": {**changes, "suspend": False}})
+    await resume(cluster, options.name, parse_changes(options.changes), timeout=options.timeout, echo=_say)
     console.line(f"{options.name}: is resumed; `railhead status {options.name}` shows how it starts")
     return 0
-
-
-async def _get_unfinished(cluster: Cluster, name: str) -> Object:
-    """Returns the job. Raises ClientError if it has finished, because nothing suspends or resumes it then."""
-    from railhead.api.status import parse_status
-    from railhead.client.errors import ClientError, ExitCode
-
-    job = await cluster.get_job(name)
-    status = parse_status(job.get("status"))
-    if status.is_finished:
-        message = f"{name} has finished (phase {status.phase}); run `railhead retry {name}` to continue it"
-        raise ClientError(message, ExitCode.REFUSED)
-    return job
 
 
 async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:

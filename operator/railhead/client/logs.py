@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -19,6 +19,10 @@ from railhead.kube.errors import Denied, Gone, RetryAfter
 RETRY_SECONDS = 1.0
 MOST_TRIES_AFTER_THE_END = 5  # of a log that cannot be read, for example of a node that is lost
 Echo = Callable[[str], None]
+
+
+async def _continue() -> None:
+    """What is printed needs no pause."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,15 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Printer:
-    """Where lines and remarks go."""
+    """Where lines and remarks go.
+
+    Attributes:
+        drain: awaited after each line; returns when the next one may come.
+    """
 
     line: Echo
     remark: Echo
+    drain: Callable[[], Awaitable[None]] = _continue
 
 
 async def print_logs(cluster: Cluster, name: str, wanted: Wanted, printer: Printer) -> None:
@@ -116,6 +125,7 @@ class _Reader:
             shown = None if text is None else self._wanted.choose(text, self.pod)
             if shown is not None:
                 self._printer.line(shown)
+                await self._printer.drain()
 
     async def follow(self, is_over: Callable[[], bool]) -> None:
         """Prints lines until the pod's container has ended or the pod is gone, `is_over`: the job has finished.

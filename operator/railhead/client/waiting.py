@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from railhead.api import conditions as types
 from railhead.api.base import Object
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError, ExitCode
+
+Goal = Literal["finished", "succeeded", "failed", "running", "suspended", "checkpoint"]
 
 
 @dataclass(frozen=True)

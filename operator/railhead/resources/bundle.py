@@ -59,7 +59,7 @@ def build_bundle() -> bytes:
     files = {
         "__main__.py": MAIN.encode(),
         "sitecustomize.py": SITECUSTOMIZE.encode(),
-        "railhead/__init__.py": f'__version__ = "{__version__}"\n'.encode(),
+        "railhead/__init__.py": resources.files("railhead").joinpath("__init__.py").read_bytes(),
     }
     for package in PACKAGES:
         files.update(_read_sources(resources.files(f"railhead.{package}"), f"railhead/{package}"))

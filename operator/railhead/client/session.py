@@ -1,0 +1,216 @@
+"""`railhead.Client`: the commands as Python calls, for scripts and notebooks.
+
+Each call opens a connection and closes it, as a command does, so there is nothing to close. Interrupting a call never
+changes the job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from railhead.api.base import Object
+from railhead.api.status import JobStatus, parse_status
+from railhead.client.apart import Pipe, iterate_apart, run_apart
+from railhead.client.changes import merge
+from railhead.client.cluster import Cluster, Target, open_cluster
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
+from railhead.client.source import find_source
+from railhead.client.submission import Script, build_job, check_existing, mark
+from railhead.client.suspension import resume, suspend
+from railhead.client.waiting import Goal, wait_for
+from railhead.client.why import Finding, explain_job
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class Client:
+    """A cluster and a namespace; by default those of the kubeconfig's current context.
+
+    The cluster of `railhead local up` is one like any other: set KUBECONFIG, or pass `kubeconfig`.
+    """
+
+    def __init__(
+        self, *, context: str | None = None, namespace: str | None = None, kubeconfig: str | Path | None = None
+    ) -> None:
+        self._target = Target(str(kubeconfig) if kubeconfig else None, context, namespace)
+
+    def submit(
+        self,
+        function: Callable[..., object],
+        *,
+        name: str,
+        image: str,
+        storage: str,
+        workers: int = 1,
+        gpus: int = 0,
+        config: Mapping[str, Any] | None = None,
+        spec: Object | None = None,
+    ) -> Job:
+        """Creates a TrainJob that runs the function on each worker; the same job a second time is no error.
+
+        The pods get the source of the function's module or notebook cell, not the function's values.
+
+        Args:
+            image: has Ray and the packages that the source imports.
+            storage: spec.run.storagePath, for example s3://bucket/runs.
+            gpus: per worker.
+            config: the argument of the function, of JSON's types: spec.trainer.trainLoopConfig.
+            spec: other fields of spec, merged into what the arguments say; None removes a field.
+
+        Raises:
+            ClientError: the pods could not import the function, the API server refuses the job, or another job has
+                the name.
+        """
+        source = find_source(function)
+        script = Script(f"{source.module}.py:{source.function}", source.code, image, storage, name, workers, gpus)
+        job = build_job(script)
+        trainer: Object = {"trainer": {"trainLoopConfig": dict(config)}} if config else {}
+        job = mark({**job, "spec": merge(merge(job["spec"], trainer), spec or {})})
+        return run_apart(_call(self._target, lambda cluster: self._create(cluster, job)))
+
+    def get(self, name: str) -> Job:
+        """Returns the TrainJob. Raises ClientError."""
+        return run_apart(_call(self._target, lambda cluster: self._find(cluster, name)))
+
+    def list(self, selector: str = "") -> Sequence[Job]:
+        """Returns the TrainJobs of the namespace with these labels, such as team=a, by name. Raises ClientError."""
+
+        async def find(cluster: Cluster) -> Sequence[Job]:
+            jobs = await cluster.list_jobs(selector, lambda job: _identify(self._target, job))
+            return sorted(jobs, key=lambda job: job.name)
+
+        return run_apart(_call(self._target, find))
+
+    async def _create(self, cluster: Cluster, job: Object) -> Job:
+        existing = await cluster.find_job(job["metadata"]["name"])
+        if existing is None:
+            return _identify(self._target, await cluster.create_job(job))
+        log.info(check_existing(job, existing))
+        return _identify(self._target, existing)
+
+    async def _find(self, cluster: Cluster, name: str) -> Job:
+        return _identify(self._target, await cluster.get_job(name))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A TrainJob. Another job that has its name later is not this one.
+
+    Every method and `status` ask the cluster, and raise ClientError if it refuses or does not answer.
+    """
+
+    name: str
+    namespace: str
+    uid: str
+    _target: Target = field(repr=False)
+
+    @property
+    def status(self) -> JobStatus:
+        """The status now."""
+
+        async def read(cluster: Cluster) -> JobStatus:
+            return parse_status((await self._get(cluster)).get("status"))
+
+        return self._run(read)
+
+    def why(self) -> Sequence[Finding]:
+        """Returns why the job waits, is slow, hangs or failed, and what to do; the first finding explains its state."""
+
+        async def explain(cluster: Cluster) -> Sequence[Finding]:
+            await self._get(cluster)
+            return explain_job(await cluster.read_snapshot(self.name))
+
+        return self._run(explain)
+
+    def wait(self, goal: Goal = "finished", *, timeout: float | None = None) -> JobStatus:
+        """Waits until the job is there, and returns its status.
+
+        Args:
+            goal: finished, succeeded, failed, running, suspended, or checkpoint: it has one.
+            timeout: in seconds; None = no limit.
+
+        Raises:
+            ClientError: it has failed or will never be there, or the timeout has passed. With the goal `failed` a
+                failure is no error.
+        """
+        if goal not in get_args(Goal):
+            raise ClientError(f"{goal!r} is no state to wait for; use one of {', '.join(get_args(Goal))}")
+
+        async def wait(cluster: Cluster) -> JobStatus:
+            await self._get(cluster)
+            ending = await wait_for(cluster, self.name, goal, timeout=timeout, echo=log.info)
+            if not ending.is_reached:
+                raise ClientError(ending.message)
+            return parse_status((await self._get(cluster)).get("status"))
+
+        return self._run(wait)
+
+    def logs(
+        self, *, follow: bool = False, rank: int | None = None, all_pods: bool = False, tail: int | None = None
+    ) -> Iterator[str]:
+        """Yields the lines of the head pod, which has those that ranks print, as the pods wrote them.
+
+        Args:
+            follow: wait for pods and lines until the job has finished.
+            rank: the lines of this rank only, from the worker pods.
+            all_pods: the lines of all pods, each with its pod.
+            tail: at most that many of each pod so far.
+
+        Remarks, for example about a pod that waits, are warnings of the logger `railhead.client.session`.
+        """
+
+        async def read(cluster: Cluster, pipe: Pipe[str]) -> None:
+            await self._get(cluster)
+            print_or_follow = follow_logs if follow else print_logs
+            wanted, printer = Wanted(rank, all_pods, tail), Printer(pipe.put, log.warning, pipe.drain)
+            await print_or_follow(cluster, self.name, wanted, printer)
+
+        return iterate_apart(lambda pipe: _call(self._target, lambda cluster: read(cluster, pipe)))
+
+    def suspend(self) -> None:
+        """Lets the job commit a last checkpoint and release its pods; `wait("suspended")` waits for that."""
+
+        async def change(cluster: Cluster) -> None:
+            await self._get(cluster)
+            await suspend(cluster, self.name)
+
+        self._run(change)
+
+    def resume(self, changes: Object | None = None) -> None:
+        """Resumes the job from its last checkpoint, with these changes of its spec; None removes a field."""
+
+        async def change(cluster: Cluster) -> None:
+            await self._get(cluster)
+            await resume(cluster, self.name, changes or {})
+
+        self._run(change)
+
+    def delete(self) -> None:
+        """Deletes the job if it still exists. Its checkpoints stay in the storage."""
+        self._run(lambda cluster: cluster.delete_job(self.name, self.uid, self.namespace))
+
+    def _run(self, ask: Callable[[Cluster], Awaitable[Result]]) -> Result:
+        return run_apart(_call(self._target, ask))
+
+    async def _get(self, cluster: Cluster) -> Object:
+        job = await cluster.get_job(self.name)
+        if job["metadata"]["uid"] != self.uid:
+            raise ClientError(f"{self.name} was deleted, and another job has its name", ExitCode.NOT_FOUND)
+        return job
+
+
+def _identify(target: Target, job: Object) -> Job:
+    metadata = job["metadata"]
+    namespace = str(metadata["namespace"])
+    return Job(str(metadata["name"]), namespace, str(metadata["uid"]), replace(target, namespace=namespace))
+
+
+async def _call(target: Target, ask: Callable[[Cluster], Awaitable[Result]]) -> Result:
+    async with open_cluster(target) as cluster:
+        return await ask(cluster)
