@@ -2730,6 +2730,27 @@ DEFECTS = (
         ("tests/unit/client/test_changes.py",),
     ),
     Defect(
+        "`railhead doctor` takes a Lease that is not renewed for a leader",
+        "client/readiness.py",
+        "elif renewed is None or now - renewed > limit:",
+        "elif renewed is None:",
+        ("tests/unit/client/test_readiness.py",),
+    ),
+    Defect(
+        "`railhead doctor` overlooks a node whose device plugin offers nothing",
+        "client/readiness.py",
+        "if node.is_marked and not node.offered]",
+        "if False]",
+        ("tests/unit/client/test_readiness.py",),
+    ),
+    Defect(
+        "`railhead doctor` takes a part that the user may not read for an error",
+        "client/doctor.py",
+        "if error.status in (401, 403):",
+        "if False:",
+        ("tests/unit/client/test_doctor.py",),
+    ),
+    Defect(
         "`railhead wait` waits for a state that a finished job never reaches",
         "client/waiting.py",
         "    return Ending(False, end) if status.is_finished else None\n",

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from railhead.api import crd
+from railhead.cli.main import main
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
 from tests.api.trainjobs import PATH
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVED_SECONDS = 20
+Run = Callable[..., int]
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +62,14 @@ class Cluster:
 def cluster(control_plane: ControlPlane, api_server: ApiServer) -> Cluster:
     """kubectl for the API server with the CRD."""
     return Cluster(control_plane.kubeconfig, control_plane.binaries)
+
+
+@pytest.fixture
+def run(control_plane: ControlPlane, api_server: ApiServer) -> Iterator[Run]:
+    """Runs a command as the administrator; no job is left behind."""
+    kept = {sig: signal.getsignal(sig) for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    yield lambda command, *rest: main([command, "--kubeconfig", str(control_plane.kubeconfig), *rest])
+    gc.collect()  # such a connection warns here instead of in the test of another file
+    for sig, handler in kept.items():
+        signal.signal(sig, handler)
+    assert api_server.request("DELETE", PATH).status == 200

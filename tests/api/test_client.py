@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from railhead.client.cluster import Cluster, Target, open_cluster
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.waiting import wait_for
 from railhead.local.control_plane import ControlPlane
+from tests.api.conftest import Run
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.trainjobs import PATH, make_job
 
@@ -30,18 +29,6 @@ SUSPENDED = [
     {"type": "Suspended", "status": "True", "reason": "Suspended", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 ]
 FAILED = [{"type": "Failed", "status": "True", "reason": "OOMKilled", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
-Run = Callable[..., int]
-
-
-@pytest.fixture
-def run(control_plane: ControlPlane, api_server: ApiServer) -> Iterator[Run]:
-    """Runs a command as the administrator; no job is left behind."""
-    kept = {sig: signal.getsignal(sig) for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    yield lambda command, *rest: main([command, "--kubeconfig", str(control_plane.kubeconfig), *rest])
-    gc.collect()  # such a connection warns here instead of in the test of another file
-    for sig, handler in kept.items():
-        signal.signal(sig, handler)
-    assert api_server.request("DELETE", PATH).status == 200
 
 
 def create(server: ApiServer, name: str, labels: Object | None = None, **spec: Any) -> Object:

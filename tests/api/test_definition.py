@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.controller.installation import PATH, find_problem
+from railhead.api.served import PATH
+from railhead.controller.installation import find_problem
 from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from tests.api.server import ApiServer
 from tests.waiting import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.api.crd import build_crd
-from railhead.controller.installation import PATH
+from railhead.api.served import PATH
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, KubectlFailed, install, make_operator_kubeconfig

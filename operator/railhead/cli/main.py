@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import change, execute, local, logs, offline, operator, read, submit
+from railhead.cli import change, doctor, execute, local, logs, offline, operator, read, submit
 from railhead.local import LocalError
 
 INTERRUPTED = 130
@@ -34,6 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     execute.add_commands(commands)
     submit.add_commands(commands)
     change.add_commands(commands)
+    doctor.add_commands(commands)
     offline.add_commands(commands)
     local.add_commands(commands.add_parser("local", help=LOCAL))
     operator_parser = commands.add_parser("operator", help=operator.__doc__, description=operator.__doc__)

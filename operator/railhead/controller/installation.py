@@ -19,17 +19,14 @@ from collections.abc import Awaitable, Callable
 from railhead import __version__
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.api.crd import build_crd
-from railhead.api.schema import find_narrowed
+from railhead.api.served import PATH, find_narrower
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING
 
 log = logging.getLogger(__name__)
-PATH = f"/openapi/v3/apis/{names.GROUP}/{names.VERSION}"
 TRIES = 10  # a CRD that was just applied is served a moment later
 PAUSE_SECONDS = 1.0
-NAMED_AT_MOST = 3
 WHAT_TO_DO = (
     f"Apply the CRD of {__version__}: `kubectl apply --server-side -f crds/`, or with Helm `helm upgrade` with "
     "crds.enabled=true. Existing jobs are not affected."
@@ -66,32 +63,9 @@ async def check_definition(client: KubeClient, *, sleep: Callable[[float], Await
 
 def find_problem(document: Object) -> str:
     """What is wrong with the schema in the group's OpenAPI document, as a sentence; empty when it is good. Pure."""
-    served = _find_schema(document)
-    own = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    narrower = [
-        place
-        for part in ("spec", "status")
-        for place in find_narrowed(own["properties"][part], served.get("properties", {}).get(part, {}), part)
-    ]
-    if not narrower:
-        return ""
-    more = f" and {len(narrower) - NAMED_AT_MOST} more" if len(narrower) > NAMED_AT_MOST else ""
-    return (
-        f"The CRD {names.PLURAL}.{names.GROUP} is older than this operator needs "
-        f"({'; '.join(narrower[:NAMED_AT_MOST])}{more})."
-    )
-
-
-def _find_schema(document: Object) -> Object:
-    for schema in ((document.get("components") or {}).get("schemas") or {}).values():
-        for known in schema.get("x-kubernetes-group-version-kind") or []:
-            if (known.get("group"), known.get("version"), known.get("kind")) == (
-                names.GROUP,
-                names.VERSION,
-                names.KIND,
-            ):
-                return dict(schema)
-    return {}
+    narrower = find_narrower(document)
+    crd = f"{names.PLURAL}.{names.GROUP}"
+    return f"The CRD {crd} is older than this operator needs ({narrower})." if narrower else ""
 
 
 class AdmissionPolicy:

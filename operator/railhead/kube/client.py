@@ -283,6 +283,10 @@ class KubeClient:
         finally:
             response.close()
 
+    async def get_object(self, path: str) -> Object:
+        """Returns the JSON object at any path (for /version, discovery)."""
+        return await self._call(Request("get", "path", path))
+
     async def raw_get(self, path: str) -> bytes:
         """The body of any path (for /readyz, logs)."""
         response = await self._send(Request("get", "path", path), ONE_ANSWER)

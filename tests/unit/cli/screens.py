@@ -11,16 +11,16 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from railhead.api.base import Object
-from railhead.cli import read
+from railhead.cli import doctor, read
 from railhead.cli.main import build_parser
 from railhead.cli.output import Console
+from railhead.client.errors import ExitCode
 from railhead.client.snapshot import Snapshot
+from railhead.kube.errors import Denied
 from tests.unit.client.jobs import (
-    NOW,
     make_condition,
     make_event,
     make_failed,
@@ -31,6 +31,7 @@ from tests.unit.client.jobs import (
     make_waiting,
     make_waiting_container,
 )
+from tests.unit.client.ready_cluster import Answers, FixedClient, make_deployment, make_node, make_quota
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS: dict[str, int | None] = {"80": 80, "120": 120, "pipe": None}
@@ -94,6 +95,18 @@ PODS: dict[str, list[Object]] = {
 }
 EVENTS = {"digits": [make_event("Started", "Training runs from checkpoint 3", count=2)]}
 
+UNREADY = Answers(
+    objects={
+        "deployments": [make_deployment(0)],
+        "trainjobs": list(JOBS.values()),
+        "leases": Denied(403, "Forbidden", 'leases.coordination.k8s.io is forbidden: User "guest" cannot list it'),
+        "nodes": [make_node("cpu-1"), make_node(HOSTILE, **{"nvidia.com/gpu.present": "true"})],
+        "resourcequotas": [make_quota(pods=("10", "10"), cpu=("20", "64"))],
+    },
+    denied=(("trainjobs", "create"), ("trainjobs", "delete")),
+    level="privileged",
+)
+
 
 def snapshot(name: str) -> Snapshot:
     return make_snapshot(JOBS[name], PODS.get(name, ()), EVENTS.get(name, ()))
@@ -105,9 +118,15 @@ class FixedCluster:
 
     scope: str | None
 
+    namespace = "team-a"
+
     @property
-    def client(self) -> SimpleNamespace:
-        return SimpleNamespace(clock=SimpleNamespace(now=lambda: NOW))
+    def client(self) -> FixedClient:
+        return FixedClient(UNREADY)
+
+    @property
+    def place(self) -> str:
+        return "namespace team-a"
 
     async def list_jobs(self, selector: str, read: Callable[[Object], Any]) -> list[Any]:
         return [read(job) for job in JOBS.values()]
@@ -116,7 +135,14 @@ class FixedCluster:
         return snapshot(name)
 
 
-RUNS = {"list": read.list_jobs, "status": read.show_status, "why": read.show_why, "timeline": read.show_timeline}
+RUNS = {
+    "list": read.list_jobs,
+    "status": read.show_status,
+    "why": read.show_why,
+    "timeline": read.show_timeline,
+    "doctor": doctor.show_checks,
+}
+CODES = {"doctor": ExitCode.FAILED}  # of the others: 0
 
 
 def show(arguments: list[str], width: int | None, *, is_terminal: bool = False) -> str:
@@ -124,7 +150,8 @@ def show(arguments: list[str], width: int | None, *, is_terminal: bool = False) 
     options = build_parser().parse_args(arguments)
     stream = io.StringIO()
     cluster: Any = FixedCluster(None if getattr(options, "all_namespaces", False) else "team-a")
-    assert asyncio.run(RUNS[arguments[0]](options, cluster, Console(stream, width=width, is_terminal=is_terminal))) == 0
+    run = RUNS[arguments[0]](options, cluster, Console(stream, width=width, is_terminal=is_terminal))
+    assert asyncio.run(run) == CODES.get(arguments[0], ExitCode.DONE)
     return stream.getvalue()
 
 
@@ -137,6 +164,7 @@ SCREENS = {
     "why-waiting": ["why", "waits"],
     "why-failed": ["why", "a-job-with-a-name-that-is-quite-long-01"],
     "timeline": ["timeline", "digits"],
+    "doctor": ["doctor"],
 }
 
 

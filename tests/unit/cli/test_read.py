@@ -51,7 +51,9 @@ def test_no_character_of_the_cluster_acts_on_a_terminal(command: str) -> None:
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["status", "digits"], ["why", FAILED], ["timeline", "digits"]])
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["status", "digits"], ["why", FAILED], ["timeline", "digits"], ["doctor"]]
+)
 def test_json_and_yaml_have_the_same_values(arguments: list[str]) -> None:
     found = json.loads(show([*arguments, "-o", "json"], None))
     assert found == yaml.safe_load(show([*arguments, "-o", "yaml"], None))

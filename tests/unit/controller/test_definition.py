@@ -10,7 +10,8 @@ import pytest
 
 from railhead.api import names
 from railhead.api.crd import build_crd
-from railhead.controller.installation import PATH, TRIES, WrongDefinition, check_definition, find_problem
+from railhead.api.served import PATH
+from railhead.controller.installation import TRIES, WrongDefinition, check_definition, find_problem
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from tests.unit.kube.no_transport import NoTransport

@@ -1,0 +1,172 @@
+"""Reads what `railhead doctor` judges. All it creates are SelfSubjectAccessReviews, which are not stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from railhead.api import names
+from railhead.api.served import PATH, find_narrower
+from railhead.client import readiness
+from railhead.client.cluster import Cluster, explaining
+from railhead.client.readiness import NOT_PERMITTED, Check
+from railhead.client.snapshot import part, text
+from railhead.kube.client import Scope
+from railhead.kube.errors import Gone, KubeError
+from railhead.kube.kinds import (
+    CRD,
+    DAEMON_SET,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
+    LEASE,
+    NAMESPACE,
+    NODE,
+    RESOURCE_QUOTA,
+    SELF_ACCESS_REVIEW,
+    STORAGE_CLASS,
+    TRAIN_JOB,
+)
+from railhead.resources.gangs.schedulers import SCHEDULERS
+
+OPERATOR = "app.kubernetes.io/name=railhead,app.kubernetes.io/component=operator"
+LEASES = "app.kubernetes.io/name=railhead"
+KUEUE = "kueue.x-k8s.io"
+# Group, resource and verb of each right that a command uses.
+READS = (
+    *((names.GROUP, names.PLURAL, verb) for verb in ("get", "list", "watch")),
+    *(("", "pods", verb) for verb in ("get", "list", "watch")),
+    ("", "pods/log", "get"),
+    ("", "events", "list"),
+)
+WRITES = (*((names.GROUP, names.PLURAL, verb) for verb in ("create", "patch", "delete")), ("", "pods/exec", "create"))
+
+
+async def examine(cluster: Cluster) -> list[Check]:
+    """Returns all checks, in their order. Raises ClientError if the API server does not answer."""
+    with explaining("reach the API server"):
+        version = await cluster.client.get_object("/version")
+    checks = await asyncio.gather(*(_run(subject, probe, cluster) for subject, probe in PROBES.items()))
+    return [readiness.judge_kubernetes(version), *checks]
+
+
+async def _run(subject: str, probe: Callable[[Cluster], Awaitable[Check]], cluster: Cluster) -> Check:
+    try:
+        return await probe(cluster)
+    except KubeError as error:
+        if error.status in (401, 403):
+            remedy = "Ask an administrator to run `railhead doctor`, or for the right."
+            return Check(subject, NOT_PERMITTED, f"{error.message}.", remedy)
+        return Check(subject, readiness.ERROR, f"It could not be read: {error.message or error.reason}.", "Try again.")
+
+
+async def _definition(cluster: Cluster) -> Check:
+    try:
+        document = await cluster.client.get_object(PATH)
+    except Gone:
+        message = f"The API server has no CRD {names.PLURAL}.{names.GROUP}."
+        return Check("CRD", readiness.ERROR, message, "Install the chart (docs/operate/install.md).")
+    version = ""
+    with suppress(KubeError):  # most users may not read CRDs; the schema is what counts
+        crd = await cluster.client.get(CRD, f"{names.PLURAL}.{names.GROUP}")
+        version = text(part(part(crd, "metadata"), "labels"), readiness.VERSION_LABEL)
+    return readiness.judge_definition(find_narrower(document), version)
+
+
+async def _operator(cluster: Cluster) -> Check:
+    found = await cluster.client.list(Scope(DEPLOYMENT, label_selector=OPERATOR))
+    sights = [] if found else (await cluster.client.list_each(_jobs(cluster), readiness.read_sight)).items
+    return readiness.judge_operator(found, has_seen_jobs=any(job.is_seen for job in sights))
+
+
+async def _leader(cluster: Cluster) -> Check:
+    leases = await cluster.client.list(Scope(LEASE, label_selector=LEASES))
+    return readiness.judge_leader(leases, cluster.client.clock.now())
+
+
+async def _seen_jobs(cluster: Cluster) -> Check:
+    listed = await cluster.client.list_each(_jobs(cluster), readiness.read_sight)
+    return readiness.judge_jobs(listed.items, cluster.client.clock.now(), cluster.place)
+
+
+def _jobs(cluster: Cluster) -> Scope:
+    return Scope(TRAIN_JOB, cluster.scope)
+
+
+async def _rights(cluster: Cluster) -> Check:
+    async def is_denied(group: str, resource: str, verb: str) -> bool:
+        plural, _, subresource = resource.partition("/")
+        attributes = {
+            "namespace": cluster.namespace,
+            "verb": verb,
+            "group": group,
+            "resource": plural,
+            "subresource": subresource,
+        }
+        body = {"spec": {"resourceAttributes": attributes}}
+        answer = await cluster.client.create(SELF_ACCESS_REVIEW, body)
+        return part(answer, "status").get("allowed") is not True
+
+    rights = (*READS, *WRITES)
+    denied = await asyncio.gather(*(is_denied(*right) for right in rights))
+    found = [f"{verb} {resource}" if no else "" for (_, resource, verb), no in zip(rights, denied, strict=True)]
+    reads, writes = found[: len(READS)], found[len(READS) :]
+    return readiness.judge_rights(list(filter(None, reads)), list(filter(None, writes)), cluster.namespace)
+
+
+async def _storage(cluster: Cluster) -> Check:
+    return readiness.judge_storage(await cluster.client.list(Scope(STORAGE_CLASS)))
+
+
+async def _gpus(cluster: Cluster) -> Check:
+    return readiness.judge_gpus((await cluster.client.list_each(Scope(NODE), readiness.read_gpus)).items)
+
+
+async def _pod_security(cluster: Cluster) -> Check:
+    try:
+        namespace = await cluster.client.get(NAMESPACE, cluster.namespace)
+    except Gone:
+        message, remedy = f"There is no namespace {cluster.namespace}.", "Create it, or choose another by -n."
+        return Check("Pod Security", readiness.ERROR, message, remedy)
+    return readiness.judge_pod_security(namespace)
+
+
+async def _quota(cluster: Cluster) -> Check:
+    return readiness.judge_quota(await cluster.client.list(Scope(RESOURCE_QUOTA, cluster.namespace)), cluster.namespace)
+
+
+async def _network(cluster: Cluster) -> Check:
+    listed = await cluster.client.list_each(Scope(DAEMON_SET), lambda each: each, metadata_only=True)
+    return readiness.judge_network(listed.items)
+
+
+async def _dns(cluster: Cluster) -> Check:
+    scope = Scope(ENDPOINT_SLICE, "kube-system", label_selector="kubernetes.io/service-name=kube-dns")
+    return readiness.judge_dns(await cluster.client.list(scope))
+
+
+async def _gangs(cluster: Cluster) -> Check:
+    groups = (await cluster.client.get_object("/apis"))["groups"]
+    versions = {version["groupVersion"] for group in groups for version in group["versions"]}
+    known = [group.api_version for scheduler in SCHEDULERS.values() for group in scheduler.pod_groups]
+    served = []
+    for version in (each for each in known if each in versions):  # Kubernetes' own group has other kinds as well
+        resources = (await cluster.client.get_object(f"/apis/{version}"))["resources"]
+        served += [version] if any(each["name"] == "podgroups" for each in resources) else []
+    return readiness.judge_gangs(served, has_kueue=any(group["name"] == KUEUE for group in groups))
+
+
+PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {
+    "CRD": _definition,
+    "Operator": _operator,
+    "Leader": _leader,
+    "TrainJobs": _seen_jobs,
+    "Rights": _rights,
+    "Storage": _storage,
+    "GPUs": _gpus,
+    "Pod Security": _pod_security,
+    "Quota": _quota,
+    "NetworkPolicy": _network,
+    "DNS": _dns,
+    "Gangs and queues": _gangs,
+}

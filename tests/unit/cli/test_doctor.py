@@ -1,0 +1,21 @@
+"""The exit code of `railhead doctor`; tests/unit/cli/golden has its output."""
+
+from __future__ import annotations
+
+import pytest
+
+from railhead.cli.doctor import find_exit_code
+from railhead.client.errors import ExitCode
+from railhead.client.readiness import ERROR, NOT_PERMITTED, OK, WARNING, Check
+
+
+@pytest.mark.parametrize(
+    ("levels", "code"),
+    [
+        ([OK, WARNING], ExitCode.DONE),
+        ([OK, NOT_PERMITTED, WARNING], ExitCode.DENIED),
+        ([NOT_PERMITTED, ERROR, OK], ExitCode.FAILED),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_check(levels: list[str], code: ExitCode) -> None:
+    assert find_exit_code([Check("a", level, "b.") for level in levels]) == code

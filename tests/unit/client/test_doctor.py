@@ -1,0 +1,120 @@
+"""What `railhead doctor` reads, what it asks for, and what it may not read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.api.base import Object
+from railhead.api.served import PATH
+from railhead.client.cluster import Cluster
+from railhead.client.doctor import PROBES, READS, WRITES, examine
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.readiness import ERROR, NOT_PERMITTED, OK, WARNING, Check
+from railhead.kube.errors import Denied, Gone, RetryAfter
+from tests.unit.client.jobs import make_job, make_running
+from tests.unit.client.ready_cluster import PODGROUPS, Answers, FixedClient
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "operate" / "doctor.md"
+DENIED = Denied(403, "Forbidden", 'nodes is forbidden: User "guest" cannot list it')
+
+
+async def find(answers: Answers | None = None) -> dict[str, Check]:
+    client = FixedClient(answers or Answers())
+    return {check.subject: check for check in await examine(Cluster(client, "team-a", "team-a"))}
+
+
+async def test_a_ready_cluster_has_no_finding() -> None:
+    checks = await find()
+    assert {check.level for check in checks.values()} == {OK}
+    assert list(checks) == ["Kubernetes", *PROBES]
+
+
+async def test_it_creates_only_reviews_one_for_each_right() -> None:
+    answers = Answers()
+    await find(answers)
+    assert answers.created == ["SelfSubjectAccessReview"] * len((*READS, *WRITES))
+
+
+@pytest.mark.parametrize(
+    ("resource", "subject"),
+    [
+        ("deployments", "Operator"),
+        ("leases", "Leader"),
+        ("trainjobs", "TrainJobs"),
+        ("storageclasses", "Storage"),
+        ("nodes", "GPUs"),
+        ("resourcequotas", "Quota"),
+        ("daemonsets", "NetworkPolicy"),
+        ("endpointslices", "DNS"),
+    ],
+)
+async def test_what_may_not_be_read_is_not_permitted_and_nothing_else_changes(resource: str, subject: str) -> None:
+    checks = await find(Answers(objects={resource: DENIED}))
+    assert checks[subject].level == NOT_PERMITTED
+    assert 'User "guest" cannot list it' in checks[subject].message
+    assert {check.level for name, check in checks.items() if name != subject} == {OK}
+
+
+async def test_a_part_that_does_not_answer_is_an_error() -> None:
+    checks = await find(Answers(objects={"nodes": RetryAfter(503, "Unavailable", "etcd is away")}))
+    assert (checks["GPUs"].level, checks["GPUs"].message) == (ERROR, "It could not be read: etcd is away.")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(RetryAfter(0, "NoAnswer", "refused"), ExitCode.UNREACHABLE), (Denied(401, "", "who?"), ExitCode.DENIED)],
+)
+async def test_without_an_answer_at_all_there_are_no_checks(error: Any, code: ExitCode) -> None:
+    with pytest.raises(ClientError, match="cannot reach the API server") as raised:
+        await find(Answers(paths={"/version": error}))
+    assert raised.value.code == code
+
+
+async def test_a_missing_or_an_older_definition_is_found() -> None:
+    checks = await find(Answers(paths={PATH: Gone(404, "NotFound", "no")}))
+    assert (checks["CRD"].level, "no CRD trainjobs.railhead.dev" in checks["CRD"].message) == (ERROR, True)
+    checks = await find(Answers(paths={PATH: {}}))
+    assert (checks["CRD"].level, "lacks what this command line" in checks["CRD"].message) == (WARNING, True)
+
+
+@pytest.mark.parametrize(("job", "level"), [(make_job(), ERROR), (make_running(), WARNING)])
+async def test_an_operator_without_a_deployment_is_known_by_its_jobs(job: Object, level: str) -> None:
+    checks = await find(Answers(objects={"deployments": [], "trainjobs": [job]}))
+    assert checks["Operator"].level == level
+
+
+@pytest.mark.parametrize(
+    ("denied", "level", "words"),
+    [
+        ((("trainjobs", "delete"), ("pods/exec", "create")), WARNING, "delete trainjobs, create pods/exec"),
+        ((("pods/log", "get"),), ERROR, "get pods/log"),
+    ],
+)
+async def test_missing_rights_are_named(denied: tuple[tuple[str, str], ...], level: str, words: str) -> None:
+    check = (await find(Answers(denied=denied)))["Rights"]
+    assert (check.level, words in check.message) == (level, True)
+
+
+async def test_a_namespace_that_does_not_exist_is_an_error() -> None:
+    assert (await find(Answers(level="")))["Pod Security"].message == "There is no namespace team-a."
+
+
+@pytest.mark.parametrize(("resources", "is_served"), [([{"name": "podgroups"}], True), ([{"name": "other"}], False)])
+async def test_a_group_version_counts_only_with_its_pod_groups(resources: Any, is_served: bool) -> None:
+    kueue = {"name": "kueue.x-k8s.io", "versions": []}
+    paths: Any = {
+        "/apis": {"groups": [PODGROUPS, kueue]},
+        "/apis/scheduling.k8s.io/v1beta1": {"resources": resources},
+    }
+    message = (await find(Answers(paths=paths)))["Gangs and queues"].message
+    assert ("PodGroup (scheduling.k8s.io/v1beta1)" in message) is is_served
+    assert "Kueue's queues are served" in message
+
+
+def test_the_page_has_each_check_in_its_order() -> None:
+    table = PAGE.read_text().partition("| Check |")[2].partition("## ")[0]
+    assert re.findall(r"^\| (?!-)([^|]+?) \|", table, re.MULTILINE) == ["Kubernetes", *PROBES]
