@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -139,6 +139,9 @@ bench-in-place: $(READY) ## Time from an error in train_func to training again i
 
 bench-goodput: $(READY) ## Share of productive time under one schedule of losses, compared with Ray by hand in a loop [BENCH_ARGS="--rounds 3"]
 	$(BIN)/python -m benchmarks.goodput $(BENCH_ARGS)
+
+bench-goodput-simulated: $(READY) ## Productive time of 30 days in simulated time, interrupted as often as Llama 3's training [BENCH_ARGS="--seeds 20"]
+	$(BIN)/python -m benchmarks.goodput_simulation $(BENCH_ARGS)
 
 bench-scale: $(READY) ## Pods per second and cost of the operator with many jobs, compared with a plain client [BENCH_ARGS="--present 100 10000"]
 	$(BIN)/python -m benchmarks.scale $(BENCH_ARGS)
