@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from railhead.cli.main import build_parser
 from railhead.client.errors import MEANINGS
+from railhead.client.outputs import OUTPUTS
 
 INTRO = """# Command line
 
@@ -50,7 +51,8 @@ def _describe(name: str, parser: argparse.ArgumentParser) -> str:
     usage = " ".join(parser.format_usage().split()).removeprefix("usage: ")
     rows = "".join(_row(action) for action in parser._actions if action.dest != "help")
     table = f"\n| Argument | Meaning |\n|---|---|\n{rows}" if rows else ""
-    return f"{text}{parser.description}\n\n```\n{usage}\n```\n{table}"
+    schema = f"\n[The JSON Schema](cli-schemas/{name}.json) of `-o json`.\n" if name in OUTPUTS else ""
+    return f"{text}{parser.description}\n\n```\n{usage}\n```\n{table}{schema}"
 
 
 def _row(action: argparse.Action) -> str:

@@ -1,7 +1,7 @@
 """Writes what the CRD and the chart know into docs/reference: `python -m tools.reference [--check]`.
 
 In the tables of spec.md and status.md it writes the columns "Type" and "Can change" of each field; the other columns
-are written by hand, and tests compare them with the CRD. It writes all of chart-values.md and cli.md.
+are written by hand, and tests compare them with the CRD. It writes all of chart-values.md, cli.md and cli-schemas.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 from tools.chart_values import build_table
 from tools.cli_reference import build_page
+from tools.cli_schemas import FOLDER, build_schemas
 
 from railhead.api.changes import ALWAYS, SUSPENDED
 from railhead.api.schema import Schema
@@ -88,6 +89,7 @@ def build_pages() -> dict[Path, str]:
     fields = (REFERENCE / "spec.md", REFERENCE / "status.md")
     pages = {page: write_columns(page.read_text(), schema) for page in fields}
     pages[REFERENCE / "cli.md"] = build_page()
+    pages |= {REFERENCE / FOLDER / f"{command}.json": text for command, text in build_schemas().items()}
     return {**pages, REFERENCE / "chart-values.md": VALUES_INTRO + build_table(VALUES.read_text())}
 
 
@@ -97,6 +99,7 @@ def main() -> int:
     options = parser.parse_args()
     for page, text in build_pages().items():
         if not options.check:
+            page.parent.mkdir(exist_ok=True)
             page.write_text(text)
         elif not page.is_file() or page.read_text() != text:
             print(f"{page} is stale: run `make generate`", file=sys.stderr)

@@ -33,6 +33,7 @@ TESTED_BY = {
     "tests/unit/driver/storage": ("driver/storage/*", "driver/ray/checkpoints", "driver/train_controller/fence"),
     "tests/unit/driver/test_before_training.py": ("driver/errors", "driver/run_context"),
     "tests/unit/driver/train_controller/test_post_mortem.py": ("driver/train_controller/evidence",),
+    "tests/unit/tools/test_cli_schemas.py": ("client/outputs",),
     "tests/unit/gitops/test_health.py": ("api/conditions",),
     "tests/unit/planning/test_children.py": ("kube/kinds", "planning/plan"),
     "tests/unit/planning/test_planner.py": (

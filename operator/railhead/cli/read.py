@@ -66,10 +66,11 @@ def print_rows(
     has_header: bool = True,
 ) -> None:
     """Prints the rows in the format."""
+    from railhead.client.outputs import JobList
     from railhead.client.rows import describe_age
 
     if format_ in ("json", "yaml"):
-        console.data({"items": rows}, format_)
+        console.data(JobList(tuple(rows)), format_)
         return
     if format_ == "name":
         for row in rows:
@@ -121,16 +122,14 @@ async def _watch(
 
 async def show_status(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the screen of one job."""
+    from railhead.client.outputs import Fact, JobScreen
     from railhead.client.summary import summarize
 
     snapshot = await cluster.read_snapshot(options.name)
     summary = summarize(snapshot)
     if options.output != "table":
-        facts = [{"name": name, "value": value} for name, value in summary.facts]
-        sections, findings = summary.sections, summary.findings
-        console.data(
-            {"facts": facts, "sections": sections, "findings": findings, "notes": snapshot.notes}, options.output
-        )
+        facts = tuple(Fact(name, value) for name, value in summary.facts)
+        console.data(JobScreen(facts, summary.sections, summary.findings, snapshot.notes), options.output)
         return 0
     label = max(len(name) for name, _ in summary.facts) + 2
     for name, value in summary.facts:
@@ -156,12 +155,13 @@ def _print_fact(console: Console, label: str, value: str) -> None:
 
 async def show_why(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the findings."""
+    from railhead.client.outputs import Explanation
     from railhead.client.why import explain_job
 
     snapshot = await cluster.read_snapshot(options.name)
     findings = explain_job(snapshot)
     if options.output != "table":
-        console.data({"findings": findings, "notes": snapshot.notes}, options.output)
+        console.data(Explanation(tuple(findings), snapshot.notes), options.output)
         return 0
     phase, attempt = snapshot.status.phase or "not seen by an operator", snapshot.status.attempt
     console.line(f"{snapshot.name}: {phase}" + (f", attempt {attempt}" if attempt else ""))
@@ -190,12 +190,13 @@ def _print_notes(notes: Iterable[str], console: Console) -> None:
 
 async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the timeline."""
+    from railhead.client.outputs import Timeline
     from railhead.client.timeline import build_timeline
 
     snapshot = await cluster.read_snapshot(options.name)
     moments = build_timeline(snapshot)
     if options.output != "table":
-        console.data({"moments": moments, "notes": snapshot.notes}, options.output)
+        console.data(Timeline(tuple(moments), snapshot.notes), options.output)
         return 0
     columns = (Column("TIME"), Column("WHAT"), Column("DETAILS", can_be_cut=True), Column("SOURCE", drop=1))
     console.table(columns, [(each.time, each.what, each.details, each.source) for each in moments])

@@ -1,0 +1,55 @@
+"""What each command prints with `-o json`. The schemas in docs/reference/cli-schemas are generated from these types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from railhead.client.rows import JobRow
+from railhead.client.summary import Section
+from railhead.client.timeline import Moment
+from railhead.client.why import Finding
+
+
+@dataclass(frozen=True)
+class JobList:
+    """The jobs, by namespace and name."""
+
+    items: tuple[JobRow, ...]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A line of the screen: its name, and the text after it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class JobScreen:
+    """One job. `notes`: what could not be read, as sentences."""
+
+    facts: tuple[Fact, ...]
+    sections: tuple[Section, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a job does what it does. `notes`: what could not be read, as sentences."""
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What happened to a job, in order. `notes`: what could not be read, as sentences."""
+
+    moments: tuple[Moment, ...]
+    notes: tuple[str, ...]
+
+
+OUTPUTS: Mapping[str, type] = {"list": JobList, "status": JobScreen, "why": Explanation, "timeline": Timeline}
