@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tools.site_sources import name_copy, rewrite_links
+from tools.llms_text import NAME
+from tools.site_sources import LINK, name_copy, rewrite_links
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
@@ -88,3 +89,15 @@ def test_the_site_builds_strictly_and_loads_nothing_from_the_network(tmp_path: P
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) >= len(PAGES)
     assert {found for page in pages for found in LOADED.findall(page.read_text())} == set()
+    check_plain_pages(tmp_path)
+
+
+def check_plain_pages(site: Path) -> None:
+    """llms.txt lists each page, and its links and those of the plain pages lead to files of the site."""
+    listed = [link["target"] for link in LINK.finditer((site / NAME).read_text())]
+    assert sorted(listed) == sorted(name_copy(DOCS / page) for page in PAGES)
+    dead = []
+    for file in [site / NAME, *(site / each for each in listed)]:
+        targets = [link["target"] for link in LINK.finditer(FENCE.sub("", file.read_text()))]
+        dead += [(file.name, each) for each in targets if "://" not in each and not (file.parent / each).is_file()]
+    assert dead == []
