@@ -22,6 +22,7 @@ import pytest
 from ray.train import CheckpointConfig
 
 import ray
+from railhead.contract.snapshot import parse_snapshot, write_snapshot
 from railhead.driver.cluster import ACCELERATOR
 from railhead.driver.errors import COPYING
 from railhead.driver.node import ray_node
@@ -32,7 +33,6 @@ from railhead.driver.ray.context import METHODS, NOTICE, REPORT, UPLOAD
 from railhead.driver.ray.daemons import OPTIONS
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.elastic import Bounds, make_sizes
@@ -533,7 +533,7 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     for number in range(3):
         register(manager, context, f"checkpoint_{number}")
         await asyncio.sleep(0)  # for the manager's tasks
-    used_by = "driver/storage/snapshot.py"
+    used_by = "contract/snapshot.py"
     read = parse_snapshot(snapshot.read_text())
     assert read.latest == "checkpoint_2"
     written = write_snapshot(read, fields=find_fields(), ray_version=ray.__version__)

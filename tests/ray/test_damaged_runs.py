@@ -14,11 +14,11 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.snapshot import SNAPSHOT
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.storage.acquire_run import ResumePoint, restore_run
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.snapshot import SNAPSHOT
 from railhead.driver.storage.uploads import finish_commit
 from tests.ray.pods import Pods, make_job
 from tests.s3 import S3, start_s3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.driver.storage.snapshot import SNAPSHOT
+from railhead.contract.snapshot import SNAPSHOT
 from railhead.driver.storage.uploads import RECORDS
 from tests.full_disk import mount_full_disk
 from tests.ray.pods import Pods, make_job, make_single_job, share_pod

@@ -18,12 +18,12 @@ from typing import Callable, Mapping, Optional
 
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
+from railhead.contract.run_folder import name_attempt
 from railhead.driver.archive.layout import (
     INTERVAL_SECONDS,
     TRAIN,
     WORKER,
     find_changes,
-    name_attempt,
     name_writer,
     plan_wait,
 )

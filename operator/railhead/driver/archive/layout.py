@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional
 
+from railhead.contract.run_folder import shorten_uid
 from railhead.driver.storage.path_folder import Stored
 
 HEAD, WORKER, TRAIN = "head", "worker", "train"  # sources that are no rank
@@ -23,15 +24,6 @@ LONGEST_INTERVAL_SECONDS = 600.0  # while the storage refuses them
 SPREAD = 0.25  # of an interval: the pods of a job start together, and must not upload together
 _WORKER_POD = re.compile(r"(?:^|-)w(\d{1,6})-(\d{1,6})$")
 _ATTEMPT = re.compile(r"([0-9a-z]{1,8})-(\d{1,9})")
-
-
-def name_attempt(uid: str, attempt: int) -> str:
-    """Returns the name of the folder of one attempt."""
-    return f"{shorten_uid(uid)}-{attempt}"
-
-
-def shorten_uid(uid: str) -> str:
-    return re.sub("[^0-9a-z]", "", uid)[:8]
 
 
 def name_writer(role: str, *, pod: str, uid: str) -> str:

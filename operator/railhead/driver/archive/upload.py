@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
 from typing import NoReturn, Optional, Protocol, Union
 
+from railhead.contract.run_folder import LOGS
 from railhead.driver.archive.layout import find_surplus
 from railhead.driver.describe import describe_exception
 from railhead.driver.storage.fence import FENCE, Claim, read_success
 from railhead.driver.storage.path_folder import PathFolder, Stored
-from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder, open_own_folder
+from railhead.driver.storage.run_folder import RunFolder, open_own_folder
 
-LOGS = f"{OWN_FOLDER}/logs"
 NOT_BEGUN = "the run has no folder yet"
 
 

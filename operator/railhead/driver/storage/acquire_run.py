@@ -14,6 +14,7 @@ from typing import Mapping, Optional
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
+from railhead.contract.snapshot import SNAPSHOT, write_snapshot
 from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_node import find_version, warn_of_newer_ray, warn_without_notices
@@ -25,7 +26,7 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import Warn, call_storage
 from railhead.driver.storage.fence import Claim, forget_outcome, take_run
 from railhead.driver.storage.run_folder import RunFolder, open_run_folder
-from railhead.driver.storage.snapshot import SNAPSHOT, UNREADABLE, find_resumable, read_copy, write_snapshot
+from railhead.driver.storage.snapshot import UNREADABLE, find_resumable, read_copy
 from railhead.driver.storage.uploads import finish_commit, forget_uploads
 
 PROBE = ".railhead-write-check-"

@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from typing import Iterable, Optional, Protocol
 
 from railhead.contract.outcome import Outcome
+from railhead.contract.run_folder import OWN_FOLDER
 from railhead.driver.errors import Fenced, JobRefused
-from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
+from railhead.driver.storage.run_folder import RunFolder
 
 CLAIMS = f"{OWN_FOLDER}/claims"
 FENCE = f"{OWN_FOLDER}/fence"

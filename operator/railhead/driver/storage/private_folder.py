@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Optional
 
+from railhead.contract.run_folder import OWN_FOLDER
 from railhead.driver.storage.path_folder import PathFolder
-from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
+from railhead.driver.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,6 @@ from railhead.driver.ray.checkpoints import find_file_system
 from railhead.driver.ray.types import FileSystem, RunConfig
 from railhead.driver.storage.call import is_passing
 
-OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
-
 
 @dataclass(frozen=True)
 class RunFolder:

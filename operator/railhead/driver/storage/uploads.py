@@ -14,9 +14,10 @@ import re
 from dataclasses import dataclass
 from typing import Callable, Collection, Iterable, Optional
 
+from railhead.contract.run_folder import OWN_FOLDER
+from railhead.contract.snapshot import COPY, SNAPSHOT, parse_snapshot
 from railhead.driver.describe import never_raises
-from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
-from railhead.driver.storage.snapshot import COPY, SNAPSHOT, parse_snapshot
+from railhead.driver.storage.run_folder import RunFolder
 
 RECORDS = f"{OWN_FOLDER}/uploads"
 ELSEWHERE = f"{OWN_FOLDER}/uploads-elsewhere"

@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Optional
 
 from railhead.contract import environment
+from railhead.contract.run_folder import OWN_FOLDER
 from railhead.driver.describe import log, never_raises
 from railhead.driver.node import flight_dump
 from railhead.driver.node.machine import begin_count_of_gpus
 from railhead.driver.rank.flight_recorder import find_prefix, read_own_record
 from railhead.driver.ray.types import Metadata
-from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
+from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import evidence
 from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record
 from railhead.driver.train_controller.evidence import PodReport

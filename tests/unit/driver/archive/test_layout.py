@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from railhead.contract.run_folder import name_attempt
 from railhead.driver.archive.layout import (
     FIRST_SEGMENTS,
     HEAD,
@@ -13,7 +14,6 @@ from railhead.driver.archive.layout import (
     find_changes,
     find_dropped,
     find_surplus,
-    name_attempt,
     name_segment,
     name_writer,
     plan_wait,

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.contract.run_folder import LOGS
 from railhead.driver.archive import upload as upload_module
 from railhead.driver.archive.upload import (
-    LOGS,
     NOT_BEGUN,
     Folder,
     ObjectFolder,

@@ -11,11 +11,7 @@ from pyarrow.fs import LocalFileSystem
 from ray.train import Checkpoint
 from ray.train.v2._internal.execution.storage import StorageContext
 
-from railhead.driver.errors import Kind, explain_exception
-from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.storage.acquire_run import restore_run
-from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.snapshot import (
+from railhead.contract.snapshot import (
     SNAPSHOT,
     Entry,
     Snapshot,
@@ -23,6 +19,10 @@ from railhead.driver.storage.snapshot import (
     parse_snapshot,
     write_snapshot,
 )
+from railhead.driver.errors import Kind, explain_exception
+from railhead.driver.ray.checkpoints import find_fields
+from railhead.driver.storage.acquire_run import restore_run
+from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import (
     RECORDS,
     find_leftovers,

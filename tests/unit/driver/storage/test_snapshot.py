@@ -18,6 +18,7 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
+from railhead.contract.snapshot import COPY, SNAPSHOT, SnapshotUnreadable, parse_snapshot, write_snapshot
 from railhead.driver.errors import JobRefused
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.mailbox import Mailbox
@@ -25,15 +26,7 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import ResumePoint, restore_run
 from railhead.driver.storage.fence import check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.snapshot import (
-    COPY,
-    SNAPSHOT,
-    UNREADABLE,
-    SnapshotUnreadable,
-    parse_snapshot,
-    read_copy,
-    write_snapshot,
-)
+from railhead.driver.storage.snapshot import UNREADABLE, read_copy
 from railhead.driver.storage.uploads import finish_commit
 from railhead.driver.train_controller.fence import FenceStep
 from railhead.driver.train_controller.group import Group
