@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,14 +31,9 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 async def run_in_pod(options: argparse.Namespace, cluster: Cluster, _: Console) -> int:
     """Returns the exit code of the command. Raises ClientError if there is no such pod or no kubectl."""
-    from railhead.client.errors import ClientError, ExitCode
+    from railhead.client.kubectl import build_exec
 
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        raise ClientError("`railhead exec` needs kubectl on the PATH; install it", ExitCode.FAILED)
-    base = [kubectl, "exec", "-n", cluster.namespace]
-    base += ["--kubeconfig", options.kubeconfig] if options.kubeconfig else []
-    base += ["--context", options.context] if options.context else []
+    base = build_exec(cluster.namespace, options.kubeconfig, options.context)
     pod = await _find_pod(options, cluster, base)
     terminal = ["-it"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-i"]
     command = [*base, *terminal, pod, "-c", "ray", "--", *(options.words or SHELL)]

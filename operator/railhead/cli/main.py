@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import change, doctor, execute, local, logs, offline, operator, read, submit
+from railhead.cli import change, doctor, execute, local, logs, offline, operator, read, results, submit
 from railhead.local import LocalError
 
 INTERRUPTED = 130
@@ -31,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     read.add_commands(commands)
     logs.add_commands(commands)
+    results.add_commands(commands)
     execute.add_commands(commands)
     submit.add_commands(commands)
     change.add_commands(commands)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from railhead.cli.cluster_command import SCREEN, TABLE, Subparsers, add_command
 from railhead.cli.output import Column, Console
+from railhead.cli.run_access import add_run_options, open_files
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from railhead.client.cluster import Cluster
     from railhead.client.rows import JobRow
+    from railhead.client.snapshot import Snapshot
+    from railhead.client.timeline import Moment
     from railhead.client.why import Finding
 
 LIST = "List TrainJobs: phase, progress, remaining time, and what each one waits for."
@@ -41,7 +44,9 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     found.add_argument("-w", "--watch", action="store_true", help="print each job again when it changes")
     add_command(commands, "status", STATUS, show_status, formats=SCREEN)
     add_command(commands, "why", WHY, show_why, formats=SCREEN)
-    add_command(commands, "timeline", TIMELINE, show_timeline, formats=SCREEN)
+    timeline = add_command(commands, "timeline", TIMELINE, show_timeline, formats=SCREEN)
+    timeline.add_argument("--journal", action="store_true", help="also what the run's folder has of it")
+    add_run_options(timeline)
 
 
 async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
@@ -194,7 +199,7 @@ async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: 
     from railhead.client.timeline import build_timeline
 
     snapshot = await cluster.read_snapshot(options.name)
-    moments = build_timeline(snapshot)
+    moments = build_timeline(snapshot, await _read_journal(options, cluster, snapshot) if options.journal else ())
     if options.output != "table":
         console.data(Timeline(tuple(moments), snapshot.notes), options.output)
         return 0
@@ -202,3 +207,16 @@ async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: 
     console.table(columns, [(each.time, each.what, each.details, each.source) for each in moments])
     _print_notes(snapshot.notes, console)
     return 0
+
+
+async def _read_journal(options: argparse.Namespace, cluster: Cluster, snapshot: Snapshot) -> list[Moment]:
+    from railhead.client.journal import read_moments
+    from railhead.client.run_files import read_folder
+    from railhead.contract.run_folder import OWN_FOLDER
+    from railhead.history import JOURNAL, read_history
+
+    async with open_files(options, cluster, snapshot.job) as files:
+        journal = read_history(
+            await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}"), job=str(snapshot.job["metadata"]["uid"])
+        )
+    return list(read_moments(journal))

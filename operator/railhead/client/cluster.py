@@ -115,16 +115,16 @@ class Cluster:
 
     async def watch_jobs(self, selector: str, on_change: OnChange[Item], read: Callable[[Object], Item]) -> None:
         """Calls `on_change` for each job and each change, until it is cancelled."""
-        await self._watch(Scope(TRAIN_JOB, self.scope, label_selector=selector), on_change, read)
+        await self.watch(Scope(TRAIN_JOB, self.scope, label_selector=selector), on_change, read)
 
     async def watch_job(self, job: Object, on_change: OnChange[Object]) -> None:
         """Calls `on_change` for the job and each change of it, its deletion included, until it is cancelled."""
         field = f"metadata.name={job['metadata']['name']}"
-        await self._watch(Scope(TRAIN_JOB, self.namespace, field_selector=field), on_change, keep_all, known=job)
+        await self.watch(Scope(TRAIN_JOB, self.namespace, field_selector=field), on_change, keep_all, known=job)
 
     async def watch_pods(self, uid: str, on_change: OnChange[PodState]) -> None:
         """Calls `on_change` for each pod of the job and each change, until it is cancelled."""
-        await self._watch(self._pods_of(uid), on_change, read_pod)
+        await self.watch(self._pods_of(uid), on_change, read_pod)
 
     def _pods_of(self, uid: str) -> Scope:
         return Scope(POD, self.namespace, f"{names.LABEL_JOB_UID}={uid}")
@@ -133,9 +133,10 @@ class Cluster:
     def place(self) -> str:
         return f"namespace {self.scope}" if self.scope else "all namespaces"
 
-    async def _watch(
+    async def watch(
         self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item], *, known: Object | None = None
     ) -> None:
+        """Calls `on_change` for each object and each change, until it is cancelled; `known`: seen before."""
         with explaining(f"list {scope.kind.plural} in {scope.namespace or 'all namespaces'}"):
             await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
         informer = Informer(self.client, scope, on_change=on_change, slim=read)

@@ -64,16 +64,21 @@ class Printer:
     drain: Callable[[], Awaitable[None]] = _continue
 
 
-async def print_logs(cluster: Cluster, name: str, wanted: Wanted, printer: Printer) -> None:
-    """Prints what the logs of the newest attempt's pods have now. Raises ClientError."""
+async def print_logs(
+    cluster: Cluster, name: str, wanted: Wanted, printer: Printer, *, attempt: int | None = None
+) -> bool:
+    """Prints what the logs of an attempt's pods have now, the newest attempt's by default.
+
+    Returns:
+        Whether there are such pods.
+
+    Raises:
+        ClientError: the user may not read the job, its pods or their logs.
+    """
     job = await cluster.get_job(name)
     pods = [read_pod(pod) for pod in await cluster.list_pods(job["metadata"]["uid"])]
-    newest = max((pod.attempt for pod in pods), default=0)
-    chosen = [pod for pod in pods if pod.attempt == newest and wanted.is_pod(pod)]
-    if not chosen:
-        status = parse_status(job.get("status"))
-        kept = f"what spec.logs.archive keeps of earlier pods is in .railhead/logs of {status.run_uri or 'the run'}"
-        printer.remark(f"{name} ({status.phase or 'not seen by an operator'}) has no such pod; {kept}")
+    shown = attempt or max((pod.attempt for pod in pods), default=0)
+    chosen = [pod for pod in pods if pod.attempt == shown and wanted.is_pod(pod)]
     for pod in sorted(chosen, key=lambda each: (each.slot, each.name)):
         reader = _Reader(cluster, wanted, printer, pod)
         reader.tail = wanted.tail
@@ -84,6 +89,7 @@ async def print_logs(cluster: Cluster, name: str, wanted: Wanted, printer: Print
                 if error.status != 400:
                     raise
                 printer.remark(f"pod {pod.name} has no log yet: {error.message}")
+    return bool(chosen)
 
 
 async def follow_logs(cluster: Cluster, name: str, wanted: Wanted, printer: Printer) -> None:

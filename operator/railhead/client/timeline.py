@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -23,7 +23,7 @@ class Moment:
         time: RFC 3339; "" = not known.
         what: a word.
         details: the rest of the line.
-        source: status, condition, event or gap.
+        source: status, condition, event, journal or gap.
     """
 
     time: str
@@ -32,11 +32,14 @@ class Moment:
     source: str
 
 
-def build_timeline(snapshot: Snapshot) -> list[Moment]:
-    """Returns what is known, the oldest first, with a line for each stretch about which nothing is known any more."""
+def build_timeline(snapshot: Snapshot, journal: Iterable[Moment] = ()) -> list[Moment]:
+    """Returns what is known, the oldest first, with a line for each stretch about which nothing is known any more.
+
+    `journal`: the moments that the run's own journal has.
+    """
     found = [*_job(snapshot), *_attempts(snapshot), *_checkpoint(snapshot), *_conditions(snapshot), *_events(snapshot)]
-    found += _gaps(snapshot)
-    return sorted(found, key=lambda each: each.time)
+    found += [*journal, *_gaps(snapshot)]
+    return sorted(found, key=lambda each: each.time.rstrip("Z"))  # "...:07" comes before "...:07.123"
 
 
 def _job(snapshot: Snapshot) -> Iterator[Moment]:

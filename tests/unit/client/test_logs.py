@@ -238,13 +238,16 @@ async def test_without_follow_the_newest_attempts_pods_are_printed_with_their_na
     assert {each["tailLines"] for each in api.asked} == {"10"}
 
 
-async def test_a_job_without_pods_says_where_its_logs_are(api: Api, cluster: Cluster) -> None:
-    api.job["status"]["runURI"] = "s3://b/r"
+async def test_an_attempt_is_chosen_by_its_number_and_one_without_pods_prints_nothing(
+    api: Api, cluster: Cluster
+) -> None:
+    api.set_pod("h", [say(line(1, "new"))])
+    api.set_pod("old", [say(line(1, "old"))])
+    api.pods["h"]["metadata"]["labels"]["railhead.dev/attempt"] = "2"
     shown = Shown()
-    await print_logs(cluster, "digits", Wanted(), shown.printer)
-    assert shown.remarks == [
-        "digits (Pending) has no such pod; what spec.logs.archive keeps of earlier pods is in .railhead/logs of s3://b/r"
-    ]
+    assert await print_logs(cluster, "digits", Wanted(), shown.printer, attempt=1)
+    assert not await print_logs(cluster, "digits", Wanted(), shown.printer, attempt=3)
+    assert (shown.lines, shown.remarks) == (["old"], [])
 
 
 async def test_a_pod_whose_container_never_started_ends_with_the_job(api: Api, cluster: Cluster) -> None:

@@ -1,0 +1,160 @@
+"""`railhead metrics` and `railhead checkpoints`: what a run has left in its folder, with its pods or without."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from railhead.cli.cluster_command import Subparsers, add_command, job_name
+from railhead.cli.output import Column, Console
+from railhead.cli.run_access import add_run_options, open_files, remark
+
+if TYPE_CHECKING:
+    from railhead.api.base import Object
+    from railhead.client.checkpoints import CheckpointRow
+    from railhead.client.cluster import Cluster
+    from railhead.client.curves import Report
+    from railhead.client.run_files import RunFiles
+
+METRICS = "Show the curves of what rank 0 has reported, from the run's folder, of one TrainJob or of several."
+CHECKPOINTS = "List the checkpoints of a TrainJob's run, or copy one of them to this machine. None is loaded."
+
+
+def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
+    """Adds the commands."""
+    metrics = add_command(
+        commands, "metrics", METRICS, show_metrics, formats=("table", "csv", "json", "yaml"), has_name=False
+    )
+    metrics.add_argument("names", metavar="NAME", type=job_name, nargs="+", help="the TrainJobs")
+    metrics.add_argument("--metric", metavar="M", action="append", default=[], help="only this one; may be repeated")
+    add_run_options(metrics)
+    checkpoints = add_command(commands, "checkpoints", CHECKPOINTS, show_checkpoints, formats=("table", "json", "yaml"))
+    checkpoints.add_argument("--download", metavar="DIR", type=Path, help="copy a checkpoint into this new folder")
+    checkpoints.add_argument(
+        "--checkpoint", metavar="C", default="", help="which: a name, best or newest (default: best, else newest)"
+    )
+    add_run_options(checkpoints)
+
+
+async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+    """Prints a line per curve, or all reports as CSV, JSON or YAML."""
+    from railhead.client.curves import describe_gaps, drop_repeated, read_reports, write_csv
+    from railhead.client.errors import ClientError, ExitCode
+    from railhead.client.run_files import read_folder
+    from railhead.contract.run_folder import OWN_FOLDER
+    from railhead.history import METRICS, read_history
+
+    if options.folder and len(options.names) > 1:
+        raise ClientError("--folder is the run of one job; name one", ExitCode.USAGE)
+    reports: list[Report] = []
+    gaps: list[str] = []
+    for name in options.names:
+        job = await cluster.get_job(name)
+        async with open_files(options, cluster, job) as files:
+            history = read_history(await read_folder(files, f"{OWN_FOLDER}/{METRICS}"))
+            gaps += describe_gaps(history, f"the history of {name}")
+            if not history.records:
+                gaps.append(f"{files.place} has no reports of {name}.")
+        reports += read_reports(name, history)
+    if options.output in ("json", "yaml"):
+        console.data({"reports": _choose(reports, options.metric), "gaps": gaps}, options.output)
+        return 0
+    if options.output == "csv":
+        for line in write_csv(reports, options.metric).split("\n"):
+            console.line(line)
+    else:
+        _print_curves(drop_repeated(reports), options.metric, console)
+    for gap in gaps:
+        remark(gap)
+    return 0
+
+
+def _choose(reports: Sequence[Report], metrics: Sequence[str]) -> list[Report]:
+    from dataclasses import replace
+
+    return [
+        replace(each, metrics={name: value for name, value in each.metrics.items() if not metrics or name in metrics})
+        for each in reports
+    ]
+
+
+def _print_curves(reports: Sequence[Report], metrics: Sequence[str], console: Console) -> None:
+    from railhead.client.curves import build_curves, draw, find_range
+
+    curves = build_curves(reports, metrics)
+    width = min(60, max(16, (console.width or 100) - 60))
+    rows = []
+    for curve in curves:
+        low, high = find_range([each for each in curves if each.metric == curve.metric])
+        own_low, own_high = find_range([curve])
+        line = draw(curve.values, width, low=low, high=high)
+        rows.append((curve.metric, curve.job, line, *(f"{n:.4g}" for n in (curve.values[-1], own_low, own_high))))
+    columns = (Column("METRIC", can_be_cut=True), Column("JOB", can_be_cut=True), Column("CURVE"), Column("LAST"))
+    if rows:
+        console.table((*columns, Column("LOWEST", drop=2), Column("HIGHEST", drop=1)), rows)
+
+
+async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+    """Prints a line per checkpoint, or copies one."""
+    job = await cluster.get_job(options.name)
+    async with open_files(options, cluster, job) as files:
+        rows = await _read_checkpoints(files, job)
+        if options.download:
+            await _download(files, rows, options, console)
+            return 0
+    if options.output != "table":
+        console.data({"checkpoints": rows}, options.output)
+        return 0
+    if not rows:
+        console.line(f"The run of {options.name} has no checkpoints.")
+        return 0
+    cells = [
+        (
+            row.name,
+            row.time or "-",
+            "-" if row.step is None else str(row.step),
+            f"{row.bytes / (1 << 20):.1f} MiB" if row.files else "lost",
+            " ".join(word for word, holds in (("best", row.is_best), ("newest", row.is_newest)) if holds),
+            ", ".join(f"{key} {value}" for key, value in row.metrics.items()),
+        )
+        for row in rows
+    ]
+    columns = (Column("NAME"), Column("TIME", drop=1), Column("STEP"), Column("SIZE"), Column("IS"))
+    console.table((*columns, Column("METRICS", can_be_cut=True)), cells)
+    return 0
+
+
+async def _read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
+    from railhead.api.status import parse_status
+    from railhead.client.checkpoints import list_checkpoints, read_snapshot
+    from railhead.client.run_files import read_files
+    from railhead.contract.run_folder import OWN_FOLDER
+    from railhead.contract.snapshot import COPY, SNAPSHOT
+    from railhead.history import JOURNAL, METRICS, read_history
+
+    names = [SNAPSHOT, COPY, f"{OWN_FOLDER}/{METRICS}", f"{OWN_FOLDER}/{JOURNAL}"]
+    known = await read_files(files, await files.find(names))
+    snapshot = read_snapshot(known, files.place)
+    histories = [
+        read_history({each.rpartition("/")[2]: data for each, data in known.items() if each.startswith(f"{folder}/")})
+        for folder in names[2:]
+    ]
+    found = await files.find(snapshot.names) if snapshot.names else []
+    best = parse_status(job.get("status")).best_checkpoint
+    return list_checkpoints(snapshot, found, metrics=histories[0], journal=histories[1], best=best.uri if best else "")
+
+
+async def _download(
+    files: RunFiles, rows: Sequence[CheckpointRow], options: argparse.Namespace, console: Console
+) -> None:
+    from railhead.client.checkpoints import choose_checkpoint
+    from railhead.client.run_files import copy_files
+
+    wanted = options.checkpoint or ("best" if any(row.is_best and row.files for row in rows) else "newest")
+    row = choose_checkpoint(rows, wanted)
+    found = await files.find([row.name])
+    remark(f"copying {row.name}: {len(found)} files, {sum(file.size for file in found) / (1 << 20):.1f} MiB")
+    await copy_files(files, found, folder=row.name, into=options.download)
+    console.line(str(options.download))

@@ -1,0 +1,165 @@
+"""The curves of a run's metrics, from the history of its reports. Pure.
+
+A run that resumes from a checkpoint reports the steps after it again. A curve has each step once, as it was made last:
+the run continued with those weights.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from railhead.history import History, Record
+
+BARS = "▁▂▃▄▅▆▇█"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
+FIRST_COLUMNS = ("job", "attempt", "time", "report", "step")
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+MOST_LEVELS = 8
+Scalar = bool | int | float | str | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """One report of rank 0.
+
+    Attributes:
+        step: None without railhead.training.progress.
+        metrics: a nested metric has the names of all levels, with dots; numbers that JSON lacks are text.
+    """
+
+    job: str
+    attempt: int
+    time: str
+    report: int | None
+    step: int | None
+    metrics: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A metric of a job, in order; `values` has no gaps, but may have NaN."""
+
+    job: str
+    metric: str
+    values: tuple[float, ...]
+
+
+def read_reports(job: str, history: History) -> list[Report]:
+    """Returns the reports in the order of time, the repeated ones too."""
+    return [_read(job, record) for record in history.records]
+
+
+def _read(job: str, record: Record) -> Report:
+    metrics = record.get("metrics")
+    report, step = record.get("report"), record.get("step")
+    return Report(
+        job,
+        attempt=int(record["attempt"]),
+        time=str(record["time"]),
+        report=report if type(report) is int else None,
+        step=step if type(step) is int else None,
+        metrics=dict(_flatten("", metrics)) if isinstance(metrics, dict) else {},
+    )
+
+
+def _flatten(prefix: str, values: Mapping[str, object], level: int = 1) -> Iterator[tuple[str, Scalar]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and level < MOST_LEVELS:
+            yield from _flatten(f"{prefix}{name}.", value, level + 1)
+        elif value is None or isinstance(value, (bool, int, float, str)):
+            yield f"{prefix}{name}", value
+
+
+def drop_repeated(reports: Sequence[Report]) -> list[Report]:
+    """Returns the reports without those of steps that training made again later; without steps, all of them."""
+    kept: list[Report] = []
+    for report in reports:
+        while kept and _is_repeated(kept[-1], report):
+            kept.pop()
+        kept.append(report)
+    return kept
+
+
+def _is_repeated(old: Report, new: Report) -> bool:
+    """Within an attempt several reports may have the same step."""
+    if old.job != new.job or old.step is None or new.step is None:
+        return False
+    return old.step > new.step or (old.step == new.step and old.attempt != new.attempt)
+
+
+def build_curves(reports: Sequence[Report], metrics: Sequence[str]) -> list[Curve]:
+    """Returns the curves of these metrics, of all if none is named, by metric and then by job."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for report in reports:
+        for name, value in report.metrics.items():
+            number = _to_number(value)
+            if number is not None and (not metrics or name in metrics):
+                found.setdefault((name, report.job), []).append(number)
+    order = {name: index for index, name in enumerate(dict.fromkeys(name for name, _ in found))}
+    pairs = sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1]))
+    return [Curve(job, name, tuple(values)) for (name, job), values in pairs]
+
+
+def _to_number(value: Scalar) -> float | None:
+    if isinstance(value, str):
+        return NOT_FINITE.get(value)
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def draw(values: Sequence[float], width: int, *, low: float, high: float) -> str:
+    """Returns a line of bars: the last value of each of at most `width` stretches, "·" if it is not finite."""
+    count = min(width, len(values))
+    shown = [values[(index + 1) * len(values) // count - 1] for index in range(count)]
+    return "".join(_draw(value, low, high) for value in shown)
+
+
+def _draw(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return "·"
+    part = 0.5 if high <= low else (value / 2 - low / 2) / (high / 2 - low / 2)  # halves do not overflow
+    return BARS[min(int(part * len(BARS)), len(BARS) - 1)]
+
+
+def find_range(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Returns the lowest and the highest finite value, 0 and 0 if there is none."""
+    values = [value for curve in curves for value in curve.values if math.isfinite(value)]
+    return min(values, default=0.0), max(values, default=0.0)
+
+
+def write_csv(reports: Sequence[Report], metrics: Sequence[str]) -> str:
+    """Returns a row per report, with the columns of FIRST_COLUMNS and one per metric. No cell is a formula."""
+    known = dict.fromkeys(name for report in reports for name in report.metrics)
+    names = [name for name in known if not metrics or name in metrics]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*FIRST_COLUMNS, *map(_quote, names)])
+    for each in reports:
+        first = (each.job, each.attempt, each.time, each.report, each.step)
+        writer.writerow([_quote(cell) for cell in (*first, *(each.metrics.get(name) for name in names))])
+    return text.getvalue().rstrip("\n")
+
+
+def _quote(cell: object) -> object:
+    """An apostrophe makes a spreadsheet take the cell as text; numbers are safe."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+
+
+def describe_gaps(history: History, place: str) -> list[str]:
+    """Returns a sentence for each reason why records are missing in what was read from the place."""
+    gaps = []
+    if history.every > 1:
+        gaps.append(f"The oldest records in {place} are thinned out: one of up to {history.every} in a row is kept.")
+    if history.dropped:
+        gaps.append(f"{history.dropped} records are missing in {place}, because the storage did not take them.")
+    if history.skipped:
+        gaps.append(f"{history.skipped} lines in {place} cannot be read.")
+    return gaps

@@ -1,0 +1,109 @@
+"""Finds the way to the files of a job's run: this machine, an object store, a pod of the job, or a reader's pod."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from railhead.api import names
+from railhead.api.base import Object
+from railhead.api.job import InvalidSpec, parse_spec
+from railhead.api.status import parse_status
+from railhead.client.cluster import Cluster
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.kubectl import build_exec
+from railhead.client.reader_job import CONTAINER, build_reader, run_reader
+from railhead.client.run_files import ProcessFiles, RunFiles, StoreFiles
+from railhead.client.snapshot import PodState, part, read_pod
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the user said about the way.
+
+    Attributes:
+        folder: a copy of the run's folder, a path of this machine or a URI; None = where the job has it.
+        image: of a reader's pod; None = the job's.
+        kubeconfig: for kubectl, as `context`.
+        say: remarks for the user.
+    """
+
+    folder: str | None
+    image: str | None
+    kubeconfig: str | None
+    context: str | None
+    say: Callable[[str], None]
+
+
+@asynccontextmanager
+async def open_run(cluster: Cluster, job: Object, access: Access) -> AsyncIterator[RunFiles]:
+    """Opens the folder of the job's run. Raises ClientError if there is no way to it, or it does not exist yet."""
+    folder = access.folder or find_folder(job)
+    if "://" in folder:
+        yield StoreFiles.open(folder)
+    elif access.folder or is_here(job, folder):
+        yield ProcessFiles(folder, folder, (sys.executable,))
+    else:
+        async with _open_in_pod(cluster, job, folder, access) as files:
+            yield files
+
+
+@asynccontextmanager
+async def _open_in_pod(cluster: Cluster, job: Object, folder: str, access: Access) -> AsyncIterator[RunFiles]:
+    command = build_exec(cluster.namespace, access.kubeconfig, access.context)
+    pods = list(map(read_pod, await cluster.list_pods(job["metadata"]["uid"])))
+    pod = choose_pod(pods)
+    if pod is not None:
+        yield _read_in(pod, names.CONTAINER, folder, command)
+        return
+    async with run_reader(cluster, build_reader(job, folder=folder, image=access.image), access.say) as name:
+        yield _read_in(name, CONTAINER, folder, command)
+
+
+def _read_in(pod: str, container: str, folder: str, command: tuple[str, ...]) -> ProcessFiles:
+    return ProcessFiles(f"{folder} in pod {pod}", folder, (*command, "-i", pod, "-c", container, "--", "python3"))
+
+
+def choose_pod(pods: list[PodState]) -> str | None:
+    """Returns the name of a pod that runs, of the newest attempt; rather its head, whose Python trains nothing."""
+    running = [pod for pod in pods if pod.is_running]
+    newest = max(running, key=lambda pod: (pod.attempt, pod.role == names.HEAD), default=None)
+    return newest.name if newest else None
+
+
+def find_folder(job: Object) -> str:
+    """Returns the path or URI of the run's folder: that of the status, if spec.run.storagePath allows it.
+
+    A pod has reported that of the status. The user's credentials are sent to the place of the spec only.
+
+    Raises:
+        ClientError: the job's own code has put the run elsewhere, or the spec is invalid.
+    """
+    metadata = job["metadata"]
+    try:
+        spec = parse_spec(part(job, "spec"), name=metadata["name"])
+    except InvalidSpec as error:
+        raise ClientError(f"{metadata['name']}: {error}", ExitCode.REFUSED) from None
+    base, mark, query = spec.run.storage_path.partition("?")
+    own = str(names.run_name(metadata["name"], metadata["uid"], spec.run.name))
+    reported = parse_status(job.get("status")).run_uri.partition("?")[0]
+    if reported.startswith("/"):
+        return reported
+    below = reported.removeprefix(f"{base.rstrip('/')}/")
+    if not reported:
+        below = own
+    elif below == reported or ".." in PurePosixPath(below).parts:
+        raise ClientError(
+            f"the run of {metadata['name']} is in {reported}, not below spec.run.storagePath; pass it with --folder"
+        )
+    return f"{base.rstrip('/')}/{below}{mark}{query}"
+
+
+def is_here(job: Object, folder: str) -> bool:
+    """Whether the folder is on this machine too: in local mode, or where its file system is mounted."""
+    metadata, run = job["metadata"], part(part(job, "spec"), "run")
+    name = names.run_name(metadata["name"], metadata["uid"], run.get("name"))
+    return Path(folder).name == name and Path(folder).is_dir()

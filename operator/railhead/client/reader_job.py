@@ -1,0 +1,206 @@
+"""A Job whose pod mounts a run's claim read-only, for when no pod of the TrainJob runs: it sleeps, and exec reads.
+
+It goes with the command, at the latest after ten minutes, and with the TrainJob.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import PurePosixPath
+from typing import Any
+
+from railhead.api import names
+from railhead.api.base import Object
+from railhead.client.cluster import Cluster, explaining
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.rendering import render_job
+from railhead.client.snapshot import PodState, part, parts, read_pod, text
+from railhead.kube.client import Scope
+from railhead.kube.errors import KubeError
+from railhead.kube.kinds import EVENT, JOB, POD, PVC
+from railhead.resources.merge import merge
+
+CONTAINER = "reader"
+LIFE_SECONDS = 600
+START_SECONDS = 120
+SHARED_MODES = {"ReadWriteMany", "ReadOnlyMany"}
+IDENTITY = (
+    *("runAsUser", "runAsGroup", "runAsNonRoot", "fsGroup", "fsGroupChangePolicy"),
+    *("supplementalGroups", "seLinuxOptions", "seccompProfile"),
+)  # of the head's securityContext: who may read the files
+PLACE = ("nodeSelector", "tolerations", "imagePullSecrets", "runtimeClassName")  # where the head could run
+
+
+def build_reader(job: Object, *, folder: str, image: str | None = None) -> Object:
+    """Returns the Job.
+
+    Args:
+        folder: the run's, as the job's pods see it.
+        image: has python3; the job's by default.
+
+    Raises:
+        ClientError: the folder is on no claim of the job's head.
+    """
+    metadata = job["metadata"]
+    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata["name"], "uid": metadata["uid"]}
+    labels = {"app.kubernetes.io/name": "railhead-reader"}
+    return {
+        "apiVersion": JOB.api_version,
+        "kind": JOB.kind,
+        "metadata": {
+            "generateName": f"{metadata['name']}-{names.tag(metadata['uid'])}-reader-",
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "activeDeadlineSeconds": LIFE_SECONDS,
+            "ttlSecondsAfterFinished": 60,
+            "backoffLimit": 0,
+            "template": {"metadata": {"labels": labels}, "spec": _build_pod(job, folder=folder, image=image)},
+        },
+    }
+
+
+def _build_pod(job: Object, *, folder: str, image: str | None) -> Object:
+    head, mount, volume = _find_storage(job, folder)
+    spec, container = head["spec"], _find_ray(head)
+    identity = {**part(spec, "securityContext"), **part(container, "securityContext")}
+    reader: Object = {
+        "name": CONTAINER,
+        "image": image or container["image"],
+        "command": ["python3", "-I", "-S", "-c", f"import time; time.sleep({LIFE_SECONDS})"],
+        "resources": {key: {"cpu": "250m", "memory": "256Mi"} for key in ("requests", "limits")},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [{**mount, "readOnly": True}],
+    }
+    return {
+        **{key: spec[key] for key in PLACE if key in spec},
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": {key: identity[key] for key in IDENTITY if key in identity},
+        "volumes": [volume],
+        "containers": [reader],
+    }
+
+
+def _find_storage(job: Object, folder: str) -> tuple[Object, Object, Object]:
+    """Returns the head pod, its mount that has the folder, and that mount's volume, which is a claim."""
+    role = {names.LABEL_ROLE: names.HEAD}
+    head = next(each for each in render_job(job) if role.items() <= part(part(each, "metadata"), "labels").items())
+    mounts = [
+        mount
+        for mount in parts(_find_ray(head), "volumeMounts")
+        if PurePosixPath(folder).is_relative_to(text(mount, "mountPath"))
+    ]
+    mount = max(mounts, key=lambda each: len(text(each, "mountPath")), default={})
+    volume = next((each for each in parts(head["spec"], "volumes") if each.get("name") == mount.get("name")), {})
+    if not part(volume, "persistentVolumeClaim") or ".." in PurePosixPath(folder).parts:
+        raise ClientError(
+            f"no pod of {job['metadata']['name']} runs, and {folder} is on no claim that another pod could mount; "
+            "pass a copy of the run's folder with --folder",
+            ExitCode.NOT_FOUND,
+        )
+    return head, mount, volume
+
+
+def _find_ray(head: Object) -> Object:
+    return next(each for each in parts(head["spec"], "containers") if each.get("name") == names.CONTAINER)
+
+
+def pin(reader: Object, node: str) -> Object:
+    """Returns the Job with a pod that runs on this node only, as soon as that has room."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return merge(reader, {"spec": {"template": {"spec": {"affinity": {"nodeAffinity": required}}}}})
+
+
+async def _find_node(cluster: Cluster, claim: str) -> str:
+    """Returns the node on which a pod has the claim mounted, "" if it has none or may be mounted on several."""
+    with explaining(f"read the PersistentVolumeClaim {claim}"):
+        found = await cluster.client.get(PVC, claim, namespace=cluster.namespace)
+    if SHARED_MODES & set(part(found, "spec").get("accessModes") or []):
+        return ""
+
+    def read(pod: Object) -> str:
+        volumes = parts(part(pod, "spec"), "volumes")
+        claims = [text(part(each, "persistentVolumeClaim"), "claimName") for each in volumes]
+        is_live = part(pod, "status").get("phase") in ("Pending", "Running")
+        return text(part(pod, "spec"), "nodeName") if is_live and claim in claims else ""
+
+    with explaining(f"list pods in namespace {cluster.namespace}"):
+        listed = await cluster.client.list_each(Scope(POD, cluster.namespace), read)
+    return next(filter(None, listed.items), "")
+
+
+@asynccontextmanager
+async def run_reader(cluster: Cluster, reader: Object, say: Callable[[str], None]) -> AsyncIterator[str]:
+    """Creates the Job, yields the name of its pod when that runs, and deletes the Job.
+
+    Raises:
+        ClientError: the API server, a quota or a policy refuses it, or it does not start.
+    """
+    [volume] = reader["spec"]["template"]["spec"]["volumes"]
+    node = await _find_node(cluster, text(part(volume, "persistentVolumeClaim"), "claimName"))
+    reader = pin(reader, node) if node else reader
+    with explaining("create a Job that reads the run's claim"):
+        created = await cluster.client.create(JOB, reader, namespace=cluster.namespace, is_strict=True)
+    name, uid = str(created["metadata"]["name"]), str(created["metadata"]["uid"])
+    say(f"no pod of the job runs; the Job {name} reads its claim")
+    try:
+        yield await _wait_for_pod(cluster, name, uid, say)
+    finally:
+        with suppress(KubeError):  # its deadline removes it as well
+            await cluster.client.delete(JOB, name, namespace=cluster.namespace, uid=uid)
+
+
+async def _wait_for_pod(cluster: Cluster, name: str, uid: str, say: Callable[[str], None]) -> str:
+    started: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    last = "its pod does not exist yet"
+
+    def on_pod(_: PodState | None, new: PodState | None) -> None:
+        nonlocal last
+        if new is None or started.done():
+            return
+        waits = f"{new.reason} {new.message}".strip() or new.phase
+        if new.is_running:
+            started.set_result(new.name)
+        elif new.phase in ("Failed", "Succeeded"):
+            started.set_exception(ClientError(f"the pod of Job {name} has ended: {waits}"))
+        elif waits != last:
+            last = waits
+            say(f"the pod of Job {name} waits: {waits}")
+
+    def on_event(_: Object | None, new: Object | None) -> None:
+        if new is not None and new.get("reason") == "FailedCreate" and not started.done():
+            message = f"the pod of Job {name} is refused: {text(new, 'message')}"
+            started.set_exception(ClientError(message, ExitCode.REFUSED))
+
+    pods = Scope(POD, cluster.namespace, f"batch.kubernetes.io/controller-uid={uid}")
+    events = Scope(EVENT, cluster.namespace, field_selector=f"involvedObject.uid={uid}")
+    watches: list[asyncio.Future[None]] = [
+        asyncio.ensure_future(cluster.watch(pods, on_pod, read_pod)),
+        asyncio.ensure_future(cluster.watch(events, on_event, lambda event: event)),
+    ]
+    try:
+        pending: list[asyncio.Future[Any]] = [started, *watches]
+        await asyncio.wait(pending, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        for watch in watches:
+            if watch.done():
+                watch.result()
+        if not started.done():
+            message = f"the pod of Job {name} does not start within {START_SECONDS} s: {last}"
+            raise ClientError(message, ExitCode.TIMED_OUT)
+        return started.result()
+    finally:
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+        started.cancel()

@@ -1,0 +1,276 @@
+"""Reads the files of a run's folder, from a process that prints them or from an object store.
+
+A folder in a pod is read by `folder_program`, which kubectl starts there. A pod is its user's: no name, size or text
+of it is trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from railhead.client import folder_program
+from railhead.client.errors import ClientError, ExitCode
+from railhead.contract.text import clean_line
+
+START = (
+    "import json,sys;r=json.loads(sys.stdin.readline());g={'__name__':'railhead'};exec(r['program'],g);"
+    "g['main'](r['request'])"
+)
+ARGUMENTS = ("-I", "-S", "-c", START)
+LISTING_BYTES = 32 << 20
+MESSAGE_BYTES = 4096
+MEMORY_BYTES = 1 << 30  # of files that are read, not copied
+LONGEST_NAME = 1024
+FORBIDDEN = frozenset('\\:*?"<>|')  # some systems give them a meaning in a path
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file of the run.
+
+    Attributes:
+        name: relative to the run's folder, with slashes.
+        size: in bytes.
+        time: of its last change, in seconds since 1970.
+    """
+
+    name: str
+    size: int
+    time: float
+
+
+class RunFiles(Protocol):
+    """A run's folder that can be read. All methods raise ClientError."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        ...
+
+    async def find(self, names: Sequence[str]) -> list[RunFile]:
+        """Returns these files and those in these folders and below; a name that does not exist has none."""
+        ...
+
+    def stream(self, files: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
+        """Yields the bytes of each file, in order and in pieces, as many as its size says."""
+        ...
+
+
+@dataclass(frozen=True)
+class ProcessFiles:
+    """A folder that another process reads.
+
+    Attributes:
+        command: starts Python, on this machine or through kubectl in a pod.
+    """
+
+    place: str
+    root: str
+    command: tuple[str, ...]
+
+    async def find(self, names: Sequence[str]) -> list[RunFile]:
+        data = bytearray()
+        async with self._start({"root": self.root, "list": [*names], "send": []}) as output:
+            while chunk := await output.read(1 << 20):
+                data += chunk
+                if len(data) > LISTING_BYTES:
+                    raise ClientError(f"{self.place} lists more than {LISTING_BYTES >> 20} MiB of names")
+        return parse_listing(bytes(data), names, self.place)
+
+    async def stream(self, files: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
+        wanted = [(file.name, file.size) for file in files if file.size]
+        if not wanted:
+            return
+        async with self._start({"root": self.root, "list": [], "send": wanted}) as output:
+            for file in files:
+                left = file.size
+                while left:
+                    chunk = await output.read(min(left, 1 << 20))
+                    if not chunk:
+                        break
+                    left -= len(chunk)
+                    yield file, chunk
+                if left:
+                    break  # the process says why; else _start notices that bytes are missing
+            else:
+                return
+        raise ClientError(f"{self.place} has sent too few bytes of {clean_line(file.name)}; try again")
+
+    @asynccontextmanager
+    async def _start(self, request: folder_program.Request) -> AsyncIterator[asyncio.StreamReader]:
+        """Raises ClientError with the process's own words if it fails."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*self.command, *ARGUMENTS, stdin=pipe, stdout=pipe, stderr=pipe)
+        assert process.stdin and process.stdout and process.stderr
+        words = asyncio.ensure_future(_read_end(process.stderr))
+        try:
+            line = json.dumps({"program": inspect.getsource(folder_program), "request": request})
+            try:
+                process.stdin.write(f"{line}\n".encode())
+                await process.stdin.drain()
+                process.stdin.close()
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # its exit code and its words say why
+            yield process.stdout
+            if await process.wait():
+                message = clean_line((await words).decode(errors="replace").strip())
+                raise ClientError(f"cannot read {self.place}: {message or 'no message'}")
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            words.cancel()
+
+
+async def _read_end(stream: asyncio.StreamReader) -> bytes:
+    end = b""
+    while chunk := await stream.read(65536):
+        end = (end + chunk)[-MESSAGE_BYTES:]
+    return end
+
+
+@dataclass(frozen=True)
+class StoreFiles:
+    """A folder of an object store, by the user's own credentials.
+
+    Attributes:
+        store: a pyarrow file system, which has no types.
+        root: the folder on it.
+    """
+
+    place: str
+    store: Any
+    root: str
+
+    @staticmethod
+    def open(uri: str) -> StoreFiles:
+        """Raises ClientError if pyarrow is not installed or does not know the URI."""
+        try:
+            from pyarrow.fs import FileSystem
+        except ModuleNotFoundError:
+            remedy = "pip install 'railhead-train[storage]'"
+            raise ClientError(f"{uri} needs the package pyarrow: {remedy}") from None
+        try:
+            store, root = FileSystem.from_uri(uri)
+        except (OSError, ValueError) as error:
+            raise ClientError(f"cannot open {uri}: {clean_line(str(error))}") from None
+        return StoreFiles(uri, store, root)
+
+    async def find(self, names: Sequence[str]) -> list[RunFile]:
+        found = await self._call(self._find, names)
+        return check_listing(found, names, self.place)
+
+    def _find(self, names: Sequence[str]) -> list[RunFile]:
+        from pyarrow.fs import FileSelector, FileType
+
+        found = []
+        for name in names:
+            path = str(PurePosixPath(self.root, name))
+            infos = self.store.get_file_info([path])
+            if infos[0].type != FileType.File:
+                infos = self.store.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
+            for info in infos:
+                if info.type == FileType.File:
+                    own = info.path[len(self.root) :].lstrip("/")
+                    found.append(RunFile(own, info.size or 0, info.mtime.timestamp() if info.mtime else 0.0))
+        return found
+
+    async def stream(self, files: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
+        for file in files:
+            path, left = f"{self.root}/{file.name}", file.size
+            source = await self._call(lambda path: self.store.open_input_stream(path, compression=None), path)
+            with source:
+                while left:
+                    chunk = await self._call(source.read, min(left, 1 << 23))
+                    if not chunk:
+                        raise ClientError(f"{file.name} in {self.place} has become shorter; try again")
+                    left -= len(chunk)
+                    yield file, bytes(chunk)
+
+    async def _call(self, call: Any, argument: Any) -> Any:
+        try:
+            return await asyncio.to_thread(call, argument)
+        except (OSError, ValueError, NotImplementedError) as error:
+            raise ClientError(f"cannot read {self.place}: {clean_line(str(error))}") from None
+
+
+def parse_listing(data: bytes, names: Sequence[str], place: str) -> list[RunFile]:
+    """Returns the files of a listing from a pod. Raises ClientError if it is anything but what was asked for."""
+    try:
+        values = json.loads(data)
+        files = [RunFile(name, size, float(time)) for name, size, time in values]
+    except (ValueError, TypeError, RecursionError):
+        raise ClientError(f"{place} answers with something that is no list of files") from None
+    return check_listing(files, names, place)
+
+
+def check_listing(files: Sequence[RunFile], names: Sequence[str], place: str) -> list[RunFile]:
+    """Returns the files by name. Raises ClientError for a name that was not asked for or leads elsewhere, or a size."""
+    for file in files:
+        if not isinstance(file.name, str) or not is_plain(file.name):
+            raise ClientError(f"{place} has a file whose name is refused: {clean_line(repr(file.name)[:200])}")
+        if not any(name in ("", ".", file.name) or file.name.startswith(f"{name}/") for name in names):
+            raise ClientError(f"{place} lists {clean_line(file.name)}, which is not in {', '.join(names)}")
+        if type(file.size) is not int or file.size < 0:
+            raise ClientError(f"{place} has no size for {clean_line(file.name)}")
+    return sorted({file.name: file for file in files}.values(), key=lambda file: file.name)
+
+
+def is_plain(name: str) -> bool:
+    """Whether the name can be a path below a folder on any system."""
+    parts = name.split("/")
+    return (
+        0 < len(name) <= LONGEST_NAME
+        and name.isprintable()
+        and FORBIDDEN.isdisjoint(name)
+        and not any(part.strip(" .") == "" for part in parts)
+    )
+
+
+async def read_files(files: RunFiles, wanted: Sequence[RunFile]) -> dict[str, bytes]:
+    """Returns the contents by name. Raises ClientError, also if they do not fit into memory."""
+    total = sum(file.size for file in wanted)
+    if total > MEMORY_BYTES:
+        raise ClientError(f"{total >> 20} MiB of {files.place} do not fit into {MEMORY_BYTES >> 20} MiB of memory")
+    found: dict[str, bytearray] = {file.name: bytearray() for file in wanted}
+    async for file, chunk in files.stream(wanted):
+        found[file.name] += chunk
+    return {name: bytes(data) for name, data in found.items()}
+
+
+async def read_folder(files: RunFiles, name: str) -> dict[str, bytes]:
+    """Returns the contents of the files in the folder, by their names in it. Raises ClientError."""
+    found = await read_files(files, await files.find([name]))
+    return {each[len(name) + 1 :]: data for each, data in found.items()}
+
+
+async def copy_files(files: RunFiles, wanted: Sequence[RunFile], *, folder: str, into: Path) -> None:
+    """Copies the files of a folder into a new or empty one of this machine.
+
+    Raises:
+        ClientError: `into` has files already, there is no room, or the copy is not complete.
+    """
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        if any(into.iterdir()):
+            raise ClientError(f"{into} is not empty; name another folder", ExitCode.USAGE)
+        total, free = sum(file.size for file in wanted), shutil.disk_usage(into).free
+        if total > free:
+            raise ClientError(f"{into} has room for {free >> 20} MiB, but the files have {total >> 20} MiB")
+        for file in wanted:
+            path = into / file.name.removeprefix(f"{folder}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("xb").close()
+        async for file, chunk in files.stream(wanted):
+            with (into / file.name.removeprefix(f"{folder}/")).open("ab") as target:
+                target.write(chunk)
+    except OSError as error:
+        raise ClientError(f"cannot write {error.filename or into}: {error.strerror}") from None

@@ -1,0 +1,158 @@
+"""What commands print of a run's folder: curves, checkpoints, archived logs and the journal."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.api.base import Object
+from railhead.cli import logs, read, results
+from railhead.cli.main import build_parser
+from railhead.cli.output import Console
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.snapshot import Snapshot
+from railhead.contract.history import Header, write_line
+from tests.unit.client.jobs import make_job, make_snapshot
+
+UID = "uid-digits"
+HOSTILE = "line\x1b[2J\x1b]0;owned\x07"
+
+
+class FixedCluster:
+    """A cluster with a job, and no pod any more."""
+
+    namespace = "team-a"
+
+    async def get_job(self, name: str) -> Object:
+        return make_job(name, phase="Failed", attempt=2, bestCheckpoint={"uri": "s3://b/r/checkpoint_1", "index": 0})
+
+    async def list_pods(self, uid: str) -> list[Object]:
+        return []
+
+    async def read_snapshot(self, name: str) -> Snapshot:
+        return make_snapshot(make_job(name))
+
+
+RUNS = {
+    "metrics": results.show_metrics,
+    "checkpoints": results.show_checkpoints,
+    "logs": logs.show_logs,
+    "timeline": read.show_timeline,
+}
+
+
+async def show(*arguments: str, width: int | None = None, code: int = 0) -> str:
+    """Returns what the command prints."""
+    options = build_parser().parse_args(arguments)
+    stream, cluster = io.StringIO(), FixedCluster()
+    fixed: Any = cluster
+    assert await RUNS[arguments[0]](options, fixed, Console(stream, width=width)) == code
+    return stream.getvalue()
+
+
+def write_segment(run: Path, kind: str, *records: dict[str, Any]) -> None:
+    path = run / ".railhead" / kind / "1-ab-1.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [write_line({"time": "2026-11-25T10:00:01.000Z", "attempt": 1, **each}) for each in records]
+    path.write_bytes(b"".join([Header(kind, UID).to_line(), *lines]))
+
+
+def write_log(run: Path, name: str, text: str) -> None:
+    path = run / ".railhead" / "logs" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    run = tmp_path / "run"
+    reports = [{"report": n, "step": n, "metrics": {"loss": 1 / n, HOSTILE: n}} for n in range(1, 9)]
+    write_segment(run, "metrics", *reports)
+    write_segment(run, "journal", {"event": "checkpoint", "index": 0, "checkpoint": "s3://b/r/checkpoint_1"})
+    entries = [{"checkpoint_dir_name": f"checkpoint_{n}", "metrics": reports[n]["metrics"]} for n in (1, 2)]
+    snapshot = {"checkpoint_results": entries, "latest_checkpoint_result": entries[1]}
+    (run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+    (run / "checkpoint_1").mkdir()
+    (run / "checkpoint_1" / "model.pt").write_bytes(b"weights")
+    for rank in (0, 1):
+        stamp = "2026-11-25T10:00:00Z"
+        write_log(run, f"uid-digi-1/{rank}/r0-w{rank}-000000.log.gz", f"{stamp} one of {rank}\n{stamp} {HOSTILE}\n")
+    # The uid is cut to letters and digits, then to eight.
+    (run / ".railhead" / "logs" / "uid-digi-1").rename(run / ".railhead" / "logs" / "uiddigit-1")
+    return run
+
+
+async def test_metrics_are_curves_or_rows(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = await show("metrics", "digits", "--metric", "loss", "--folder", str(run), width=80)
+    title, line = table.splitlines()
+    assert title.split() == ["METRIC", "JOB", "CURVE", "LAST", "LOWEST", "HIGHEST"]
+    assert line.split() == ["loss", "digits", "█▄▂▂▁▁▁▁", "0.125", "0.125", "1"]
+    rows = list(csv.reader(io.StringIO(await show("metrics", "digits", "-o", "csv", "--folder", str(run)))))
+    assert rows[0][:6] == ["job", "attempt", "time", "report", "step", "loss"]
+    assert len(rows) == 9 and len(rows[1]) == 7
+    found = json.loads(await show("metrics", "digits", "-o", "json", "--metric", "loss", "--folder", str(run)))
+    assert [each["metrics"] for each in found["reports"]] == [{"loss": 1 / n} for n in range(1, 9)]
+    assert found["gaps"] == []
+    assert capsys.readouterr().err == ""
+
+
+async def test_what_is_missing_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = run / ".railhead" / "metrics" / "1-ab-1.jsonl"
+    file.write_bytes(file.read_bytes()[:-5])
+    await show("metrics", "digits", "--folder", str(run))
+    assert "1 lines in the history of digits cannot be read" in capsys.readouterr().err
+    file.unlink()
+    await show("metrics", "digits", "--folder", str(run))
+    assert "has no reports of digits" in capsys.readouterr().err
+    with pytest.raises(ClientError, match="--folder is the run of one job"):
+        await show("metrics", "a", "b", "--folder", str(run))
+
+
+@pytest.mark.parametrize("command", [("metrics", "digits"), ("checkpoints", "digits")])
+async def test_no_character_of_the_run_acts_on_a_terminal(run: Path, command: tuple[str, ...]) -> None:
+    for output in ("table", "csv", "json"):
+        if output != "csv" or command[0] == "metrics":
+            shown = await show(*command, "--folder", str(run), "-o", output, width=80)
+            assert not {"\x1b", "\x07"} & set(shown)
+
+
+async def test_checkpoints_are_listed_and_the_best_one_is_copied(run: Path, tmp_path: Path) -> None:
+    lines = (await show("checkpoints", "digits", "--folder", str(run))).splitlines()
+    assert lines[0].split() == ["NAME", "TIME", "STEP", "SIZE", "IS", "METRICS"]
+    assert lines[1].split()[:6] == ["checkpoint_1", "2026-11-25T10:00:01.000Z", "2", "0.0", "MiB", "best"]
+    assert lines[2].split()[:5] == ["checkpoint_2", "-", "3", "lost", "newest"]
+    target = tmp_path / "copy"
+    assert await show("checkpoints", "digits", "--folder", str(run), "--download", str(target)) == f"{target}\n"
+    assert (target / "model.pt").read_bytes() == b"weights"
+    with pytest.raises(ClientError, match="the files of checkpoint checkpoint_2 are gone"):
+        await show(
+            "checkpoints", "digits", "--folder", str(run), "--checkpoint", "newest", "--download", str(tmp_path / "b")
+        )
+
+
+async def test_logs_of_pods_that_are_gone_come_from_the_archive(run: Path) -> None:
+    of_attempt = ("logs", "digits", "--attempt", "1", "--folder", str(run))
+    assert await show(*of_attempt, "--rank", "1") == f"one of 1\n{HOSTILE}\n"  # in a pipe they are unchanged
+    assert await show(*of_attempt, "--all", "--tail", "1") == f"[rank 0] {HOSTILE}\n[rank 1] {HOSTILE}\n"
+
+
+async def test_lines_that_the_archive_does_not_have_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await show("logs", "digits", "--folder", str(run), code=ExitCode.NOT_FOUND) == ""
+    error = capsys.readouterr().err
+    assert "no such lines of attempt 2; it has attempts: 1. spec.logs.archive decides what it keeps" in error
+    with pytest.raises(ClientError, match="leave out --attempt"):
+        await show("logs", "digits", "-f", "--attempt", "1")
+
+
+async def test_the_timeline_has_the_journal_only_if_it_is_wanted(run: Path) -> None:
+    plain = await show("timeline", "digits", "--folder", str(run))
+    whole = await show("timeline", "digits", "--journal", "--folder", str(run))
+    assert "journal" not in plain
+    [added] = [line for line in whole.splitlines() if line.endswith("journal")]
+    assert added.split()[:2] == ["2026-11-25T10:00:01.000Z", "Checkpoint"]

@@ -1,0 +1,64 @@
+"""The archive of logs: the order of its files, and their text whatever they contain."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from railhead.client import archived_logs
+from railhead.client.archived_logs import choose_files, find_attempts, read_lines
+from railhead.client.run_files import RunFile
+
+UID = "0a1b2c3d-1111-2222-3333-444444444444"
+FILES = [
+    RunFile(f".railhead/logs/{name}", 1, 0.0)
+    for name in (
+        "0a1b2c3d-1/10/r0-w1-000000.log.gz",
+        "0a1b2c3d-1/2/r0-w0-000001.log.gz",
+        "0a1b2c3d-1/2/r0-w0-000000.log.gz",
+        "0a1b2c3d-1/2/r1-w0-000000.log.gz",
+        "0a1b2c3d-1/head/head-ffffffff-000000.log.gz",
+        "0a1b2c3d-1/2/notes.txt",
+        "0a1b2c3d-12/head/head-ffffffff-000000.log.gz",
+        "ffffffff-3/head/head-ffffffff-000000.log.gz",
+    )
+]
+
+
+def choose(attempt: int, rank: int | None = None, *, is_all: bool = False) -> list[str]:
+    found = choose_files(FILES, UID, attempt, rank=rank, is_all=is_all)
+    assert all(f"/{source}/" in file.name for source, file in found)
+    return [file.name.removeprefix(".railhead/logs/") for _, file in found]
+
+
+def test_the_files_of_a_rank_are_in_the_order_of_time() -> None:
+    names = [f"0a1b2c3d-1/2/r{round_}-w0-00000{number}.log.gz" for round_, number in [(0, 0), (0, 1), (1, 0)]]
+    assert choose(1, 2) == names
+    assert choose(1) == ["0a1b2c3d-1/head/head-ffffffff-000000.log.gz"]
+    assert choose(3) == []
+    assert choose(1, is_all=True) == [*names, "0a1b2c3d-1/10/r0-w1-000000.log.gz", *choose(1)]
+
+
+def test_only_the_jobs_own_attempts_count() -> None:
+    assert find_attempts(FILES, UID) == [1, 12]
+
+
+def test_lines_lose_their_times_and_keep_all_else() -> None:
+    members = [b"2026-11-25T10:00:00Z one\n2026-11-25T10:00:00Z \xff two\x0bb\n", b"no time\n"]
+    assert list(read_lines(b"".join(map(gzip.compress, members)))) == ["one", "\ufffd two\x0bb", "no time"]
+    assert list(read_lines(b"")) == []
+
+
+def test_what_cannot_be_read_is_said_after_what_can() -> None:
+    whole = gzip.compress(b"one\n")
+    for data in (whole + b"junk", whole + gzip.compress(b"two\n")[:-9], whole + whole[:12]):
+        *lines, last = read_lines(data)
+        assert lines[0] == "one" and "cannot be read" in last
+
+
+def test_a_bomb_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archived_logs, "SEGMENT_BYTES", 1000)
+    *lines, last = read_lines(gzip.compress(b"a" * 100_000))
+    assert [len(line) for line in lines] == [1000]
+    assert "more than" in last

@@ -1,0 +1,90 @@
+"""The way to a run's files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.api.base import Object
+from railhead.client.errors import ClientError
+from railhead.client.open_run import Access, choose_pod, find_folder, is_here, open_run
+from railhead.client.run_files import ProcessFiles, StoreFiles
+from railhead.client.snapshot import read_pod
+from tests.unit.client.jobs import make_job, make_pod
+
+RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "ray", "state": {"running": {}}}]}
+
+
+def make_stored(storage: str, reported: str = "", name: str | None = None) -> Object:
+    run = {"storagePath": storage, **({"name": name} if name else {})}
+    status: dict[str, Any] = {"runURI": reported} if reported else {}
+    return make_job(spec={"trainer": {"trainFunc": "train:main"}, "run": run}, **status)
+
+
+@pytest.mark.parametrize(
+    ("storage", "reported", "folder"),
+    [
+        ("/runs", "", "/runs/digits-uid-digi"),
+        ("/runs", "/runs/fit-2", "/runs/fit-2"),
+        ("/runs", "/elsewhere/fit-2", "/elsewhere/fit-2"),
+        ("s3://b/p/", "", "s3://b/p/digits-uid-digi"),
+        ("s3://b/p?scheme=http", "s3://b/p/x/y?scheme=http", "s3://b/p/x/y?scheme=http"),
+        ("s3://b/p?scheme=http", "s3://b/p/x?endpoint_override=evil", "s3://b/p/x?scheme=http"),
+    ],
+)
+def test_the_folder_is_below_the_specs_storage_path(storage: str, reported: str, folder: str) -> None:
+    assert find_folder(make_stored(storage, reported)) == folder
+
+
+@pytest.mark.parametrize("reported", ["s3://other/p/x", "s3://b/px", "gs://b/p/x", "s3://b/p/../x", "s3://b/p"])
+def test_credentials_are_sent_nowhere_else(reported: str) -> None:
+    with pytest.raises(ClientError, match=r"not below spec\.run\.storagePath; pass it with --folder"):
+        find_folder(make_stored("s3://b/p", reported))
+
+
+def test_a_folder_of_this_machine_has_the_runs_name(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    assert is_here(make_stored(str(tmp_path), name="mine"), str(tmp_path / "mine"))
+    assert not is_here(make_stored(str(tmp_path), name="mine"), str(tmp_path))
+    assert not is_here(make_stored(str(tmp_path), name="gone"), str(tmp_path / "gone"))
+
+
+def test_the_newest_head_is_read_rather_than_a_worker() -> None:
+    def pods(*names: tuple[str, int, int]) -> Any:
+        return [read_pod(make_pod(name, slot=slot, attempt=attempt, **RUNNING)) for name, slot, attempt in names]
+
+    assert choose_pod(pods(("h1", -1, 1), ("w2", 0, 2), ("h2", -1, 2), ("w2b", 1, 2))) == "h2"
+    assert choose_pod(pods(("h1", -1, 1), ("w2", 0, 2))) == "w2"
+    assert choose_pod([read_pod(make_pod("h1"))]) is None
+
+
+class FixedCluster:
+    namespace = "team-a"
+
+    async def list_pods(self, uid: str) -> list[Object]:
+        return [make_pod("head", **RUNNING)]
+
+
+async def open_as(job: Object, folder: str | None = None) -> Any:
+    """Returns what open_run yields."""
+    cluster: Any = FixedCluster()
+    async with open_run(cluster, job, Access(folder, None, "file", None, lambda _: None)) as files:
+        return files
+
+
+async def test_each_place_has_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kubectl").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    here = tmp_path / "mine"
+    here.mkdir()
+    local = ProcessFiles(str(here), str(here), (sys.executable,))
+    assert await open_as(make_stored(str(tmp_path), name="mine")) == local
+    assert await open_as(make_stored("/nowhere"), str(here)) == local
+    assert isinstance(await open_as(make_stored("/nowhere"), here.as_uri()), StoreFiles)
+    called = "exec -n team-a --kubeconfig file -i head -c ray -- python3"
+    in_pod = await open_as(make_stored("/nowhere"))
+    assert in_pod.root == "/nowhere/digits-uid-digi"
+    assert in_pod.command[1:] == tuple(called.split())

@@ -1,0 +1,128 @@
+"""Files of a run, from a process and from a store: complete or an error, and nothing that was not asked for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from railhead.client.errors import ClientError
+from railhead.client.run_files import (
+    ProcessFiles,
+    RunFile,
+    RunFiles,
+    StoreFiles,
+    copy_files,
+    is_plain,
+    parse_listing,
+    read_files,
+    read_folder,
+)
+
+BIG = bytes(range(256)) * 12_000  # more than one piece
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    (folder / "ck" / "deep").mkdir(parents=True)
+    (folder / "ck" / "big").write_bytes(BIG)
+    (folder / "ck" / "deep" / "b").write_bytes(b"b")
+    (folder / "ck" / "empty").write_bytes(b"")
+    (folder / "other").write_bytes(b"other")
+    return folder
+
+
+@pytest.fixture(params=["process", "store"])
+def files(request: pytest.FixtureRequest, run: Path) -> RunFiles:
+    if request.param == "store":
+        return StoreFiles.open(run.as_uri())
+    return ProcessFiles("the run", str(run), (sys.executable,))
+
+
+async def test_files_are_found_and_read(files: RunFiles) -> None:
+    found = await files.find(["ck", "other", "gone"])
+    assert [(file.name, file.size) for file in found] == [
+        ("ck/big", len(BIG)),
+        ("ck/deep/b", 1),
+        ("ck/empty", 0),
+        ("other", 5),
+    ]
+    assert await read_folder(files, "ck") == {"big": BIG, "deep/b": b"b", "empty": b""}
+    assert await read_files(files, []) == {}
+
+
+async def test_a_folder_is_copied_into_a_new_one(files: RunFiles, tmp_path: Path) -> None:
+    target = tmp_path / "a" / "copy"
+    await copy_files(files, await files.find(["ck"]), folder="ck", into=target)
+    copied = {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    assert copied == {"big": BIG, "deep/b": b"b", "empty": b""}
+    with pytest.raises(ClientError, match="is not empty"):
+        await copy_files(files, await files.find(["ck"]), folder="ck", into=target)
+
+
+async def test_a_file_that_has_become_shorter_is_an_error(files: RunFiles) -> None:
+    with pytest.raises(ClientError, match="has become shorter"):
+        await read_files(files, [RunFile("other", 6, 0.0)])
+
+
+async def test_nothing_is_written_without_room(
+    files: RunFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(100))
+    with pytest.raises(ClientError, match="has room for 0 MiB, but the files have 2 MiB"):
+        await copy_files(files, await files.find(["ck"]), folder="ck", into=tmp_path / "copy")
+    assert list((tmp_path / "copy").iterdir()) == []
+
+
+async def test_what_does_not_fit_into_memory_is_not_read(files: RunFiles) -> None:
+    with pytest.raises(ClientError, match="do not fit"):
+        await read_files(files, [RunFile("other", 1 << 40, 0.0)])
+
+
+async def test_a_process_that_fails_is_quoted(tmp_path: Path) -> None:
+    with pytest.raises(ClientError, match=r"cannot read the run: .*No such file"):
+        await ProcessFiles("the run", str(tmp_path / "gone"), (sys.executable,)).find(["a"])
+    with pytest.raises(ClientError, match="cannot read the run: no pod � here"):
+        await ProcessFiles("the run", "/", ("sh", "-c", "printf 'no pod \\033 here' >&2; exit 1", "sh")).find(["a"])
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("", "no list of files"),
+        ("[[1, 2, 3", "no list of files"),
+        ('{"a": 1}', "no list of files"),
+        (json.dumps([["ck/../../x", 1, 0]]), "whose name is refused"),
+        (json.dumps([["/etc/x", 1, 0]]), "whose name is refused"),
+        (json.dumps([["ck/a\x1b[2J", 1, 0]]), "whose name is refused"),
+        (json.dumps([[7, 1, 0]]), "whose name is refused"),
+        (json.dumps([["elsewhere", 1, 0]]), "which is not in ck"),
+        (json.dumps([["cka", 1, 0]]), "which is not in ck"),
+        (json.dumps([["ck/a", -1, 0]]), "no size"),
+        (json.dumps([["ck/a", 1.5, 0]]), "no size"),
+        (json.dumps([["ck/a", True, 0]]), "no size"),
+    ],
+)
+def test_a_hostile_listing_is_refused(output: str, message: str) -> None:
+    with pytest.raises(ClientError, match=message):
+        parse_listing(output.encode(), ["ck"], "the pod")
+
+
+async def test_a_process_that_sends_too_little_or_lists_too_much_is_refused() -> None:
+    short = ProcessFiles("the pod", "/", ("sh", "-c", "echo abc", "sh"))
+    with pytest.raises(ClientError, match="has sent too few bytes of a"):
+        await read_files(short, [RunFile("a", 100, 0.0)])
+    with pytest.raises(ClientError, match="lists more than"):
+        await ProcessFiles("the pod", "/", ("sh", "-c", "exec yes", "sh")).find(["a"])
+
+
+def test_names_that_lead_elsewhere_on_some_system_are_not_plain() -> None:
+    assert is_plain("checkpoint_2026-11-25_11-40-00.000123/model.pt")
+    for name in ("", "a//b", "../a", "a/..", "a/./b", "c:\\x", "c:x", "a/... /b", "a\nb", "\u202ea", "x" * 1025):
+        assert not is_plain(name)
