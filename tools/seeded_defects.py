@@ -418,6 +418,20 @@ DEFECTS = (
         ("tests/unit/planning/decisions/test_progress.py",),
     ),
     Defect(
+        "a preferred topology domain is a required one",
+        "resources/placement.py",
+        'if topology.policy == "Preferred":',
+        'if topology.policy != "Preferred":',
+        ("tests/unit/resources/test_placement.py",),
+    ),
+    Defect(
+        "a gang has no priority unless a template names one",
+        "resources/gangs/schedulers.py",
+        ' or spec.priority_class_name or ""',
+        ' or ""',
+        ("tests/unit/resources/gangs/test_schedulers.py",),
+    ),
+    Defect(
         "an upgrade gives pods of one attempt two drivers",
         "planning/job.py",
         "return Mounts(status.driver, status.input, status.secret, source)",

@@ -419,6 +419,25 @@ RUN = [
     ),
     _one("spec.scheduling.nodeAvoidance", "Always", "supported values"),
     _one("spec.scheduling.gangScheduler", "Kueue", "supported values"),
+    _one("spec.scheduling.priorityClassName", "High", "should match"),
+    *(
+        Bad(
+            "spec.scheduling.priorityClassName",
+            "names another priorityClassName",
+            {"spec.scheduling.priorityClassName": "low", at: {"spec": {"priorityClassName": "high"}}},
+        )
+        for at in ("spec.podTemplate", "spec.head.podTemplate", "spec.worker.podTemplate")
+    ),
+    _one("spec.scheduling.topology", {"policy": "Required"}, "Required value", at="spec.scheduling.topology.key"),
+    _one("spec.scheduling.topology", {"key": "a b"}, "should match", at="spec.scheduling.topology.key"),
+    _one("spec.scheduling.topology", {"key": "a", "policy": "Strict"}, "supported values"),
+    *(
+        Bad("spec.scheduling.topology", message, {"spec.scheduling.topology": {"key": key}, "spec.scaling": scaling})
+        for message, key, scaling in (
+            ("STRICT_PACK has one worker pod only", "rack", {"placementStrategy": "STRICT_PACK"}),
+            ("STRICT_SPREAD needs domains", "kubernetes.io/hostname", {"placementStrategy": "STRICT_SPREAD"}),
+        )
+    ),
     _one("spec.run.callbacks", ["Mine"], "should match", at="spec.run.callbacks[0]"),
     _one("spec.run.callbacks", [], "at least 1 items"),
     _one("spec.run.callbacks", ["a:B"] * 17, "at most 16 items"),

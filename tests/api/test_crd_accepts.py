@@ -108,6 +108,10 @@ VALID: dict[str, dict[str, Any]] = {
     "AMD's GPUs": {"spec.scaling": {"useGPU": True, "gpuResourceName": "amd.com/gpu"}},
     "Intel's GPUs": {"spec.scaling": {"useGPU": True, "gpuResourceName": "gpu.intel.com/xe"}},
     "shared GPUs": {"spec.scaling": {"useGPU": True, "gpuResourceName": "nvidia.com/gpu.shared"}},
+    "a priority and a rack": {
+        "spec.podTemplate": {"spec": {"priorityClassName": "high"}},
+        "spec.scheduling": {"priorityClassName": "high", "topology": {"key": "example.com/rack"}},
+    },
     "one pod": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 4, "placementStrategy": "STRICT_PACK"}},
     "one node per worker": {"spec.scaling": {"numWorkers": 4, "placementStrategy": "STRICT_SPREAD"}},
     "spread": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 2, "placementStrategy": "SPREAD"}},

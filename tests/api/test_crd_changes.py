@@ -33,6 +33,7 @@ BEFORE: dict[str, Any] = {
     "spec.scaling.rayLabelSelector": {"a": "b"},
     "spec.logs": {"forward": "None"},
     "spec.scheduling.gangScheduler": "PodGroup",
+    "spec.scheduling.priorityClassName": "high",
 }
 RUNTIME_ENV = {"spec.runtimeEnv": {"env_vars": {"A": "1"}}, "spec.trainer.trainLoopConfig": {"lr": 0.1}}
 FIELDS = [f"{path}.{name}"[1:] for path, names in SUSPENDED.items() for name in names]

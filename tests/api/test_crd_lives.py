@@ -80,6 +80,8 @@ CHANGES_WHILE_SUSPENDED: list[tuple[str, Any]] = [
     ("worker", {"drainSeconds": 30}),
     ("logs", {"forward": "None"}),
     ("scheduling.gangScheduler", "Volcano"),
+    ("scheduling.priorityClassName", "high"),
+    ("scheduling.topology", {"key": "rack", "policy": "Preferred"}),
 ]
 ACCELERATOR = "scaling.acceleratorType"  # only a job with GPUs has one
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -20,8 +22,10 @@ from tests.operator.running import RunningOperator
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 GPUS = 8
+RACK = "example.com/rack"
+RACKS = {f"gpu-{number}": "small" if number < 3 else "large" for number in range(GPUS)}
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +48,11 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 def gang_server(plane: ControlPlane) -> Iterator[ApiServer]:
     server = ApiServer(plane)
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "110"}
-    for name in ("cpus", *(f"gpu-{number}" for number in range(GPUS))):
+    for name in ("cpus", *RACKS):
         own = amounts if name == "cpus" else {**amounts, "nvidia.com/gpu": "1"}
         status = {"capacity": own, "allocatable": own, "conditions": [{"type": "Ready", "status": "True"}]}
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+        metadata = {"name": name, "labels": {RACK: RACKS[name]} if name in RACKS else {}}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
         assert server.request("POST", "/api/v1/nodes", node).status == 201
         clear = {"spec": {"taints": None}}  # a new node counts as not ready
         server.request("PATCH", f"/api/v1/nodes/{name}", clear, content_type=MERGE_PATCH)
@@ -65,9 +70,9 @@ def cluster(gang_server: ApiServer, gang_operator: RunningOperator) -> Cluster:
     return make_cluster(gang_server, gang_operator)
 
 
-def apply(cluster: Cluster, name: str, *, gpus: int) -> None:
+def apply(cluster: Cluster, name: str, *, gpus: int, **scheduling: Any) -> None:
     scaling = {"numWorkers": gpus, "useGPU": True, "workersPerPod": 1}
-    cluster.apply(name, scaling=scaling, scheduling={"gangScheduler": "PodGroup"})
+    cluster.apply(name, scaling=scaling, scheduling={"gangScheduler": "PodGroup", **scheduling})
 
 
 def count_placed(cluster: Cluster, job: str) -> int:
@@ -124,20 +129,39 @@ def test_twenty_jobs_of_any_size_all_get_their_turn(cluster: Cluster) -> None:
             del left[job]
 
 
+def run_all(cluster: Cluster, job: str, workers: int) -> None:
+    """Waits until all pods have a node, and starts them as kubelets do."""
+    wait_until("all nodes", lambda: count_placed(cluster, job) == workers + 1)
+    for pod in cluster.pods(job).values():
+        cluster.run_pod(pod)
+    wait_until("all pods are known to run", lambda: cluster.status(job).get("workers", {}).get("ready") == workers)
+
+
+def find_node(cluster: Cluster, job: str, suffix: str) -> str:
+    """The node of the job's pod whose name ends so; "" while it has none."""
+    pods = cluster.pods(job).items()
+    return next((pod["spec"].get("nodeName", "") for name, pod in pods if name.endswith(suffix)), "")
+
+
 def test_a_lost_worker_pod_is_replaced_within_its_gang(cluster: Cluster) -> None:
     apply(cluster, "lossy", gpus=3)
-    wait_until("all nodes", lambda: count_placed(cluster, "lossy") == 4)
-    before = cluster.pods("lossy")
-    for pod in before.values():
-        cluster.run_pod(pod)
-    wait_until("all pods are known to run", lambda: cluster.status("lossy").get("workers", {}).get("ready") == 3)
-    [lost] = [pod for name, pod in before.items() if name.endswith("-w1-0")]
+    run_all(cluster, "lossy", 3)
+    [lost] = [pod for name, pod in cluster.pods("lossy").items() if name.endswith("-w1-0")]
     cluster.remove_pod(lost)
-
-    def find_replacement() -> str:
-        pods = cluster.pods("lossy").items()
-        return next((pod["spec"].get("nodeName", "") for name, pod in pods if name.endswith("-w1-1")), "")
-
-    assert wait_until("the replacement has a node", find_replacement)
+    assert wait_until("the replacement has a node", lambda: find_node(cluster, "lossy", "-w1-1"))
     assert len(list_groups(cluster)) == 1
     end(cluster, "lossy")
+
+
+def test_the_workers_of_a_gang_and_a_replacement_share_a_rack_with_room_for_all(cluster: Cluster) -> None:
+    for number in range(3):  # placed pod by pod, a gang's first pod would choose the small rack now and then
+        job = f"racks-{number}"
+        apply(cluster, job, gpus=4, topology={"key": RACK})
+        run_all(cluster, job, 4)
+        nodes = [find_node(cluster, job, suffix) for suffix in ("-head", *(f"-w{slot}-0" for slot in range(4)))]
+        assert {RACKS.get(node) for node in nodes} == {"large"}
+        [lost] = [pod for name, pod in cluster.pods(job).items() if name.endswith("-w1-0")]
+        cluster.remove_pod(lost)
+        replaced_on = wait_until("the replacement has a node", partial(find_node, cluster, job, "-w1-1"))
+        assert RACKS[replaced_on] == "large"
+        end(cluster, job)

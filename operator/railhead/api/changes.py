@@ -56,7 +56,7 @@ SUSPENDED: dict[str, frozenset[str]] = {
     ),
     ".trainer": frozenset({"trainLoopConfig"}),
     ".scaling": frozenset({"resourcesPerWorker", "acceleratorType", "rayLabelSelector"}),
-    ".scheduling": frozenset({"gangScheduler"}),
+    ".scheduling": frozenset({"gangScheduler", "priorityClassName", "topology"}),
 }
 NONE: frozenset[str] = frozenset()
 ONLY_SUSPENDED = "can change only while the job is suspended"
@@ -160,6 +160,10 @@ def _build_same(spec: Schema, path: str, field: str) -> str:
     """Whether the field is as before, in CEL. With an object that may be absent, the field's default is absent too."""
     parent = _find(spec, path)
     if path and not _is_required(spec, path[1:]):
+        if "default" not in parent["properties"][field]:
+            new, old = f"self.spec{path}", f"oldSelf.spec{path}"
+            is_set, was_set = (f"has({each}) && has({each}.{field})" for each in (new, old))
+            return f"({is_set} ? {was_set} && {new}.{field} == {old}.{field} : !({was_set}))"
         default = parent["properties"][field]["default"]
         values = (f"(has({who}.spec{path}) ? {who}.spec{path}.{field} : '{default}')" for who in ("self", "oldSelf"))
         return " == ".join(values)
@@ -172,7 +176,8 @@ def _build_same(spec: Schema, path: str, field: str) -> str:
 def _build_check(spec: Schema) -> Schema:
     """Judges a change in phase Suspended by the rules of creation that read several fields."""
     allowed = []  # pairs of a rule and what to say if it does not hold
-    for path, fields in SUSPENDED.items():
+    for path, own in SUSPENDED.items():
+        fields = own if path else own.union(*SUSPENDED.values())  # a rule of the spec may read fields of its objects
         checks = [check for check in _find(spec, path).get(RULES, []) if _reads(check["rule"], fields)]
         for check in (*checks, SAME_GPUS) if path == ".scaling" else checks:
             text = f"spec{path}{check.get('fieldPath', '')}: {check['message']}"

@@ -157,6 +157,7 @@ _SPEC = {
             "maximum": 604800,
             "description": "Seconds from SIGTERM to SIGKILL; at least what saving a checkpoint may take.",
         },
+        "priorityClassName": _text("Priority of the pods; also scheduling.priorityClassName.", 253),
         **{name: _text("Set by Railhead.", 253) for name in _SET_BY_RAILHEAD},
     },
     **rules(

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from railhead.api.base import Model, planned
+from railhead.api.base import NAME, Model, planned
+from railhead.api.topology import Topology
 
 GangSchedulerName = Literal["None", "PodGroup", "Coscheduling", "Volcano"]
 
@@ -26,4 +27,31 @@ class Scheduling(Model):
         "own (scheduling.k8s.io), Coscheduling that of scheduler-plugins. Without the scheduler in the cluster the job "
         "waits with reason SchedulerMissing. None: each pod is scheduled by itself.",
     )
+    priority_class_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        pattern=NAME,
+        description="PriorityClass of the head pod and the worker pods, and of their gang. A podTemplate may only name "
+        "the same.",
+    )
+    topology: Topology | None = Field(
+        default=None,
+        description="Keeps the worker pods of an attempt within one domain of the cluster, such as a rack.",
+    )
     queue: Any | None = planned("Queue that admits the job.")
+
+
+def _agrees(template: str) -> str:
+    """Whether a podTemplate names no PriorityClass, or that of the job."""
+    name = f"{template}.spec.priorityClassName"
+    return f"(!has({template}) || !has({template}.spec) || !has({name}) || {name} == self.scheduling.priorityClassName)"
+
+
+# For the whole spec.
+PRIORITY_RULE = (
+    ".scheduling.priorityClassName",
+    "!has(self.scheduling) || !has(self.scheduling.priorityClassName) || "
+    f"({' && '.join(map(_agrees, ('self.podTemplate', 'self.head.podTemplate', 'self.worker.podTemplate')))})",
+    "podTemplate, head.podTemplate or worker.podTemplate names another priorityClassName; remove it there",
+)

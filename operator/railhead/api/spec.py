@@ -14,8 +14,9 @@ from railhead.api.metrics import Metrics
 from railhead.api.pods import CPU_LIMIT_RULES, HeadConfig, PodTemplate, PullSecret, Worker
 from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
 from railhead.api.scaling import Scaling
-from railhead.api.scheduling import GangSchedulerName, Scheduling
+from railhead.api.scheduling import PRIORITY_RULE, GangSchedulerName, Scheduling
 from railhead.api.source import Source
+from railhead.api.topology import TOPOLOGY_RULE, Topology
 from railhead.api.trainer import BACKEND_RULES, SCRIPT_RULES, TrainerConfig
 
 GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSeconds
@@ -98,6 +99,8 @@ class TrainJobSpec(Model):
             CPU_FOR_TASKS,
             SPLIT_OF_BUILD,
             *SCRIPT_RULES,
+            PRIORITY_RULE,
+            TOPOLOGY_RULE,
         )
     )
     image: Image = Field(
@@ -257,6 +260,16 @@ class TrainJobSpec(Model):
     def gang_scheduler(self) -> GangSchedulerName:
         """scheduling.gangScheduler, or its default."""
         return self.scheduling.gang_scheduler if self.scheduling else "None"
+
+    @property
+    def priority_class_name(self) -> str | None:
+        """scheduling.priorityClassName."""
+        return self.scheduling.priority_class_name if self.scheduling else None
+
+    @property
+    def topology(self) -> Topology | None:
+        """scheduling.topology."""
+        return self.scheduling.topology if self.scheduling else None
 
     @property
     def end_seconds(self) -> int:

@@ -1,8 +1,8 @@
 """Where pods run, as scheduling rules: the placement of workers, nodes to avoid, and tolerations. Pure.
 
-`scaling.placementStrategy` and `scaling.rayLabelSelector` are combined with the affinity in the user's podTemplate: our
-preferences give way to any of the user's, our requirements are added to theirs. Ray's placement group gets the same
-strategy but never decides: by then each pod has its node.
+`scaling.placementStrategy`, `scaling.rayLabelSelector` and `scheduling.topology` are combined with the affinity in the
+user's podTemplate: PACK's preferences give way to any of the user's, the other rules are added to theirs. Ray's
+placement group gets the same strategy but never decides: by then each pod has its node.
 
 The nodes that a job avoids are also in an annotation: the affinity of a pod cannot be changed, and the annotation shows
 whether it is out of date.
@@ -21,7 +21,8 @@ from typing import Literal
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.names import AVOIDED_NODES
-from railhead.api.scaling import Scaling
+from railhead.api.spec import TrainJobSpec
+from railhead.api.topology import Topology
 from railhead.resources.base import JobRef
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -56,9 +57,9 @@ def get_items(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def place_worker(pod_spec: Object, scaling: Scaling, *, job: JobRef, attempt: int) -> Object:
+def place_worker(pod_spec: Object, spec: TrainJobSpec, *, job: JobRef, attempt: int) -> Object:
     """Returns the worker pod's spec with scheduling rules; `pod_spec` already includes the user's templates."""
-    placed = dict(pod_spec)
+    placed, scaling = dict(pod_spec), spec.scaling
     others = {"matchLabels": _labels_of_workers(job, attempt=attempt)}
     affinity = placed.get("affinity") or {}
     if not isinstance(affinity, Mapping):
@@ -71,7 +72,9 @@ def place_worker(pod_spec: Object, scaling: Scaling, *, job: JobRef, attempt: in
             placed["topologySpreadConstraints"] = [*get_items(placed.get("topologySpreadConstraints")), _spread(others)]
         case "STRICT_SPREAD":
             term = {"labelSelector": others, "topologyKey": HOSTNAME}
-            affinity["podAntiAffinity"] = _add_required(affinity.get("podAntiAffinity"), term)
+            affinity["podAntiAffinity"] = _add(affinity.get("podAntiAffinity"), REQUIRED, term)
+    if spec.topology:
+        affinity["podAffinity"] = _stay_together(affinity.get("podAffinity"), spec.topology, others)
     expressions = build_node_expressions(scaling.ray_label_selector or {})
     if expressions:
         affinity["nodeAffinity"] = require_nodes(affinity.get("nodeAffinity"), "matchExpressions", expressions)
@@ -117,10 +120,17 @@ def _spread(others: Object) -> Object:
     return {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": others}
 
 
-def _add_required(rules: object, term: Object) -> object:
-    """Adds a required term to the user's: all of them must hold."""
+def _stay_together(rules: object, topology: Topology, others: Object) -> object:
+    """The first pod of an attempt selects itself, so it chooses the domain; a replacement follows those that stayed."""
+    if topology.policy == "Preferred":
+        return _add(rules, PREFERRED, _prefer(others, topology.key, 100))
+    return _add(rules, REQUIRED, {"labelSelector": others, "topologyKey": topology.key})
+
+
+def _add(rules: object, kind: str, term: Object) -> object:
+    """Adds a term to those of this kind: all that are required must hold, and those that are preferred add up."""
     rules = {} if rules is None else rules
-    return {**rules, REQUIRED: [*get_items(rules.get(REQUIRED)), term]} if isinstance(rules, Mapping) else rules
+    return {**rules, kind: [*get_items(rules.get(kind)), term]} if isinstance(rules, Mapping) else rules
 
 
 def avoid_nodes(pod: Object, nodes: Sequence[str]) -> Object:

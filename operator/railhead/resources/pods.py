@@ -206,7 +206,7 @@ def build_pod(attempt: Attempt, part: RolePart) -> Object:
     if part.role == names.HEAD:
         pod_spec["tolerations"] = add_head_tolerations(pod_spec.get("tolerations") or [])
     else:
-        pod_spec = place_worker(pod_spec, spec.scaling, job=attempt.job, attempt=attempt.number)
+        pod_spec = place_worker(pod_spec, spec, job=attempt.job, attempt=attempt.number)
     labels = {names.LABEL_ROLE: part.role, names.LABEL_ATTEMPT: str(attempt.number), **part.labels}
     metadata = build_metadata(attempt.job, part.name, **labels)
     given = merged["metadata"]
@@ -270,6 +270,8 @@ def _default_spec(spec: TrainJobSpec, size: PodSize) -> Object:
             }
         ],
     }
+    if spec.priority_class_name:
+        defaults["priorityClassName"] = spec.priority_class_name
     if spec.image_pull_secrets:
         defaults["imagePullSecrets"] = [{"name": s.name} for s in spec.image_pull_secrets]
     return defaults

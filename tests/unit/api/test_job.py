@@ -71,7 +71,12 @@ FULL: dict[str, Any] = {
         "objectStore": "1Gi",
     },
     "resumeFrom": {"trainJob": "other", "best": True},
-    "scheduling": {"nodeAvoidance": "None", "gangScheduler": "PodGroup"},
+    "scheduling": {
+        "nodeAvoidance": "None",
+        "gangScheduler": "PodGroup",
+        "priorityClassName": "high",
+        "topology": {"key": "rack", "policy": "Preferred"},
+    },
     "metrics": {"port": 9400},
     "logs": {"forward": "Rank0", "archive": "All", "archivePerRank": "8Mi", "archivePerRun": "2Gi"},
     "backoffLimit": 5,

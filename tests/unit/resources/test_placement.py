@@ -25,9 +25,13 @@ HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
-def spec_of(role: str = "worker", *, template: Object | None = None, **scaling: Any) -> Object:
-    """A pod's spec; `template` is the user's PodSpec."""
+def spec_of(
+    role: str = "worker", *, template: Object | None = None, topology: Object | None = None, **scaling: Any
+) -> Object:
+    """A pod's spec; `template` is the user's PodSpec, and `topology` that of spec.scheduling."""
     changes: Object = {"scaling": {"numWorkers": 2, **scaling}}
+    if topology is not None:
+        changes["scheduling"] = {"topology": topology}
     if template is not None:
         changes["worker"] = {"podTemplate": {"spec": template}}
     return dict(build(role, **changes)["spec"])
@@ -80,6 +84,42 @@ def find_selectors(node: Any) -> list[Object]:
         return []
     found = [node["labelSelector"]] if "labelSelector" in node else []
     return found + [s for value in node.values() for s in find_selectors(value)]
+
+
+def test_workers_of_an_attempt_share_a_domain_beside_the_strategy() -> None:
+    found = spec_of(topology={"key": "rack"}, placementStrategy="PACK")["affinity"]["podAffinity"]
+    assert [term["topologyKey"] for term in found[REQUIRED]] == ["rack"]
+    assert len(found[PREFERRED]) == 2, "close to each other within the domain"
+    spread = spec_of(topology={"key": "rack"}, placementStrategy="STRICT_SPREAD")["affinity"]
+    assert [spread[kind][REQUIRED][0]["topologyKey"] for kind in ("podAffinity", "podAntiAffinity")] == ["rack", HOST]
+
+
+def test_a_preferred_domain_adds_to_other_preferences() -> None:
+    topology = {"key": "rack", "policy": "Preferred"}
+    found = spec_of(topology=topology, placementStrategy="PACK")["affinity"]["podAffinity"]
+    keys = [term["podAffinityTerm"]["topologyKey"] for term in found[PREFERRED]]
+    assert (keys, set(found)) == ([HOST, ZONE, "rack"], {PREFERRED})
+
+
+@pytest.mark.parametrize(("policy", "kind"), [("Required", REQUIRED), ("Preferred", PREFERRED)])
+def test_a_domain_is_added_to_the_templates_affinity(policy: str, kind: str) -> None:
+    mine = {"weight": 1}
+    template = {"affinity": {"podAffinity": {REQUIRED: [mine], PREFERRED: [mine]}}}
+    found = spec_of(topology={"key": "rack", "policy": policy}, template=template)["affinity"]["podAffinity"]
+    other = PREFERRED if kind == REQUIRED else REQUIRED
+    assert (len(found[kind]), found[kind][0], found[other]) == (2, mine, [mine])
+
+
+@pytest.mark.parametrize("policy", ["Required", "Preferred"])
+def test_a_domain_is_that_of_the_workers_of_this_attempt(policy: str) -> None:
+    scheduling = {"topology": {"key": "rack", "policy": policy}}
+    scaling = {"numWorkers": 2, "placementStrategy": "SPREAD"}
+    pod = build("worker", attempt=4, scaling=scaling, scheduling=scheduling)
+    [selector] = find_selectors(pod["spec"]["affinity"])
+    assert selector["matchLabels"].items() <= pod["metadata"]["labels"].items(), "the first pod selects itself"
+    for other in (build("head", attempt=4), build("worker", attempt=3)):
+        assert not selector["matchLabels"].items() <= other["metadata"]["labels"].items()
+    assert "affinity" not in build("head", scaling=scaling, scheduling=scheduling)["spec"]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -162,11 +202,14 @@ odd = st.recursive(
     | st.fixed_dictionaries({}, optional={"nodeAffinity": odd, "podAffinity": odd, "podAntiAffinity": odd}),
     constraints=odd,
     strategy=st.sampled_from(["PACK", "SPREAD", "STRICT_SPREAD"]),
+    policy=st.sampled_from(["Required", "Preferred"]),
 )
-def test_builds_a_pod_from_any_template(affinity: Any, constraints: Any, strategy: str) -> None:
+def test_builds_a_pod_from_any_template(affinity: Any, constraints: Any, strategy: str, policy: str) -> None:
     """The API server rejects invalid values, with the pod's own field."""
     template = {"affinity": affinity, "topologySpreadConstraints": constraints}
-    assert spec_of(template=template, placementStrategy=strategy, rayLabelSelector={"pool": "a"})["containers"]
+    topology = {"key": "rack", "policy": policy}
+    found = spec_of(template=template, topology=topology, placementStrategy=strategy, rayLabelSelector={"pool": "a"})
+    assert found["containers"]
 
 
 OURS = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in ("a", "b")]

@@ -223,6 +223,12 @@ def test_only_a_head_receives_the_progress_deadline() -> None:
     assert "RAILHEAD_PROGRESS_DEADLINE" not in env(build("head"))
 
 
+def test_head_and_workers_have_the_priority_of_the_job() -> None:
+    for role in ("head", "worker"):
+        assert build(role, scheduling={"priorityClassName": "high"})["spec"]["priorityClassName"] == "high"
+        assert "priorityClassName" not in build(role)["spec"]
+
+
 def test_the_head_is_found_by_its_host_name() -> None:
     head = build("head")
     host = f"{head['spec']['hostname']}.{head['spec']['subdomain']}"

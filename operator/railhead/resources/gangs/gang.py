@@ -15,13 +15,15 @@ class Gang:
     Attributes:
         name: of its PodGroup.
         least_pods: how many have to get a node at once, with which training can begin.
-        priority_class, annotations: of the worker pods, by the user's templates.
+        priority_class, annotations: of the worker pods.
+        domain: label of the nodes that all pods have to share; "" without scheduling.topology, or if it is preferred.
     """
 
     name: str
     least_pods: int
     priority_class: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    domain: str = ""
 
 
 @dataclass(frozen=True)

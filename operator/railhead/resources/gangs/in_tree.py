@@ -1,7 +1,9 @@
 """Kubernetes' own gang scheduling (KEP-4671): alpha in 1.36, beta in 1.37, off by default in both.
 
 The feature gates GenericWorkload and GangScheduling turn it on. Preemption of a gang as a whole has a gate of its own,
-WorkloadAwarePreemption; the API server drops disruptionMode and priorityClassName without it.
+WorkloadAwarePreemption; the API server drops disruptionMode and priorityClassName without it. So does the search for a
+topology domain with room for all pods, TopologyAwareWorkloadScheduling, with schedulingConstraints: without it the
+scheduler commits itself to the domain of the pod that it places first.
 """
 
 from __future__ import annotations
@@ -15,7 +17,11 @@ def _build_spec(gang: Gang, disruption_mode: object) -> Object:
         "schedulingPolicy": {"gang": {"minCount": gang.least_pods}},
         "disruptionMode": disruption_mode,  # a group that has lost a pod makes no step
     }
-    return {**spec, "priorityClassName": gang.priority_class} if gang.priority_class else spec
+    if gang.priority_class:
+        spec["priorityClassName"] = gang.priority_class
+    if gang.domain:
+        spec["schedulingConstraints"] = {"topology": [{"key": gang.domain}]}
+    return spec
 
 
 def _join(pod: Object, name: str) -> Object:

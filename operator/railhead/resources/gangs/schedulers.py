@@ -24,9 +24,10 @@ def find_gang(job: JobRef, spec: TrainJobSpec, *, attempt: int, least_workers: i
     """Returns the gang of an attempt that can train with `least_workers` worker pods."""
     template = find_template(spec, names.WORKER)
     annotations = (template.get("metadata") or {}).get("annotations") or {}
-    priority_class = (template.get("spec") or {}).get("priorityClassName") or ""
+    priority_class = (template.get("spec") or {}).get("priorityClassName") or spec.priority_class_name or ""
     name = names.gang_name(job.name, job.uid, attempt)
-    return Gang(name, 1 + least_workers, str(priority_class), annotations)
+    domain = spec.topology.key if spec.topology and spec.topology.policy == "Required" else ""
+    return Gang(name, 1 + least_workers, str(priority_class), annotations, domain)
 
 
 def build_pod_group(job: JobRef, gang: Gang, group: PodGroup, *, attempt: int) -> Object:

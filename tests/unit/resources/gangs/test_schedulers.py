@@ -68,6 +68,21 @@ def test_a_gang_is_preempted_as_a_whole_and_has_its_pods_priority() -> None:
     assert newest["spec"]["priorityClassName"] == older["spec"]["priorityClassName"] == "urgent"
 
 
+@pytest.mark.parametrize("scheduler", ["PodGroup", "Volcano"])
+def test_a_gang_has_the_priority_of_the_job(scheduler: str) -> None:
+    spec = make_spec(scheduling={"gangScheduler": scheduler, "priorityClassName": "urgent"})
+    for group in build_pod_groups(make_job(status={"attempt": 3}, spec=spec)):
+        assert group["spec"]["priorityClassName"] == "urgent"
+
+
+def test_kubernetes_own_scheduler_looks_for_a_domain_with_room_for_all() -> None:
+    topology = {"key": "rack"}
+    for policy, found in (("Required", {"topology": [topology]}), ("Preferred", None)):
+        scheduling = {"gangScheduler": "PodGroup", "topology": {**topology, "policy": policy}}
+        for group in build_pod_groups(make_job(status={"attempt": 3}, spec=make_spec(scheduling=scheduling))):
+            assert group["spec"].get("schedulingConstraints") == found
+
+
 def test_volcano_takes_the_queue_of_the_pods() -> None:
     template = {"spec": {}, "metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "team-a"}}}
     [group] = build_pod_groups(make_gang_job("Volcano", podTemplate=template))
