@@ -2781,8 +2781,8 @@ DEFECTS = (
     Defect(
         "`railhead submit` overlooks a link that leaves the folder",
         "client/code_files.py",
-        "    if not file.is_relative_to(root):\n",
-        "    if False:\n",
+        'return f"links to a file outside of the folder; {_INCLUDE}"',
+        'return ""',
         ("tests/unit/client/test_code_files.py",),
     ),
     Defect(

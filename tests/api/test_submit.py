@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.cli.main import main
+from railhead.client.code_files import LONGEST_PATH, MOST_BYTES, MOST_FILES
 from railhead.client.errors import ExitCode
 from railhead.kube.client import KubeClient, Request
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import MERGE_PATCH, ApiServer
-from tests.api.test_client import kubeconfig_without_rights
+from tests.api.test_client import FAILED, kubeconfig_without_rights, report
 from tests.api.trainjobs import PATH
 from tests.waiting import wait_until
 
@@ -95,6 +97,33 @@ def test_a_folder_is_sent_as_an_immutable_config_map_that_the_job_owns(
     change = {"data": dict.fromkeys(stored["data"], "")}
     answer = api_server.request("PATCH", f"{MAPS}/{stored['metadata']['name']}", change, content_type=MERGE_PATCH)
     assert "immutable" in answer.message
+
+
+class Terminal(io.StringIO):
+    """A user's answers."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "code", "jobs"),
+    [("y\n", [], 0, 1), ("\n", [], ExitCode.USAGE, 0), ("", [], ExitCode.USAGE, 0), ("", ["--yes"], 0, 1)],
+)
+def test_on_a_terminal_the_user_is_asked_after_the_plan(
+    answer: str,
+    options: list[str],
+    code: int,
+    jobs: int,
+    submit: Submit,
+    api_server: ApiServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    assert submit(*options) == code
+    assert len(api_server.list(PATH)) == len(map_names(api_server)) == jobs
+    assert ("Create it? [y/N]" in capsys.readouterr().err) is not bool(options)
 
 
 def test_the_same_folder_is_the_same_job_and_another_one_is_refused_by_file(
@@ -206,6 +235,38 @@ def test_a_config_map_of_another_owner_is_left_alone_and_named(
     api_server.request("DELETE", f"{MAPS}/{name}")
     assert submit() == 0
     check_complete(api_server)
+
+
+def test_a_retry_keeps_the_code_when_the_finished_job_is_deleted(
+    submit: Submit, control_plane: ControlPlane, api_server: ApiServer
+) -> None:
+    assert submit() == 0
+    report(api_server, "train", phase="Failed", conditions=FAILED)
+    assert main(["retry", "train", "--kubeconfig", str(control_plane.kubeconfig)]) == 0
+    [name] = map_names(api_server)
+    retried = api_server.request("GET", f"{PATH}/train-r2").body["metadata"]["uid"]
+    api_server.request("DELETE", f"{PATH}/train")
+
+    def read_owners() -> list[str]:
+        metadata = api_server.request("GET", f"{MAPS}/{name}").body["metadata"]
+        return [owner["uid"] for owner in metadata["ownerReferences"]]
+
+    wait_until("garbage collection removes the deleted owner only", lambda: read_owners() == [retried])
+
+
+# aiohttp warns of bodies above 1 MiB, which a command sends while it does nothing else.
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+def test_as_much_as_is_permitted_is_accepted(submit: Submit, folder: Path, api_server: ApiServer) -> None:
+    sizes = [(MOST_BYTES - 61) // 125] * 124
+    deep = folder / ("d" * 100)
+    deep.mkdir()
+    for number, size in enumerate([*sizes, MOST_BYTES - 61 - sum(sizes)], start=100):
+        (deep / f"{number}{'x' * 96}").write_bytes(b"\xff" * size)
+    assert submit() == 0
+    paths = [item["path"] for item in read_job(api_server)["spec"]["source"]["configMap"]["items"]]
+    assert (len(paths), max(map(len, paths))) == (MOST_FILES, LONGEST_PATH)
+    (folder / "one-more.py").write_text("")
+    assert submit("--name", "other") == ExitCode.USAGE
 
 
 def test_a_job_that_is_to_stay_suspended_is_not_resumed(submit: Submit, api_server: ApiServer) -> None:

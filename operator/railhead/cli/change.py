@@ -102,11 +102,14 @@ async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Con
 async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Creates the next try of a finished job."""
     from railhead.client.changes import build_retry, parse_changes
+    from railhead.client.sending import keep_code
 
     changes = parse_changes(options.changes)
     new = build_retry(await cluster.get_job(options.name), changes, options.new_name)
     source = new["spec"].get("resumeFrom")
-    name = str((await cluster.create_job(new))["metadata"]["name"])
+    created = await cluster.create_job(new)
+    await keep_code(cluster, created)
+    name = str(created["metadata"]["name"])
     where = ", ".join(f"{key} {value}" for key, value in source.items()) if isinstance(source, dict) else ""
     start = f"from {where}" if where else "from scratch, because there is no checkpoint"
     console.line(f"{name}: created; it starts {start}")

@@ -106,7 +106,8 @@ async def _continue(options: argparse.Namespace, cluster: Cluster, wanted: Submi
     source = part(part(existing, "spec"), "source")
     stored = text(part(source, "configMap"), "name")
     if wanted.code is not None and stored and stored != wanted.code.name:
-        differences = compare_files(wanted.code, source, await find_code(cluster, stored))
+        found = await find_code(cluster, stored)
+        differences = compare_files(wanted.code, source, found) if found else []
     remark = check_existing(wanted.job, existing, differences)
     if wanted.code is None or not is_held(existing):
         return remark

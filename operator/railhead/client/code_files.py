@@ -20,7 +20,7 @@ from railhead.contract.text import clean_line
 
 MOST_FILES = 128  # items of spec.source.configMap
 MOST_BYTES = 900 * 1024  # a ConfigMap holds 1 MiB, its keys and metadata included
-LONGEST_PATH = 512
+LONGEST_PATH = 200  # 128 longer ones would exceed the API server's budget for the rules of configMap.items
 IGNORE_FILE = ".railheadignore"
 # Of a file or of a folder above it, in lower case.
 SECRET_NAMES = (
@@ -117,7 +117,8 @@ def _run(command: Sequence[str]) -> bytes:
 def _check_path(root: Path, path: str, *, is_included: bool) -> str:
     """Returns why the file must not be sent, "" if it may."""
     if len(path) > LONGEST_PATH or not re.fullmatch(RELATIVE_PATH, path):
-        return f"names in pods have only letters, digits and -_. in them; rename it, or list it in {IGNORE_FILE}"
+        limit = f"paths in pods have letters, digits and -_. only, and at most {LONGEST_PATH} characters"
+        return f"cannot be sent: {limit}; rename it, or list it in {IGNORE_FILE}"
     file = (root / path).resolve()
     if file.is_dir():
         kind = "a link to a folder" if (root / path).is_symlink() else "another git repository"

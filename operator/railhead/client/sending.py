@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from railhead.api import names
 from railhead.api.base import Object
 from railhead.client.cluster import Cluster, explaining
 from railhead.client.code_map import CodeMap, build_release, has_same_content, hold
@@ -14,6 +15,7 @@ from railhead.client.errors import ClientError, ExitCode
 from railhead.client.snapshot import part, text
 from railhead.kube.errors import Conflict, Gone
 from railhead.kube.kinds import CONFIG_MAP
+from railhead.resources.base import build_owner
 
 NO_UID = "00000000-0000-0000-0000-000000000000"  # the job's before it exists
 
@@ -41,6 +43,21 @@ async def send_code(cluster: Cluster, job: Object, held: Object, code: CodeMap) 
     except ClientError as error:
         rest = f"{name} exists and stays suspended: run the same command again, or `railhead delete {name}`"
         raise ClientError(f"{error}\n{rest}", error.code) from None
+
+
+async def keep_code(cluster: Cluster, job: Object) -> None:
+    """Makes a retry an owner of the code of the finished job, with which it would be deleted. Raises ClientError."""
+    name = text(part(part(part(job, "spec"), "source"), "configMap"), "name")
+    found = await find_code(cluster, name) if name else {}
+    owners = part(found, "metadata").get("ownerReferences") or []
+    if not any(_read_owner(each)[0] == names.KIND for each in owners):
+        return  # a ConfigMap that the user created stays anyway
+    uid = str(job["metadata"]["uid"])
+    owner = build_owner(names.API_VERSION, names.KIND, str(job["metadata"]["name"]), uid)
+    kept = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
+    patch = {"metadata": {**kept, "ownerReferences": [*owners, owner]}}
+    with explaining(f"keep the ConfigMap {name} for {job['metadata']['name']}, which was created"):
+        await cluster.client.patch(CONFIG_MAP, name, patch, namespace=cluster.namespace)
 
 
 async def find_code(cluster: Cluster, name: str) -> Object:

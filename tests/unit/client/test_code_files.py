@@ -67,13 +67,18 @@ def test_the_repository_of_a_git_hook_is_not_used(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(
     "name",
-    ["a b.py", "größe.py", "line\nbreak.py", "..hidden", "-$(id).py", "tab\t.py", "quote'.py"],
+    ["a b.py", "größe.py", "line\nbreak.py", "..hidden", "-$(id).py", "tab\t.py", "quote'.py", "d/" * 99 + "abc"],
 )
 def test_a_name_that_a_pod_cannot_have_is_refused(name: str, tmp_path: Path) -> None:
     write(tmp_path, "train.py", name)
     message = refuse(tmp_path)
-    assert "names in pods have only letters" in message
+    assert "paths in pods have letters, digits and -_. only" in message
     assert len(message.splitlines()) == 2
+
+
+def test_a_long_path_is_sent(tmp_path: Path) -> None:
+    write(tmp_path, "d/" * 99 + "ab")
+    assert len(read_code(tmp_path, [])[0].path) == 200
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from railhead.client.cluster import Cluster
 from railhead.client.code_files import CodeFile
 from railhead.client.code_map import make_code_map
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.sending import send_code
+from railhead.client.sending import keep_code, send_code
 from railhead.kube.errors import Conflict, Gone, RetryAfter
 from railhead.kube.kinds import TRAIN_JOB, Kind
 
@@ -101,6 +101,14 @@ async def test_a_config_map_of_another_owner_stays_and_the_job_suspended(stored:
     assert error.value.code == ExitCode.REFUSED
     assert client.stored == stored
     assert not client.patches
+
+
+@pytest.mark.parametrize("stored", [None, make_stored("a", "old", metadata={"uid": "uid-map"})])
+async def test_a_retry_owns_no_config_map_of_the_user(stored: Object | None) -> None:
+    client = OneConfigMap(stored)
+    job = {"metadata": {"name": "a-r2", "uid": "new"}, "spec": {"source": CODE.source}}
+    await keep_code(Cluster(client, "team", "team"), job)  # type: ignore[arg-type]
+    assert client.stored == stored
 
 
 async def test_an_error_says_what_is_left_and_how_to_continue() -> None:
