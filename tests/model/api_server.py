@@ -57,6 +57,7 @@ class ModelApiServer:
 
     Attributes:
         log: one entry per change, as a watch reports it.
+        status_patches: the operations of all JSON patches of a status of a TrainJob that were accepted.
         creates, deletes: how often each object was created, and its deletion requested.
         admission: called before a create; returns the message of a rejection, or nothing.
         deletion: the same before a delete, with the object.
@@ -71,6 +72,7 @@ class ModelApiServer:
     objects: dict[Place, Object] = field(default_factory=dict)
     log: list[Entry] = field(default_factory=list)
     version: int = 100
+    status_patches: list[list[Object]] = field(default_factory=list)
     creates: Counter[tuple[str, str]] = field(default_factory=Counter)
     deletes: Counter[tuple[str, str]] = field(default_factory=Counter)
     admission: Callable[[str, Object], str] = lambda plural, body: ""
@@ -202,6 +204,8 @@ class ModelApiServer:
                 new = apply_operations(old, body)
             except BadPatch:
                 raise _error(422, "Invalid", REJECTED) from None
+            if (place[0], subresource) == (JOBS, "status"):
+                self.status_patches.append(body)
         else:
             self._compare(old, body.get("metadata") or {})
             new = merge(old, body)

@@ -145,7 +145,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     check_drivers(world)
     check_images(world)
     check_attempts(world.api.log)
-    check_goodput(world.api.log)
+    check_goodput(world.api)
     assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()

@@ -288,7 +288,7 @@ class Schedule:
         check_drivers(self.world)
         check_images(self.world)
         check_attempts(self.world.api.log, operators=self.operators)
-        check_goodput(self.world.api.log, operators=self.operators)
+        check_goodput(self.world.api, operators=self.operators)
         self._watchman.check()
         job = self.world.job()
         assert job is not None

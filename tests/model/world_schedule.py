@@ -175,5 +175,5 @@ class WorldSchedule:
         assert not held, f"finished jobs hold {held}"
         check_drivers(self.world)
         check_attempts(self.world.api.log)
-        check_goodput(self.world.api.log)
+        check_goodput(self.world.api)
         self._watchman.check()
