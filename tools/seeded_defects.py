@@ -2765,6 +2765,13 @@ DEFECTS = (
         ("tests/unit/client/test_doctor.py",),
     ),
     Defect(
+        "`railhead top` counts the GPUs of pods that are only wanted",
+        "client/rows.py",
+        'gpus=_count_gpus(part(part(job, "spec"), "scaling"), status.workers.ready),',
+        'gpus=_count_gpus(part(part(job, "spec"), "scaling"), status.workers.desired),',
+        ("tests/unit/client/test_rows.py",),
+    ),
+    Defect(
         "`railhead wait` waits for a state that a finished job never reaches",
         "client/waiting.py",
         "    return Ending(False, end) if status.is_finished else None\n",

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import change, doctor, execute, local, logs, offline, operator, read, results, submit
+from railhead.cli import change, doctor, execute, local, logs, offline, operator, read, results, submit, top
 from railhead.local import LocalError
 
 INTERRUPTED = 130
@@ -30,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"railhead {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     read.add_commands(commands)
+    top.add_commands(commands)
     logs.add_commands(commands)
     results.add_commands(commands)
     execute.add_commands(commands)

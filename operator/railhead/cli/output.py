@@ -51,17 +51,23 @@ class Console:
 
     Attributes:
         width: columns of the terminal; None = a pipe or a file, in which no line is cut or wrapped.
+        height: lines of the terminal, likewise.
     """
 
     def __init__(self, stream: TextIO | None = None, *, width: int | None = None, is_terminal: bool = False) -> None:
         self.stream = stream or sys.stdout
         self.is_terminal = is_terminal or self.stream.isatty()
         self.width = width or (shutil.get_terminal_size().columns if self.is_terminal else None)
+        self.height = shutil.get_terminal_size().lines if self.is_terminal else None
         self.has_colour = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
     def line(self, text: str = "") -> None:
         """Prints one line without what a terminal acts on."""
         print(clean_line(text), file=self.stream, flush=True)
+
+    def clear(self) -> None:
+        """Empties a terminal; in a pipe a line separates what follows from what came before."""
+        print("\x1b[H\x1b[2J" if self.is_terminal else "\n", end="", file=self.stream)
 
     def log_line(self, text: str) -> None:
         """Prints a line of a pod's log: unchanged in a pipe; on a terminal only its colours are kept."""

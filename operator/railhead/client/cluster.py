@@ -117,6 +117,12 @@ class Cluster:
         """Calls `on_change` for each job and each change, until it is cancelled."""
         await self.watch(Scope(TRAIN_JOB, self.scope, label_selector=selector), on_change, read)
 
+    async def open_jobs(
+        self, selector: str, read: Callable[[Object], Item], on_change: OnChange[Item]
+    ) -> Informer[Item]:
+        """Returns a view of the jobs, which its `run()` keeps up to date; `answered` is set after the first list."""
+        return await self._open(Scope(TRAIN_JOB, self.scope, label_selector=selector), on_change, read)
+
     async def watch_job(self, job: Object, on_change: OnChange[Object]) -> None:
         """Calls `on_change` for the job and each change of it, its deletion included, until it is cancelled."""
         field = f"metadata.name={job['metadata']['name']}"
@@ -137,12 +143,15 @@ class Cluster:
         self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item], *, known: Object | None = None
     ) -> None:
         """Calls `on_change` for each object and each change, until it is cancelled; `known`: seen before."""
-        with explaining(f"list {scope.kind.plural} in {scope.namespace or 'all namespaces'}"):
-            await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
-        informer = Informer(self.client, scope, on_change=on_change, slim=read)
+        informer = await self._open(scope, on_change, read)
         if known is not None:
             informer.record_write(known)  # so that its absence from the first list is a change
         await informer.run()
+
+    async def _open(self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item]) -> Informer[Item]:
+        with explaining(f"list {scope.kind.plural} in {scope.namespace or 'all namespaces'}"):
+            await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
+        return Informer(self.client, scope, on_change=on_change, slim=read)
 
     async def _read_all(self, scope: Scope, notes: list[str]) -> list[Object]:
         try:

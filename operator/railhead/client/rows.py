@@ -7,8 +7,9 @@ from datetime import datetime
 
 from railhead.api import conditions as types
 from railhead.api.base import Object
+from railhead.api.scaling import DEFAULT_GPU
 from railhead.api.status import JobStatus, parse_status
-from railhead.client.snapshot import text
+from railhead.client.snapshot import part, text
 from railhead.contract.text import parse_time
 
 
@@ -24,6 +25,7 @@ class JobRow:
         workers: worker pods, as running/wanted; "" = none are wanted.
         checkpoint: URI of the newest one.
         goodput: status.goodput.percent, such as 93.1%; "" = not known.
+        gpus: of its running worker pods.
     """
 
     namespace: str
@@ -38,6 +40,7 @@ class JobRow:
     head: str
     checkpoint: str
     goodput: str
+    gpus: int
 
 
 def read_row(job: Object) -> JobRow:
@@ -56,7 +59,16 @@ def read_row(job: Object) -> JobRow:
         head=status.head.pod,
         checkpoint=status.checkpoint.uri if status.checkpoint else "",
         goodput=describe_goodput(status),
+        gpus=_count_gpus(part(part(job, "spec"), "scaling"), status.workers.ready),
     )
+
+
+def _count_gpus(scaling: Object, pods: int) -> int:
+    if scaling.get("useGPU") is not True:
+        return 0
+    amount = part(scaling, "resourcesPerWorker").get(text(scaling, "gpuResourceName") or DEFAULT_GPU, 1)
+    per_worker = int(amount) if str(amount).isdecimal() else 1  # the CRD has whole numbers only
+    return pods * int(scaling.get("workersPerPod") or 1) * per_worker
 
 
 def describe_progress(status: JobStatus) -> str:

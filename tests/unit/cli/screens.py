@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.api.base import Object
-from railhead.cli import doctor, read
+from railhead.cli import doctor, read, top
 from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.errors import ExitCode
@@ -49,6 +49,7 @@ def _train() -> Object:
         "updateTime": "2026-11-25T11:59:50Z",
     }
     return make_running(
+        spec={"scaling": {"numWorkers": 4, "workersPerPod": 2, "useGPU": True}},
         progress=progress,
         workers={"desired": 2, "ready": 2, "joined": 2},
         head={"pod": "digits-1a2b3c-2-head", "node": "cpu-1"},
@@ -141,6 +142,7 @@ RUNS = {
     "why": read.show_why,
     "timeline": read.show_timeline,
     "doctor": doctor.show_checks,
+    "top": top.show_top,
 }
 CODES = {"doctor": ExitCode.FAILED}  # of the others: 0
 
@@ -165,6 +167,8 @@ SCREENS = {
     "why-failed": ["why", "a-job-with-a-name-that-is-quite-long-01"],
     "timeline": ["timeline", "digits"],
     "doctor": ["doctor"],
+    "top": ["top"],
+    "top-everywhere": ["top", "-A"],
 }
 
 

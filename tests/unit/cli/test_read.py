@@ -52,7 +52,7 @@ def test_no_character_of_the_cluster_acts_on_a_terminal(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["list"], ["status", "digits"], ["why", FAILED], ["timeline", "digits"], ["doctor"]]
+    "arguments", [["list"], ["status", "digits"], ["why", FAILED], ["timeline", "digits"], ["doctor"], ["top"]]
 )
 def test_json_and_yaml_have_the_same_values(arguments: list[str]) -> None:
     found = json.loads(show([*arguments, "-o", "json"], None))

@@ -70,3 +70,19 @@ def test_progress_is_the_percentage_else_the_step(progress: Object, text: str, r
 def test_a_job_that_no_operator_has_seen_says_so(status: Object | None) -> None:
     row = read_row({**make_job(), "status": status})
     assert (row.phase, row.progress, row.attempt, row.workers, row.waits_for) == ("(not seen)", "", 0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("scaling", "gpus"),
+    [
+        ({"useGPU": True}, 3),
+        ({"useGPU": True, "workersPerPod": 2, "resourcesPerWorker": {"nvidia.com/gpu": 4}}, 24),
+        ({"useGPU": True, "gpuResourceName": "amd.com/gpu", "resourcesPerWorker": {"amd.com/gpu": "2"}}, 6),
+        ({"useGPU": False, "resourcesPerWorker": {"cpu": 4}}, 0),
+        ({"numWorkers": 3}, 0),
+        ({"useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": None}}, 3),
+    ],
+)
+def test_a_job_holds_the_gpus_of_its_running_pods(scaling: Object, gpus: int) -> None:
+    job = make_running(spec={"scaling": scaling}, workers={"desired": 5, "ready": 3})
+    assert read_row(job).gpus == gpus

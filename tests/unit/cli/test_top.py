@@ -1,0 +1,177 @@
+"""`railhead top`: its order, what it prints again, and what 2,000 jobs take."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from railhead.api.base import Object
+from railhead.cli import top
+from railhead.cli.main import build_parser
+from railhead.cli.output import Console
+from railhead.client.cluster import Target, open_cluster
+from railhead.client.rows import read_row
+from tests.unit.cli.screens import FixedCluster
+from tests.unit.client.jobs import make_running
+
+PATH = "/apis/railhead.dev/v1alpha1/trainjobs"
+PAGE = 500
+
+
+def make_numbered(number: int, version: int = 1, percent: int = 0) -> Object:
+    job = make_running(
+        progress={"percentComplete": percent},
+        workers={"desired": 1, "ready": 1},
+        spec={"scaling": {"useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": number % 8 + 1}}},
+    )
+    job["metadata"] |= {"name": f"job-{number:04}", "uid": f"u{number}", "resourceVersion": str(version)}
+    return job
+
+
+class Jobs:
+    """An API server with many TrainJobs, which it lists by pages; a test sends changes of them.
+
+    Attributes:
+        requests: how many there were, by their kind.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.jobs = [make_numbered(number) for number in range(count)]
+        self.requests: Counter[str] = Counter()
+        self.changes: asyncio.Queue[Object] = asyncio.Queue()
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await self._watch(request)
+        limit = int(request.query["limit"])
+        start = int(request.query.get("continue") or 0)
+        self.requests["list" if limit > 1 else "question"] += 1
+        rest = start + limit < len(self.jobs)
+        metadata = {"resourceVersion": "1", "continue": str(start + limit) if rest else ""}
+        return web.json_response({"metadata": metadata, "items": self.jobs[start : start + limit]})
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        self.requests["watch"] += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            event = {"type": "MODIFIED", "object": await self.changes.get()}
+            await response.write(json.dumps(event).encode() + b"\n")
+
+
+@asynccontextmanager
+async def serve(jobs: Jobs, folder: Path) -> AsyncIterator[str]:
+    """Yields a kubeconfig."""
+    app = web.Application()
+    app.router.add_get(PATH, jobs.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    address = "http://{}:{}".format(*runner.addresses[0][:2])
+    config = {
+        "clusters": [{"name": "c", "cluster": {"server": address}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    (folder / "config").write_text(yaml.safe_dump(config))
+    yield str(folder / "config")
+    await runner.cleanup()
+
+
+class Screen(io.StringIO):
+    """What was printed; sets `has_table` after each table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_table = asyncio.Event()
+
+    def flush(self) -> None:
+        self.has_table.set()
+
+    async def wait_table(self) -> list[str]:
+        """Returns the lines of the next table."""
+        await asyncio.wait_for(self.has_table.wait(), 60)
+        self.has_table.clear()
+        lines = self.getvalue().splitlines()
+        self.seek(0)
+        self.truncate()
+        return lines
+
+
+async def test_2000_jobs_take_one_list_and_one_watch_and_a_change_one_more_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top, "SHORTEST_SECONDS", 0.0)
+    jobs, screen = Jobs(2000), Screen()
+    options = build_parser().parse_args(["top", "-A", "-w"])
+    async with serve(jobs, tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
+        showing = asyncio.create_task(top.show_top(options, cluster, Console(screen)))
+        lines = await screen.wait_table()
+        assert len(lines) == 1 + 2000
+        assert [line.split()[3] for line in lines[1:252:50]] == ["8"] * 5 + ["7"]
+        jobs.changes.put_nowait(make_numbered(7, version=2, percent=43))
+        changed = await screen.wait_table()
+        assert changed[0] == ""
+        assert [line.split()[1] for line in changed if "43%" in line] == ["job-0007"]
+        assert jobs.requests == {"question": 1, "list": 2000 // PAGE, "watch": 1}
+        showing.cancel()
+        await asyncio.gather(showing, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("format_", "documents"), [("table", 2), ("yaml", 2)])
+async def test_ages_are_shown_again_without_a_change(
+    format_: str, documents: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top, "SHORTEST_SECONDS", 0.0)
+    monkeypatch.setattr(top, "LONGEST_SECONDS", 0.01)
+    screen = Screen()
+    options = build_parser().parse_args(["top", "-A", "-w", "-o", format_])
+    async with serve(Jobs(1), tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
+        showing = asyncio.create_task(top.show_top(options, cluster, Console(screen)))
+        for _ in range(documents):
+            assert "job-0000" in "\n".join(await screen.wait_table())
+        showing.cancel()
+        await asyncio.gather(showing, return_exceptions=True)
+
+
+@pytest.mark.parametrize(("by", "order"), [("gpus", ["large", "old", "new"]), ("age", ["old", "large", "new"])])
+def test_the_order_is_by_gpus_or_by_age(by: str, order: list[str]) -> None:
+    row = read_row(make_running())
+    rows = [
+        replace(row, name="new", created="2026-11-25T12:00:00Z", gpus=1),
+        replace(row, name="large", created="2026-11-25T11:00:00Z", gpus=8),
+        replace(row, name="old", created="2026-11-25T10:00:00Z", gpus=1),
+    ]
+    assert [each.name for each in top.sort_rows(rows, by)] == order
+
+
+@pytest.mark.parametrize(("arguments", "lines"), [(["-w"], 1 + 2), ([], 1 + 5)])
+def test_a_watched_table_has_as_many_jobs_as_the_terminal_has_lines(arguments: list[str], lines: int) -> None:
+    stream = io.StringIO()
+    console = Console(stream, width=80, is_terminal=True)
+    console.height = 4
+    rows = [read_row(make_numbered(number)) for number in range(5)]
+    options = build_parser().parse_args(["top", *arguments])
+    cluster: Any = FixedCluster("team-a")
+    top._print(rows, options, cluster, console)
+    assert len(stream.getvalue().splitlines()) == lines
+
+
+def test_a_terminal_is_emptied_and_in_a_pipe_a_line_separates_tables() -> None:
+    stream = io.StringIO()
+    Console(stream, is_terminal=True).clear()
+    Console(stream).clear()
+    assert stream.getvalue() == "\x1b[H\x1b[2J\n"
