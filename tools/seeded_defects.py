@@ -2827,4 +2827,33 @@ DEFECTS = (
         "    for pod in snapshot.pods:\n",
         ("tests/unit/client/test_why.py",),
     ),
+    Defect(
+        "a curve has steps twice that training made again",
+        "client/curves.py",
+        "    return old.step > new.step or (old.step == new.step and old.attempt != new.attempt)\n",
+        "    return False\n",
+        ("tests/unit/client/test_curves.py",),
+    ),
+    Defect(
+        "the user's credentials are sent where a pod says",
+        "client/open_run.py",
+        "    elif below == reported or",
+        "    elif",
+        ("tests/unit/client/test_open_run.py",),
+    ),
+    Defect(
+        "a copy of a run follows links",
+        "client/folder_program.py",
+        "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+        "os.O_RDONLY | os.O_NONBLOCK",
+        ("tests/unit/client/test_folder_program.py",),
+    ),
+    Defect(
+        "a pod's listing may name any file",
+        "client/run_files.py",
+        "not isinstance(file.name, str) or not is_plain(file.name)",
+        "False",
+        ("tests/unit/client/test_run_files.py",),
+        raises=("AttributeError",),
+    ),
 )
