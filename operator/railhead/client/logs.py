@@ -89,6 +89,8 @@ async def print_logs(
                 if error.status != 400:
                     raise
                 printer.remark(f"pod {pod.name} has no log yet: {error.message}")
+    if wanted.is_all and {pod.role for pod in chosen} == {names.HEAD}:
+        printer.remark(f"attempt {shown} has no worker pods now; --rank R reads what the archive has of a rank")
     return bool(chosen)
 
 

@@ -238,6 +238,14 @@ async def test_without_follow_the_newest_attempts_pods_are_printed_with_their_na
     assert {each["tailLines"] for each in api.asked} == {"10"}
 
 
+async def test_all_pods_without_the_workers_that_are_gone_has_a_remark(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "driver"))])
+    shown = Shown()
+    assert await print_logs(cluster, "digits", Wanted(is_all=True), shown.printer)
+    assert shown.lines == ["[head] driver"]
+    assert shown.remarks == ["attempt 1 has no worker pods now; --rank R reads what the archive has of a rank"]
+
+
 async def test_an_attempt_is_chosen_by_its_number_and_one_without_pods_prints_nothing(
     api: Api, cluster: Cluster
 ) -> None:
