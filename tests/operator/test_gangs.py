@@ -53,11 +53,15 @@ def gang_server(plane: ControlPlane) -> Iterator[ApiServer]:
         status = {"capacity": own, "allocatable": own, "conditions": [{"type": "Ready", "status": "True"}]}
         metadata = {"name": name, "labels": {RACK: RACKS[name]} if name in RACKS else {}}
         node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
-        assert server.request("POST", "/api/v1/nodes", node).status == 201
-        clear = {"spec": {"taints": None}}  # a new node counts as not ready
-        server.request("PATCH", f"/api/v1/nodes/{name}", clear, content_type=MERGE_PATCH)
+        make_node(server, node)
     yield server
     server.close()
+
+
+def make_node(server: ApiServer, node: dict[str, Any]) -> None:
+    assert server.request("POST", "/api/v1/nodes", node).status == 201
+    clear = {"spec": {"taints": None}}  # a new node counts as not ready
+    server.request("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", clear, content_type=MERGE_PATCH)
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +169,33 @@ def test_the_workers_of_a_gang_and_a_replacement_share_a_rack_with_room_for_all(
         replaced_on = wait_until("the replacement has a node", partial(find_node, cluster, job, "-w1-1"))
         assert RACKS[replaced_on] == "large"
         end(cluster, job)
+
+
+def test_a_gang_that_lost_a_node_holds_nothing_until_the_node_is_back(cluster: Cluster, gang_server: ApiServer) -> None:
+    job, path = "broken", "/api/v1/nodes/gpu-7"
+    scaling = {"numWorkers": GPUS, "useGPU": True}
+    scheduling = {"gangScheduler": "PodGroup"}
+    cluster.apply(job, scaling=scaling, scheduling=scheduling, partialStartDeadlineSeconds=5)
+    run_all(cluster, job, GPUS)
+    node = gang_server.request("GET", path).body
+    lost = [pod for pod in cluster.pods(job).values() if pod["spec"]["nodeName"] == "gpu-7"]
+    assert gang_server.request("DELETE", path).status == 200
+    for pod in lost:
+        cluster.remove_pod(pod)  # as the garbage collector of pods
+    wait_until("a replacement in the gang", lambda: cluster.status(job).get("round") == 1)
+
+    def release() -> bool:
+        """Plays the kubelets: a pod that is asked to go goes."""
+        for pod in cluster.pods(job).values():
+            if pod["metadata"].get("deletionTimestamp"):
+                cluster.remove_pod(pod)
+        return bool(cluster.status(job).get("attempt") == 2)
+
+    wait_until("the next attempt", release, seconds=60)
+    cluster.wait_pods(job, GPUS + 1)
+    wait_until("one group", lambda: len(list_groups(cluster)) == 1)
+    assert count_placed(cluster, job) == 0
+    del node["metadata"]["resourceVersion"], node["metadata"]["uid"], node["metadata"]["creationTimestamp"]
+    make_node(gang_server, node)
+    wait_until("its turn", lambda: count_placed(cluster, job) == GPUS + 1, seconds=60)
+    end(cluster, job)
