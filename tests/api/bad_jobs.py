@@ -438,6 +438,7 @@ RUN = [
             ("STRICT_SPREAD needs domains", "kubernetes.io/hostname", {"placementStrategy": "STRICT_SPREAD"}),
         )
     ),
+    _one("spec.scheduling.queueName", "Team A", "should match"),
     _one("spec.run.callbacks", ["Mine"], "should match", at="spec.run.callbacks[0]"),
     _one("spec.run.callbacks", [], "at least 1 items"),
     _one("spec.run.callbacks", ["a:B"] * 17, "at most 16 items"),
@@ -683,7 +684,7 @@ RESUME_FROM = [
 ]
 # Fields that are not implemented yet: rejected rather than accepted and ignored.
 PLANNED = [
-    _unknown("spec.scheduling.queue", "a"),
+    _unknown("spec.scheduling.topology", "a"),
 ]
 BAD_JOBS = [
     *NAMES,

@@ -34,6 +34,7 @@ BEFORE: dict[str, Any] = {
     "spec.logs": {"forward": "None"},
     "spec.scheduling.gangScheduler": "PodGroup",
     "spec.scheduling.priorityClassName": "high",
+    "spec.scheduling.queueName": "team-b",
 }
 RUNTIME_ENV = {"spec.runtimeEnv": {"env_vars": {"A": "1"}}, "spec.trainer.trainLoopConfig": {"lr": 0.1}}
 FIELDS = [f"{path}.{name}"[1:] for path, names in SUSPENDED.items() for name in names]

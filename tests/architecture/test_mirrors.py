@@ -48,6 +48,7 @@ TESTED_BY = {
         "planning/job",
         "planning/observed",
         "planning/pod_view",
+        "planning/queue_view",
     ),
     "tests/unit/resources/gangs/test_schedulers.py": (
         "resources/gangs/coscheduling",

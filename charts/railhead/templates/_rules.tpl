@@ -37,6 +37,15 @@
 - apiGroups: [scheduling.k8s.io, scheduling.x-k8s.io, scheduling.volcano.sh]
   resources: [podgroups]
   verbs: [create, get, delete]
+{{- if .Values.queue.kueue.enabled }}
+# Of the jobs that name a queue; Kueue answers in their status.
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads/status]
+  verbs: [patch]
+{{- end }}
 {{- end -}}
 
 {{/* Cluster-scoped objects. */}}
@@ -50,6 +59,12 @@
 - apiGroups: [authorization.k8s.io]
   resources: [subjectaccessreviews]
   verbs: [create]
+{{- end }}
+{{- if .Values.queue.kueue.enabled }}
+# What Kueue's flavors add to the pods, and the values of priority classes.
+- apiGroups: [kueue.x-k8s.io]
+  resources: [resourceflavors, workloadpriorityclasses]
+  verbs: [list, watch]
 {{- end }}
 {{- if include "railhead.hasPolicy" . }}
 # To warn if the policy that restricts jobs is gone.

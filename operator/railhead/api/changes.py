@@ -56,12 +56,12 @@ SUSPENDED: dict[str, frozenset[str]] = {
     ),
     ".trainer": frozenset({"trainLoopConfig"}),
     ".scaling": frozenset({"resourcesPerWorker", "acceleratorType", "rayLabelSelector"}),
-    ".scheduling": frozenset({"gangScheduler", "priorityClassName", "topology"}),
+    ".scheduling": frozenset({"gangScheduler", "priorityClassName", "queueName", "topology"}),
 }
 NONE: frozenset[str] = frozenset()
 ONLY_SUSPENDED = "can change only while the job is suspended"
 WAIT = "set spec.suspend to true and wait for phase Suspended; the change itself may set it to false again"
-_IS_SUSPENDED = "oldSelf.?status.?phase.orValue('') == 'Suspended'"
+_IS_SUSPENDED = "oldSelf.?status.?phase.orValue('') in ['Suspended', 'Queued']"
 # The API server takes the spec of a status write, and the status of any other write, from the stored object. One of
 # these three differs at nearly every status write, and to compare them costs less than to compare all of the spec.
 _IS_STATUS_WRITE = (

@@ -48,6 +48,11 @@ def gang_name(job: str, uid: str, attempt: int) -> str:
     return f"{job}-{tag(uid)}-{attempt}"
 
 
+def workload_name(job: str, uid: str) -> str:
+    """The Workload by which Kueue admits the job."""
+    return f"{job}-{tag(uid)}"
+
+
 def input_name(job: str, uid: str, digest: str) -> str:
     return f"{job}-{tag(uid)}-input-{digest}"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from railhead.api.base import NAME, Model, planned
+from railhead.api.base import NAME, Model
 from railhead.api.topology import Topology
 
 GangSchedulerName = Literal["None", "PodGroup", "Coscheduling", "Volcano"]
@@ -39,7 +39,14 @@ class Scheduling(Model):
         default=None,
         description="Keeps the worker pods of an attempt within one domain of the cluster, such as a rack.",
     )
-    queue: Any | None = planned("Queue that admits the job.")
+    queue_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        pattern=NAME,
+        description="Kueue's LocalQueue, in the job's namespace, that admits the job: it has no pods until then. "
+        "The label kueue.x-k8s.io/queue-name of the TrainJob says the same.",
+    )
 
 
 def _agrees(template: str) -> str:

@@ -272,6 +272,11 @@ class TrainJobSpec(Model):
         return self.scheduling.topology if self.scheduling else None
 
     @property
+    def queue_name(self) -> str:
+        """scheduling.queueName; "" without one."""
+        return (self.scheduling.queue_name if self.scheduling else None) or ""
+
+    @property
     def end_seconds(self) -> int:
         """suspendGraceSeconds, or its default."""
         if self.suspend_grace_seconds is not None:

@@ -15,6 +15,7 @@ from railhead.api.attempts import MAX_ATTEMPTS, Attempt
 from railhead.api.base import ClassName, StatusModel, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
+from railhead.api.queue import AdmissionStatus
 from railhead.contract.failure import POLICIES, FailureClass
 from railhead.contract.report import MAX_LOST_PODS, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
 from railhead.contract.text import parse_time
@@ -26,7 +27,10 @@ MAX_STUCK_PODS = 32
 MAX_AVOIDED_NODES = 16
 
 Metrics = dict[Annotated[str, Field(max_length=MAX_METRIC_NAME)], Annotated[str, Field(max_length=MAX_METRIC_VALUE)]]
-Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
+Phase = Literal[
+    "", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Queued", "Succeeded", "Failed"
+]
+RESTING: tuple[Phase, ...] = ("Suspended", "Queued")  # phases without pods, from which an attempt begins
 
 
 def _text(description: str, limit: int = 1024, default: str | None = "") -> Any:
@@ -278,7 +282,7 @@ class JobStatus(StatusModel):
     phase: Phase = Field(
         default="",
         description="Summary of the conditions: Pending, Starting, Running, Restarting, Suspending, Suspended, "
-        "Succeeded or Failed.",
+        "Queued, Succeeded or Failed.",
     )
     conditions: list[Condition] = Field(
         default_factory=list,
@@ -294,6 +298,9 @@ class JobStatus(StatusModel):
     input: str = _text("ConfigMap with the driver's input in the current attempt.", 253)
     source: str = _text("The job's own copy of the ConfigMap of spec.source.configMap, for all attempts.", 253)
     secret: str = _text("Secret with the token of the current attempt's Ray cluster.", 253)
+    admission: AdmissionStatus | None = Field(
+        default=None, description="What the queue gave the current attempt; absent for a job without a queue."
+    )
     worker_losses: WorkerLosses | None = Field(
         default=None, description="Lost worker pods without a new checkpoint; absent before the first loss."
     )
@@ -371,6 +378,11 @@ class JobStatus(StatusModel):
     def newest_index(self) -> int:
         """Of the committed checkpoints; -1 = none."""
         return self.checkpoint.index if self.checkpoint else -1
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether the job is suspended or queued: it has no pods, and the next attempt begins from there."""
+        return self.phase in RESTING
 
     @property
     def is_finished(self) -> bool:

@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_network_policies(parser)
     _add_log_archive(parser)
     _add_admission_policy(parser)
+    parser.add_argument("--kueue", action="store_true", help="jobs may name a queue of Kueue (default: they wait then)")
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     parser.add_argument("--log-format", default="text", choices=FORMATS, help="json: one object per line")
 
@@ -248,6 +249,7 @@ def run(options: argparse.Namespace) -> int:
         report_tls=options.report_tls,
         admission_policy=options.admission_policy,
         metrics_listen=options.metrics_listen,
+        uses_kueue=options.kueue,
         archive_policy=ArchivePolicy(options.job_log_archive, options.job_log_archive_most),
     )
     look_for_garbage_less_often()

@@ -128,6 +128,56 @@ PODS: Mapping[str, Cause] = {
     ),
     "Evicted": Cause("The kubelet evicted a pod because its node ran out of a resource.", _MESSAGE),
 }
+_QUOTA = Cause(
+    "Other jobs use the quota of the queue, or it is being freed.", "Wait; Kueue admits the job in its turn."
+)
+_TOO_LARGE = Cause(
+    "The job does not fit into the quota of its queue even alone.",
+    _change("scaling.resourcesPerWorker.memory=32Gi", "Have the quota raised; or, to request less per worker, "),
+)
+_CHECKS = Cause("An admission check of the ClusterQueue is not satisfied.", _MESSAGE)
+_NO_QUEUE = Cause(
+    "The LocalQueue or the ClusterQueue does not exist, or is not active.",
+    "Have it created, or correct spec.scheduling.queueName while the job is queued.",
+)
+_EVICTED = Cause("Kueue has taken the quota back; the job continues once it has quota again.", _MESSAGE)
+# Why a job waits for its queue.
+QUEUES: Mapping[str, Cause] = {
+    "Queued": Cause("The job has asked its queue for quota.", "Wait; Kueue admits the job in its turn."),
+    **dict.fromkeys(
+        ("WaitingForQuota", "WaitingForPreemptedWorkloads", "WaitingForPodsReady", "PendingEvaluation"), _QUOTA
+    ),
+    **dict.fromkeys(("ExceedsMaxQuota", "NoMatchingFlavor", "TopologyPlacementFailed"), _TOO_LARGE),
+    **dict.fromkeys(("NoReservation", "UnsatisfiedAdmissionChecks"), _CHECKS),
+    **dict.fromkeys(("Inadmissible", "Misconfigured"), _NO_QUEUE),
+    **dict.fromkeys(
+        (
+            "Preempted",
+            "PodsReadyTimeout",
+            "AdmissionCheck",
+            "ClusterQueueStopped",
+            "LocalQueueStopped",
+            "NodeFailures",
+        ),
+        _EVICTED,
+    ),
+    "Deactivated": Cause(
+        "An administrator, or Kueue after too many tries, holds the job by spec.active of its Workload.",
+        "Have spec.active of the Workload in the message set to true.",
+    ),
+    "QueueMissing": Cause(
+        "The job names a queue, but the operator cannot watch Kueue's objects.",
+        "Have Kueue installed, and Railhead's chart with queue.kueue.enabled=true.",
+    ),
+    "FlavorMissing": Cause("The ResourceFlavor that Kueue chose does not exist.", "Have it created."),
+    "PriorityClassMissing": Cause(
+        "The label kueue.x-k8s.io/priority-class names no WorkloadPriorityClass.", "Correct the label."
+    ),
+    "QueueNameConflict": Cause(
+        "The field spec.scheduling.queueName and the label kueue.x-k8s.io/queue-name differ.",
+        "Remove one of them, or make them equal.",
+    ),
+}
 # What else the conditions report.
 STATES: Mapping[str, Cause] = {
     "Pending": Cause("The job's pods are being created, or wait for their nodes.", "Wait a moment, and ask again."),
@@ -340,7 +390,7 @@ CLASSES: Mapping[FailureClass, Cause] = {
 
 def find_cause(reason: str, class_: FailureClass | None = None) -> Cause:
     """Returns the cause of the reason, else that of the failure class, else one that points to the message."""
-    tables = (FAILURES, PODS, STATES, FOUND) if class_ else (PODS, STATES, FOUND)
+    tables = (FAILURES, PODS, QUEUES, STATES, FOUND) if class_ else (PODS, QUEUES, STATES, FOUND)
     found = next((table[reason] for table in tables if reason in table), None)
     if found is None and class_ is not None:
         found = CLASSES[class_]

@@ -83,7 +83,8 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
     if status.has_condition(types.FAILED):
         yield from _failure(snapshot)
         return
-    for type_ in (types.STALLED, types.SUSPENDED, types.RECONCILING):
+    said = (types.SUSPENDED,) if status.phase == "Queued" else (types.STALLED, types.SUSPENDED, types.RECONCILING)
+    for type_ in said:
         for each in status.conditions:
             if each.type == type_ and each.is_true:
                 yield _make(snapshot, each.reason, each.message, each.last_transition_time)

@@ -135,10 +135,12 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
         namespaces=config.watch_namespaces,
         selector=config.job_selector,
         on_change=on_change,
+        uses_kueue=config.uses_kueue,
     )
     watches = [*job_watches, *(informer.state for informer in state.informers)]
     metrics.add_states(Sources(store, queue, client, leadership, policy, watches))
-    guard = WatchGuard(watches, client.ask_list)
+    of_queues = [informer.state for informer in state.queues.informers] if state.queues else []
+    guard = WatchGuard([*watches, *of_queues], client.ask_list)
     return Parts(client, store, queue, state, job_watches, guard, leadership, policy, metrics)
 
 
@@ -263,6 +265,7 @@ async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: 
     try:
         await run_together(
             *(informer.run() for informer in parts.state.informers),
+            *(informer.run() for informer in (parts.state.queues.informers if parts.state.queues else ())),
             parts.guard.run(),
             watch_stalls(parts.metrics.count_late, time.monotonic),
             run_sweep(

@@ -14,6 +14,7 @@ from railhead.api.status import JobStatus
 from railhead.controller.job_record import read_key
 from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.queue import KeyedQueue
+from railhead.controller.queues import QueueWatches
 from railhead.controller.report.authority import JobFacts, Limits
 from railhead.controller.store import Store
 from railhead.kube.client import KubeClient, Scope
@@ -29,6 +30,7 @@ class ClusterState:
 
     Attributes:
         informers: one watch of pods for the cluster, or one per watched namespace; they share no state.
+        queues: the watches of Kueue's objects; None = the operator does not use Kueue.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class ClusterState:
         namespaces: Sequence[str] = (),
         selector: LabelSelector = EVERYTHING,
         on_change: Callable[[str, JobStatus, JobStatus], None] = lambda namespace, old, new: None,
+        uses_kueue: bool = False,
     ) -> None:
         """`on_change` receives namespace, old and new status of a known job; `selector` also applies to responses."""
         self._store = store
@@ -53,6 +56,18 @@ class ClusterState:
         ]
         for informer in self.informers:
             informer.state.on_return = partial(self._wake_jobs, informer.namespace)
+        self.queues = (
+            QueueWatches(
+                client,
+                store.queues,
+                namespaces=namespaces,
+                wake=queue.add,
+                wake_queued=self._wake_queued,
+                wake_all=self._wake_jobs,
+            )
+            if uses_kueue
+            else None
+        )
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
         if event_type == "DELETED":
@@ -93,6 +108,10 @@ class ClusterState:
             if informer.namespace in (None, namespace):
                 informer.record_write(raw)
 
+    def record_workload(self, raw: Object) -> None:
+        if self.queues is not None:
+            self.queues.record_write(raw)
+
     def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None:
         """The API server denied to delete an object of the job; its next pass reports it."""
         self._store.note_denial(uid, kind, name, message, at=at)
@@ -125,6 +144,12 @@ class ClusterState:
     def is_current(self, namespace: str) -> bool:
         """Whether its pods are known as they are now, so that one that is missing is lost."""
         return all(i.is_current for i in self.informers if i.namespace in (None, namespace))
+
+    def _wake_queued(self) -> None:
+        """What the queue gives them may be known now."""
+        for record in self._store.all_records():
+            if record.phase == "Queued":
+                self._queue.add(record.key)
 
     def _wake_jobs(self, namespace: str | None) -> None:
         """The pods of this namespace (None: of all) are known again: its jobs had no passes meanwhile."""

@@ -30,6 +30,7 @@ class OperatorConfig:
         report_writes: status writes per second of this process for the reports of all jobs.
         report_tls: folder with the endpoint's certificate and its CA; None = the operator creates its own.
         archive_policy: for logs.archive of all jobs.
+        uses_kueue: jobs may name a queue of Kueue, whose objects this operator may read and write.
         admission_policy: name of the ValidatingAdmissionPolicy that restricts jobs; "" = there is none.
     """
 
@@ -49,6 +50,7 @@ class OperatorConfig:
     archive_policy: ArchivePolicy = BY_STORAGE
     admission_policy: str = ""
     metrics_listen: str | None = None
+    uses_kueue: bool = False
 
 
 def split_address(text: str) -> tuple[str, int]:

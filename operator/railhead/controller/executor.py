@@ -25,7 +25,7 @@ from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.informer import uid_of
-from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, POD_GROUP, TRAIN_JOB, Kind
+from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, POD_GROUP, TRAIN_JOB, WORKLOAD, Kind
 from railhead.planning.facts.reasons import (
     ADMISSION_TEXTS,
     CREATE_REFUSED,
@@ -45,6 +45,7 @@ from railhead.planning.plan import (
     Remove,
     Step,
     Verify,
+    WorkloadPatch,
 )
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.status_change import StatusWrite
@@ -67,6 +68,7 @@ class CacheUpdater(Protocol):
     def record_job(self, raw: Object) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
     def record_pod(self, raw: Object) -> None: ...
+    def record_workload(self, raw: Object) -> None: ...
     def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None: ...
     def record_deletion(self, uid: str, name: str) -> None: ...
 
@@ -107,6 +109,8 @@ class Executor:
                 await self._check_for_other_pods(key, uid, plan.status.pods)
             await self._write_status(key, uid, plan.status)
         denied = await self._delete_all(key, uid, plan)
+        if plan.workload is not None:
+            await self.patch_workload(key, plan.workload)
         try:
             await self._make_all(key, uid, plan.creates)
         except ChildRejected:
@@ -159,6 +163,17 @@ class Executor:
         except Denied:
             events = []  # a ClusterRole cut down by its admin; everything else works without Events
         return PodEvents(find_problem(events), self.client.clock.now(), find_node_added(events))
+
+    async def patch_workload(self, key: JobKey, patch: WorkloadPatch) -> None:
+        """Changes the Workload by compare-and-set. Raises LostCompare if it changed since the plan was made."""
+        body = {**patch.fields, "metadata": {**patch.fields.get("metadata", {}), "resourceVersion": patch.version}}
+        try:
+            answer = await self.client.patch(
+                WORKLOAD, patch.name, body, namespace=key.namespace, subresource=patch.subresource
+            )
+        except (Gone, Conflict) as error:
+            raise LostCompare(f"Workload {patch.name} changed since it was observed: {error}") from error
+        self.cache.record_workload(answer)
 
     async def _record_events(self, key: JobKey, uid: str, plan: Plan) -> None:
         for event in plan.events:
@@ -276,7 +291,8 @@ class Executor:
                 raise
             raise _reject(create, error.message, status=error.status) from error
         if policy.is_watched:
-            self.cache.record_pod(answer)
+            record = self.cache.record_pod if create.kind == POD.kind else self.cache.record_workload
+            record(answer)
         if policy.owned_by is OwnedBy.NAMESPACE:
             return self._note_shared(key, create, answer)
         return uid_of(answer)

@@ -18,6 +18,7 @@ from railhead.controller.observe import Owner
 from railhead.kube.bodies import decode, encode
 from railhead.kube.informer import version_of
 from railhead.planning.observed import Place, find_place
+from railhead.resources.queues.kueue import PRIORITY_CLASS, QUEUE_NAME
 
 FASTEST = 1
 
@@ -36,6 +37,7 @@ class JobRecord:
     Attributes:
         leaves_pods: it is deleted with --cascade=orphan, so that its pods are to stay.
         avoided_nodes: how many.
+        queue_label, priority_label: values of Kueue's labels.
         place: in the start line of its namespace, if it is there and is not being deleted.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
@@ -52,6 +54,8 @@ class JobRecord:
     is_finished: bool
     newest_index: int
     avoided_nodes: int
+    queue_label: str
+    priority_label: str
     place: Place | None
     kept: Content | bytes
 
@@ -79,13 +83,13 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
     uid, generation = str(metadata.get("uid")), int(metadata.get("generation") or 0)
     status = parse_status(raw.get("status"))
     kept: Content | bytes
-    if status.is_finished or status.phase == "Suspended":
+    if status.is_finished or status.is_resting:
         kept = zlib.compress(encode([raw.get("spec"), raw.get("status")]), FASTEST)
     elif old is not None and isinstance(old.kept, Content) and (old.uid, old.generation) == (uid, generation):
         kept = Content(old.kept.spec, status)
     else:
         kept = Content(_parse(raw.get("spec"), key.name), status)
-    is_deleting = bool(metadata.get("deletionTimestamp"))
+    is_deleting, labels = bool(metadata.get("deletionTimestamp")), metadata.get("labels") or {}
     return JobRecord(
         key=key,
         uid=uid,
@@ -99,6 +103,8 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         is_finished=status.is_finished,
         newest_index=status.newest_index,
         avoided_nodes=len(status.avoided_nodes or ()),
+        queue_label=str(labels.get(QUEUE_NAME) or ""),
+        priority_label=str(labels.get(PRIORITY_CLASS) or ""),
         place=None if is_deleting else find_place(key.name, uid, status),
         kept=kept,
     )

@@ -15,6 +15,7 @@ from railhead.controller.expiring import Expiring
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import KubeError, RetryAfter
+from railhead.planning.amendments.workload import release
 from railhead.planning.observed import Observed, Place
 from railhead.planning.planner import plan
 from railhead.resources.base import OperatorSettings
@@ -99,7 +100,12 @@ class Loop:
                 self.queue.done(key, pause=pause_after(self.store.count_pods(key)))
 
     async def reconcile(self, key: JobKey) -> None:
-        """One pass over one job. An error stays with that job: nothing is raised."""
+        """One pass over one job, and over what earlier jobs of its name left. An error stays with that job: nothing is
+        raised."""
+        await self._reconcile(key)
+        await self._release_workloads(key)
+
+    async def _reconcile(self, key: JobKey) -> None:
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
         if observed is None:
             self._wake_line(key)
@@ -112,6 +118,15 @@ class Loop:
         if before is not None and self._find_place(key) != before:
             self._wake_line(key)
         self.count(result, self.monotonic() - began)
+
+    async def _release_workloads(self, key: JobKey) -> None:
+        """Lets the Workload of a job go that is gone, when its last pod has ended: its quota is free then."""
+        for workload in self.store.find_left_workloads(key) if self.is_current(key.namespace) else ():
+            try:
+                await self.executor.patch_workload(key, release(workload))
+            except (LostCompare, KubeError) as error:
+                delay = self.queue.fail(key)
+                log.info("%s: Workload of a deleted job: %s; retrying in %.1f s", key, error, delay)
 
     def _find_place(self, key: JobKey) -> Place | None:
         record = self.store.job(key)

@@ -131,7 +131,7 @@ def find_loss(old: JobStatus, new: JobStatus) -> str:
     before training ran, or worker pods to the infrastructure. Returns an empty string for any other change."""
     if new.attempt > old.attempt:
         failure = old.failure
-        if failure is None or failure.attempt != old.attempt or old.phase == "Suspended":
+        if failure is None or failure.attempt != old.attempt or old.is_resting:
             return ""
         return LOSSES.get(failure.class_.policy.payer, "")
     losses, known = new.worker_losses, old.worker_losses

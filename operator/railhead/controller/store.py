@@ -18,10 +18,12 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import JobRecord, read_key, record_job
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
+from railhead.controller.queues import Queues
 from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.facts.start_line import find_creators, find_rivals
 from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Place, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
+from railhead.planning.queue_view import WorkloadView
 from railhead.resources.base import OperatorSettings
 
 
@@ -69,6 +71,7 @@ class Store:
         newest_version: the newest resourceVersion that is known of any job, or of a list of them.
         avoided_nodes: how many nodes jobs avoid, summed over the jobs.
         lines: the start lines.
+        queues: what is known of Kueue.
     """
 
     def __init__(self) -> None:
@@ -83,6 +86,7 @@ class Store:
         self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
         self.avoided_nodes = 0
         self.lines = StartLines()
+        self.queues = Queues()
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._tombstones = Tombstones()
         self._led_since: datetime | None = None
@@ -229,7 +233,7 @@ class Store:
         if (old is not None and old.claims.uid) or (new is not None and new.claims.uid):
             claimed = self._change_foreign(old, new)
             owner = owner if owner.uid else claimed
-        key = self._keys.get(owner.uid)
+        key = self._keys.get(owner.uid) or self.queues.key_of(owner.uid)
         return key if key is not None and key.namespace == owner.namespace else None
 
     def _change_foreign(self, old: PodRecord | None, new: PodRecord | None) -> Owner:
@@ -297,7 +301,14 @@ class Store:
             announced=self._announced.get(record.uid),
             led_since=self._led_since,
             is_driver_shared=self._is_driver_shared(record),
+            queue=self.queues.look(record),
         )
+
+    def find_left_workloads(self, key: JobKey) -> list[WorkloadView]:
+        """Returns the deleted Workloads of jobs of this name that are gone, as far as their pods have ended."""
+        record = self._jobs.get(key)
+        left = self.queues.find_left(key, record.uid if record is not None else None)
+        return [each for each in left if all(pod.is_over for pod in self.pods(Owner(key.namespace, each.job_uid)))]
 
     def _divide_pods(self, record: JobRecord) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
         """The job's own pods, and the names of the foreign ones."""

@@ -145,6 +145,7 @@ class WatchState:
         delivered_at: when an event, a bookmark or a part of a list arrived last, by the monotonic clock; at first, when
             this watch was set up.
         on_return: called when the API server lists the objects again that it refused before.
+        on_refusal: called when it begins to refuse them.
     """
 
     def __init__(self, kind: Kind, namespace: str | None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -152,8 +153,18 @@ class WatchState:
         self.namespace = namespace
         self.is_refused = False
         self.on_return: Callable[[], None] = lambda: None
+        self.on_refusal: Callable[[], None] = lambda: None
+        self._is_optional = False
+        self._has_answer = True
         self._monotonic = monotonic
         self.delivered_at = monotonic()
+
+    def be_optional(self, on_change: Callable[[], None]) -> None:
+        """The cluster may lack the kind: until its first list it counts as refused. `on_change` is called whenever the
+        objects begin or cease to be listed."""
+        self._is_optional = self.is_refused = True
+        self._has_answer = False
+        self.on_return = self.on_refusal = on_change
 
     @property
     def place(self) -> str:
@@ -170,15 +181,21 @@ class WatchState:
 
     def refuse(self, error: KubeError) -> None:
         """The API server answered 403 or 404: the namespace or the right to watch it is gone."""
-        if not self.is_refused:
+        was_refused = self.is_refused and self._has_answer
+        self.is_refused = self._has_answer = True
+        if self._is_optional:
+            log.log(logging.DEBUG if was_refused else logging.WARNING, "cannot watch %s: %s", self.place, error)
+        elif not was_refused:
             log.error("cannot watch %s, whose jobs are not managed meanwhile: %s; trying again", self.place, error)
-        self.is_refused = True
+        if not was_refused:
+            self.on_refusal()
 
     def accept(self) -> None:
         """The API server listed the objects."""
         was_refused, self.is_refused = self.is_refused, False
+        self._has_answer = True
         if was_refused:
-            log.info("watching %s again", self.place)
+            log.info("watching %s%s", self.place, "" if self._is_optional else " again")
             self.on_return()
 
 
@@ -197,8 +214,11 @@ class Informer(Generic[Record]):
         on_change: OnChange[Record],
         slim: Callable[[Object], Record],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        refusal_pause: float = 0.0,
     ) -> None:
+        """`refusal_pause`: seconds from a refusal to the next try, at least."""
         self._sleep = sleep
+        self._refusal_pause = refusal_pause
         self.namespace = scope.namespace
         self._client = client
         self._scope = scope
@@ -247,6 +267,8 @@ class Informer(Generic[Record]):
     async def _pause(self, error: KubeError, failures: int) -> None:
         requested = error.seconds if isinstance(error, RetryAfter) else None
         delay = requested or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
+        if is_refusal(error):
+            delay = max(delay, self._refusal_pause)
         level = logging.DEBUG if self.state.is_refused else logging.WARNING  # a refusal was logged when it began
         log.log(level, "watch of %s: %s; retrying in %.1f s", self._scope.kind.plural, error, delay)
         await self._sleep(delay)

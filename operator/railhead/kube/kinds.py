@@ -73,4 +73,9 @@ ADMISSION_POLICY_BINDING = Kind(
 )
 # Kubernetes' own; those of other gang schedulers have the same plural in other groups.
 POD_GROUP = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
-CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP, NETWORK_POLICY, POD_GROUP)}
+WORKLOAD = Kind("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+RESOURCE_FLAVOR = Kind("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", is_namespaced=False)
+WORKLOAD_PRIORITY_CLASS = Kind(
+    "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", is_namespaced=False
+)
+CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP, NETWORK_POLICY, POD_GROUP, WORKLOAD)}

@@ -21,6 +21,7 @@ from railhead.planning.children import (
     prerequisites,
     worker_pods,
 )
+from railhead.planning.facts.admission import count_workers, find_admission
 from railhead.planning.facts.report import change_by_outcome, with_estimate
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
@@ -30,7 +31,8 @@ from railhead.planning.status_change import UNSET, Requirement, StatusChange, Un
 
 def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) -> Decision:
     """Raises the attempt number and creates its children. `again`: training ran since the job started or resumed."""
-    workers, mounts = job.wanted_workers, job.mounts_of(attempt)
+    mounts, admission = job.mounts_of(attempt), find_admission(job)
+    workers = count_workers(job, admission)
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
     status = replace(
         stand_still(job, types.RECONCILING, reason=phase, message=message),
@@ -41,6 +43,7 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
         input=mounts.input,
         source=mounts.source,
         secret=mounts.secret,
+        admission=admission,
         worker_losses=None,
         counted_restarts=None,
         head=HeadStatus(),

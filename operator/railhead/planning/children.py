@@ -12,6 +12,7 @@ from functools import partial
 
 from railhead.api import names
 from railhead.api.status import InitialCheckpoint
+from railhead.planning.facts.admission import build_request, find_admission
 from railhead.planning.facts.avoided_nodes import list_avoided
 from railhead.planning.facts.reasons import FAILED_MOUNT
 from railhead.planning.job import Job
@@ -23,6 +24,7 @@ from railhead.planning.plan import (
     POD,
     POD_GROUP,
     SECRET,
+    WORKLOAD,
     ChildKind,
     CopyConfigMap,
     Create,
@@ -33,6 +35,7 @@ from railhead.resources.gangs.schedulers import SCHEDULERS, build_pod_group, fin
 from railhead.resources.mounts import Mounts, build_input, build_secret
 from railhead.resources.network import build_heads_service, build_network_policy
 from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
+from railhead.resources.queues.kueue import build_workload
 from railhead.resources.source import build_source_copy
 
 
@@ -170,6 +173,12 @@ def gang_removal(job: Job) -> tuple[Remove, ...]:
     return tuple(Remove("PodGroup", name, api_version=group.api_version) for group in scheduler.pod_groups)
 
 
+def create_workload(job: Job) -> Create:
+    """The Workload by which the job asks Kueue for quota."""
+    name = names.workload_name(job.name, job.uid)
+    return Create(WORKLOAD, name, lambda: build_workload(job.ref, build_request(job)))
+
+
 def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
     """`workers`: the desired number of worker pods."""
     build = partial(
@@ -189,7 +198,15 @@ def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) ->
 
 
 def _describe_attempt(job: Job, number: int) -> Attempt:
-    attempt = Attempt(job.ref, job.spec, number, job.mounts_of(number), avoided_nodes=list_avoided(job))
+    admission = job.status.admission if number == job.attempt else find_admission(job)
+    attempt = Attempt(
+        job.ref,
+        job.spec,
+        number,
+        job.mounts_of(number),
+        avoided_nodes=list_avoided(job),
+        admission=admission,
+    )
     scheduler = SCHEDULERS.get(job.spec.gang_scheduler)
     if scheduler is None:
         return attempt

@@ -10,6 +10,7 @@ from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView, Problem, WorkerPods
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import Mounts, find_mounts
+from railhead.resources.queues.kueue import WORKERS
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,17 @@ class Job(Observed):
         return self.spec.scaling.is_elastic
 
     @property
-    def wanted_workers(self) -> int:
+    def requested_workers(self) -> int:
         """The number that the spec requests now."""
         return self._pods_for(self.spec.scaling.wanted_workers)
+
+    @property
+    def wanted_workers(self) -> int:
+        """The same, but of an elastic job at most as many as its queue admitted."""
+        admission = self.status.admission
+        if admission is None or not self.is_elastic or self.is_at_rest:
+            return self.requested_workers
+        return min(self.requested_workers, max(admission.find(WORKERS).count, self.least_workers))
 
     @property
     def most_workers(self) -> int:

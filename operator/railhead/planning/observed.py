@@ -7,7 +7,7 @@ spec are in `Job`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from railhead.api.status import JobStatus
 from railhead.contract.outcome import Outcome
 from railhead.contract.text import parse_time
 from railhead.planning.pod_view import OVER, PodView, Problem
+from railhead.planning.queue_view import QueueView
 from railhead.resources.base import OperatorSettings
 
 DENIED_LIMIT_SECONDS = 15
@@ -45,7 +46,7 @@ def find_place(name: str, uid: str, status: JobStatus) -> Place | None:
     """None for a job that is in no line."""
     line = status.start_line
     since = parse_time(line.since) if line is not None else None
-    if line is None or since is None or status.is_finished or status.phase == "Suspended":
+    if line is None or since is None or status.is_finished or status.is_resting:
         return None
     return Place(name, uid, line.quota, line.percent, since, parse_time(line.turn_time))
 
@@ -107,6 +108,7 @@ class Observed:
         foreign_pods: names of the pods that carry the job's label and are not its own.
         line: the places of other jobs of the namespace; empty if this one has none and nothing was rejected.
         source: status of the job that spec.resumeFrom.trainJob names, if that job exists.
+        queue: what Kueue says, also about a job without a queue.
     """
 
     now: datetime
@@ -128,6 +130,7 @@ class Observed:
     denials: tuple[Denial, ...] = ()
     foreign_pods: tuple[str, ...] = ()
     is_driver_shared: bool = False
+    queue: QueueView = field(default_factory=QueueView)
 
     @property
     def attempt(self) -> int:
@@ -243,6 +246,11 @@ class Observed:
     def is_attempt_lost(self) -> bool:
         """The status already records how the current attempt ended."""
         return self.status.failure is not None and self.status.failure.attempt == self.attempt > 0
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no attempt has begun, or the last one ended by a suspension or an eviction."""
+        return self.attempt == 0 or self.status.is_resting
 
     @property
     def is_restart(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from railhead.planning.pod_view import PodView
 from railhead.planning.status_change import StatusChange, StatusWrite
 
-ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy", "PodGroup"]
+ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy", "PodGroup", "Workload"]
 
 
 class OwnedBy(Enum):
@@ -66,6 +66,7 @@ SOURCE = ChildPolicy("ConfigMap", OwnedBy.JOB, Verify.OWNER)
 SECRET = ChildPolicy("Secret", OwnedBy.INPUT, Verify.NOTHING, Step.OWNED)  # its name has the digest of its content
 NETWORK_POLICY = ChildPolicy("NetworkPolicy", OwnedBy.JOB, Verify.OWNER)  # its operator may have had other settings
 POD_GROUP = ChildPolicy("PodGroup", OwnedBy.JOB, Verify.OWNER)
+WORKLOAD = ChildPolicy("Workload", OwnedBy.JOB, Verify.OWNER, is_watched=True)
 POD = ChildPolicy("Pod", OwnedBy.JOB, Verify.OWNER, Step.PODS, is_strict=True, is_watched=True)
 
 
@@ -137,6 +138,22 @@ class Remove:
 
 
 @dataclass(frozen=True)
+class WorkloadPatch:
+    """A change of the job's Workload: exactly of this version, or nothing.
+
+    Attributes:
+        version: its resourceVersion.
+        fields: by top-level key what is merged into the object (RFC 7386).
+        subresource: status, or "" for the object itself.
+    """
+
+    name: str
+    version: str
+    fields: Mapping[str, Mapping[str, Any]]
+    subresource: Literal["", "status"] = ""
+
+
+@dataclass(frozen=True)
 class DeleteJob:
     """The TrainJob to delete: exactly this version of it, or nothing. Garbage collection deletes its children."""
 
@@ -171,6 +188,7 @@ class Effects:
         wake_at: when to reconcile the job again even if nothing changes.
         announced: the commit that its events announce.
         look_up_events_of: the pod whose events may explain why it does not start.
+        workload: what changes in the job's Workload, after the deletes and before the creates.
     """
 
     creates: tuple[Create | CopyConfigMap, ...] = ()
@@ -181,6 +199,7 @@ class Effects:
     wake_at: datetime | None = None
     announced: int | None = None
     look_up_events_of: PodView | None = None
+    workload: WorkloadPatch | None = None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from railhead.planning.amendments.records import (
     list_attempts,
     list_avoided_nodes,
 )
+from railhead.planning.amendments.workload import end_workload, keep_workload
 from railhead.planning.decisions.attempts import (
     decide_first_attempt,
     decide_next_attempt,
@@ -42,7 +43,7 @@ from railhead.planning.decisions.loss import (
     decide_startup_deadline,
 )
 from railhead.planning.decisions.progress import show_progress
-from railhead.planning.decisions.suspend import decide_deleted, decide_resume, decide_suspend
+from railhead.planning.decisions.suspend import decide_deleted, decide_queue, decide_resume, decide_suspend
 from railhead.planning.decisions.workers import (
     decide_outdated_pods,
     decide_replacement,
@@ -65,7 +66,8 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_deleted,  # no limit and no request of the user applies to a deleted job
     decide_active_deadline,  # the deadline also applies to a job that is to be suspended
     decide_suspend,  # a job that is to be suspended needs no checkpoint to start from
-    decide_resume_source,  # nothing starts without the checkpoint that it is to start from
+    decide_resume_source,  # a job that waits for another job's checkpoint asks for no quota
+    decide_queue,  # nothing starts before the queue admits it
     decide_resume,  # the attempt of a suspended job is over: neither its pods nor its failure count
     decide_first_attempt,  # the attempt must be known before pods are compared with it
     decide_stale_pods,  # never two heads: pods of earlier attempts end before anything else is decided
@@ -84,6 +86,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
 
 # All of them apply to every decision, in this order.
 AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
+    keep_workload,  # what it removes and creates may be held back like anything else
     hold_back_deletes,  # before anything else reads what the pass deletes
     wait_for_turn,  # a job that waits for another one is not rejected meanwhile
     hold_back_creates,  # may replace the decision by another status change, which the others complete
@@ -106,7 +109,7 @@ def plan(observed: Observed) -> Plan:
     """The actions for this job now."""
     if isinstance(observed.spec, InvalidSpec):
         decision = decide_finished(observed) or _decide_invalid(observed, observed.spec)
-        decision = hold_back_deletes(observed, decision)
+        decision = hold_back_deletes(observed, end_workload(observed, decision))
         decision = report_obstacles(observed, list_stuck_pods(observed, decision))
         return _seal(observed, acknowledge_generation(observed, decision))
     if observed.spec.managed_by != MANAGER:
@@ -130,6 +133,7 @@ def _seal(observed: Observed, decision: Decision) -> Plan:
         wake_at=decision.wake_at,
         announced=decision.announced,
         look_up_events_of=decision.look_up_events_of,
+        workload=decision.workload,
     )
 
 

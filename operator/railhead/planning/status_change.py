@@ -19,6 +19,7 @@ from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.goodput import GoodputStatus
+from railhead.api.queue import AdmissionStatus
 from railhead.api.status import (
     AvoidedNode,
     Budget,
@@ -79,6 +80,7 @@ class StatusChange:
     input: str | Unset = UNSET
     source: str | Unset = UNSET
     secret: str | Unset = UNSET
+    admission: AdmissionStatus | Unset | None = UNSET
     worker_losses: WorkerLosses | Unset | None = UNSET
     restarts: Restarts | Unset = UNSET
     budget: Budget | Unset | None = UNSET

@@ -16,6 +16,7 @@ from functools import cached_property
 
 from railhead.api import names
 from railhead.api.base import Object
+from railhead.api.queue import AdmissionStatus
 from railhead.api.scaling import is_gpu
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
@@ -35,6 +36,7 @@ from railhead.resources.bundle import (
 from railhead.resources.merge import merge
 from railhead.resources.mounts import TOKEN_KEY, Mounts, build_dataset_paths, get_digest
 from railhead.resources.placement import add_head_tolerations, avoid_nodes, place_worker
+from railhead.resources.queues.kueue import HEAD, WORKERS, admit
 from railhead.resources.sizes import PodSize, compute_sizes
 from railhead.resources.source import (
     build_fetch_container,
@@ -57,6 +59,7 @@ class Attempt:
         mounts: what all its pods mount.
         avoided_nodes: the nodes on which no pod may run that is built now.
         join_gang: returns a pod as a member of the attempt's gang.
+        admission: what the queue gave the attempt; None without a queue.
     """
 
     job: JobRef
@@ -65,6 +68,7 @@ class Attempt:
     mounts: Mounts
     avoided_nodes: Sequence[str] = ()
     join_gang: Callable[[Object], Object] = lambda pod: pod
+    admission: AdmissionStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -213,7 +217,14 @@ def build_pod(attempt: Attempt, part: RolePart) -> Object:
     metadata["labels"] = {**(given.get("labels") or {}), **metadata["labels"]}
     metadata["annotations"] = dict(given.get("annotations") or {})
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
+    if attempt.admission is not None:
+        pod = _admit(pod, part.role, attempt.admission)
     return attempt.join_gang(avoid_nodes(pod, attempt.avoided_nodes))
+
+
+def _admit(pod: Object, role: str, admission: AdmissionStatus) -> Object:
+    name = HEAD if role == names.HEAD else WORKERS
+    return admit(pod, name, admission.find(name))
 
 
 def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:

@@ -75,6 +75,7 @@ FULL: dict[str, Any] = {
         "nodeAvoidance": "None",
         "gangScheduler": "PodGroup",
         "priorityClassName": "high",
+        "queueName": "team-a",
         "topology": {"key": "rack", "policy": "Preferred"},
     },
     "metrics": {"port": 9400},

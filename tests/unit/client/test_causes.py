@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from railhead.cli.main import build_parser
-from railhead.client.causes import CLASSES, FAILURES, FOUND, PODS, STATES, Cause, find_cause
+from railhead.client.causes import CLASSES, FAILURES, FOUND, PODS, QUEUES, STATES, Cause, find_cause
 from railhead.contract.failure import FailureClass
 
 EVENTS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "events.md"
-TABLES = {"pods": PODS, "states": STATES, "found": FOUND, "failures": FAILURES}
+TABLES = {"pods": PODS, "queues": QUEUES, "states": STATES, "found": FOUND, "failures": FAILURES}
 ROWS = [(f"{table}-{reason}", cause) for table, rows in TABLES.items() for reason, cause in rows.items()]
 ROWS += [(f"class-{class_}", cause) for class_, cause in CLASSES.items()]
 # Events about something that happened, which is no state of a job.

@@ -42,6 +42,10 @@ class RecordedCache:
     pods: list[str] = field(default_factory=list)
     denied: list[tuple[str, str, str]] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    workloads: list[Any] = field(default_factory=list)
+
+    def record_workload(self, raw: dict[str, Any]) -> None:
+        self.workloads.append(raw)
 
     def record_job(self, raw: dict[str, Any]) -> None:
         self.jobs.append(raw)

@@ -24,7 +24,7 @@ WITH_ALL = replace(WITH_ALL, settings=replace(WITH_ALL.settings, job_network_pol
 
 
 def test_the_path_of_each_kind_is_known() -> None:
-    assert set(kinds.CHILDREN) == {"Pod", *(create.kind for create in prerequisites(WITH_ALL, attempt=1))}
+    assert set(kinds.CHILDREN) == {"Pod", "Workload", *(create.kind for create in prerequisites(WITH_ALL, attempt=1))}
 
 
 def test_everything_created_for_a_job_is_removed_with_it() -> None:

@@ -24,7 +24,7 @@ from railhead.planning.decisions.loss import (
     decide_startup_deadline,
 )
 from railhead.planning.decisions.progress import show_progress
-from railhead.planning.decisions.suspend import decide_deleted, decide_resume, decide_suspend
+from railhead.planning.decisions.suspend import decide_deleted, decide_queue, decide_resume, decide_suspend
 from railhead.planning.decisions.workers import (
     decide_outdated_pods,
     decide_replacement,
@@ -96,7 +96,11 @@ CASES = (
     Case(decide_deleted, deleted(job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60))),
     Case(decide_active_deadline, job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60, suspend=True)),
     Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "nobody"})),
-    Case(decide_resume_source, job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "nobody"})),
+    Case(
+        decide_resume_source,
+        job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "nobody"}, scheduling={"queueName": "team-a"}),
+    ),
+    Case(decide_queue, job(status={"phase": "Suspended"}, scheduling={"queueName": "team-a"})),
     Case(decide_resume, job(status={"phase": "Suspended"})),
     Case(decide_first_attempt, job(make_head(1), make_head(3), status={**RUNNING_STATUS, "attempt": 2})),
     Case(

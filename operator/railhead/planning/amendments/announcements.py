@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from railhead.api import conditions as types
-from railhead.api.status import DriverWarning
+from railhead.api.status import RESTING, DriverWarning
 from railhead.contract.metric_policy import METRIC_MISSING, METRIC_RULE
 from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
 from railhead.planning.job import Job
@@ -37,7 +37,7 @@ _TYPES = {
 }
 _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
 PERIOD_SECONDS = 60
-ENDS = ("Succeeded", "Failed", "Suspended")
+ENDS = ("Succeeded", "Failed", *RESTING)
 
 
 def add_warning(job: Job, decision: Decision) -> Decision:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from railhead.api import conditions as types
-from railhead.api.status import Phase, StartLine
+from railhead.api.status import RESTING, Phase, StartLine
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.deadlines import give_up_due
 from railhead.planning.facts.reasons import WAITING_FOR_TURN
@@ -23,7 +23,7 @@ from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import Problem
 from railhead.planning.status_change import UNSET, StatusChange, changes_anything, stand_still
 
-OUT: frozenset[Phase] = frozenset({"Suspending", "Suspended", "Succeeded", "Failed"})
+OUT: frozenset[Phase] = frozenset({"Suspending", *RESTING, "Succeeded", "Failed"})
 
 
 def hold_back(job: Job, decision: Decision, why: Problem, *, event: Literal["Normal", "Warning"]) -> Decision:

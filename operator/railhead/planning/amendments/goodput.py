@@ -19,7 +19,7 @@ def count_time(job: Job, decision: Decision) -> Decision:
     if change is None or change.is_guard or old.is_finished or not changes_anything(job, change):
         return decision
     new = old.model_copy(update={name: value for name in USED if (value := getattr(change, name)) is not UNSET})
-    if old.goodput is None and new.attempt == old.attempt:
+    if old.goodput is None and new.attempt == old.attempt and new.phase != "Queued":
         return decision  # an operator that did not count has begun the attempt
     gpus = job.desired_workers * compute_sizes(job.spec).worker.ray["gpus"]
     return replace(decision, status=replace(change, goodput=settle_time(old, new, now=job.now, gpus=gpus)))

@@ -88,9 +88,9 @@ def _describe(job: Job, attempt: Attempt, status: JobStatus) -> Attempt:
         )
     if status.phase == "Succeeded":
         return _end(job, attempt, status.phase, at=status.completion_time)
-    if status.phase == "Suspended":
+    if status.is_resting:
         since = job.status.true_since(types.SUSPENDED)
-        return _end(job, attempt, status.phase, at=format_time(since) if since else None)
+        return _end(job, attempt, "Suspended", at=format_time(since) if since else None)
     return attempt
 
 

@@ -1,8 +1,9 @@
-"""Stops a job without losing its progress, for spec.suspend or since the TrainJob is deleted, and resumes it.
+"""Stops a job without losing its progress, for spec.suspend, its queue or a deletion of the TrainJob, and resumes it.
 
 The status comes first. Then only the head is deleted: its driver waits for one more committed
 checkpoint, at most `suspendGraceSeconds`. The workers go when it has ended, and the job is Suspended
-when no pod can act any more. A suspension that has started completes, whatever the spec says by then.
+when no pod can act any more. A suspension that has started completes, whatever the spec says by then. A job that its
+queue has not admitted, or admits no more, is stopped in the same way and is then Queued instead of Suspended.
 
 A deleted TrainJob still exists while a finalizer keeps it, such as that of a backup tool or of a queue. Garbage
 collection leaves its pods alone until the object is gone, so the job is stopped like a suspended one, and no pods
@@ -11,19 +12,23 @@ follow. With foreground deletion garbage collection deletes all pods itself, and
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
+from dataclasses import dataclass, replace
 
 from railhead.api import conditions as types
-from railhead.api.status import HeadStatus, WorkersStatus
+from railhead.api.status import HeadStatus, Phase, WorkersStatus
 from railhead.planning.attempt import begin_next_attempt
 from railhead.planning.children import gang_removal
 from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
+from railhead.planning.facts.admission import find_obstacle
 from railhead.planning.facts.deadlines import count_suspended
+from railhead.planning.facts.reasons import QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import UNSET, Requirement, StatusChange, stand_still
+from railhead.planning.status_change import UNSET, Requirement, StatusChange, make_condition, stand_still
 
 SUSPENDING, SUSPENDED = "Suspending", "Suspended"
+_NUMBER = re.compile(r"\d+\w*")
 
 
 def decide_suspend(job: Job) -> Decision | None:
@@ -34,9 +39,9 @@ def decide_suspend(job: Job) -> Decision | None:
 def wind_down(job: Job) -> Decision | None:
     """Begins to stop the job, continues that, or keeps it stopped; None for a job that finished instead."""
     phase = job.status.phase
-    if phase == "Suspended":
+    if job.status.is_resting:
         # Nothing may run, not even pods that an operator with a stale view has created.
-        return Decision(deletes=delete_all(job.acting_pods))
+        return Decision(deletes=delete_all(job.acting_pods)) if job.acting_pods else _stay(job)
     if job.has_succeeded and not job.is_attempt_lost:
         return None
     if not job.acting_pods:
@@ -46,8 +51,9 @@ def wind_down(job: Job) -> Decision | None:
 
 def _announce(job: Job) -> StatusChange:
     """Returns the state Suspending, with the last checkpoint of a head that has just ended."""
-    grace = job.spec.end_seconds
-    message = f"The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
+    grace, obstacle = job.spec.end_seconds, None if job.spec.suspend else find_obstacle(job)
+    why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). " if obstacle else ""
+    message = f"{why}The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
     status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
     return add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))
 
@@ -63,20 +69,54 @@ def _stop_pods(job: Job) -> Decision:
     return Decision(deletes=delete_all(job.acting_pods))
 
 
+def _stay(job: Job) -> Decision:
+    """Leaves a job at rest as it is, unless it waits for something else now. Other numbers in Kueue's message, such as
+    the quota that is free, are no news."""
+    rest = _find_rest(job)
+    if rest.phase != job.status.phase:
+        return _rest(job)
+    known = next((each for each in job.status.conditions if each.type == types.SUSPENDED), None)
+    if rest.phase == "Suspended" or known is None:
+        return Decision()
+    is_same = known.reason == rest.reason and _NUMBER.sub("", known.message) == _NUMBER.sub("", rest.message)
+    return Decision() if is_same else _rest(job)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Why a job has no pods: the phase, and the reason and message of its conditions."""
+
+    phase: Phase
+    reason: str
+    message: str
+
+
+def _find_rest(job: Job, *, then: str = "") -> Rest:
+    """`then`: from where the job continues."""
+    if job.is_deleting:
+        message = "The job is deleted and has no pods; a finalizer in its metadata keeps the object"
+        return Rest("Suspended", SUSPENDED, message)
+    obstacle = None if job.spec.suspend else find_obstacle(job)
+    if obstacle is not None:
+        return Rest("Queued", obstacle.reason, obstacle.message)
+    return Rest("Suspended", SUSPENDED, f"The job has no pods; once spec.suspend is false, it {then}")
+
+
 def _rest(job: Job) -> Decision:
-    """Suspends the job, of which no pod can act any more."""
+    """Suspends or queues the job, of which no pod can act any more."""
     last = find_last_checkpoint(job) or StatusChange()
     checkpoint = job.status.checkpoint if last.checkpoint is UNSET else last.checkpoint
     then = f"continues from checkpoint {checkpoint.index}" if checkpoint else "starts from scratch"
-    if job.is_deleting:
-        message = "The job is deleted and has no pods; a finalizer in its metadata keeps the object"
-    else:
-        message = f"The job has no pods; once spec.suspend is false, it {then}"
+    rest = _find_rest(job, then=then)
+    status = stand_still(job, types.SUSPENDED, reason=rest.reason, message=rest.message)
+    if rest.phase == "Queued":
+        type_ = types.STALLED if rest.reason == QUEUE_NAME_CONFLICT else types.RECONCILING
+        status = status.with_conditions(make_condition(job, type_, reason=rest.reason, message=rest.message))
     status = replace(
-        stand_still(job, types.SUSPENDED, reason=SUSPENDED, message=message),
+        status,
         checkpoint=last.checkpoint,
         best_checkpoint=last.best_checkpoint,
-        phase="Suspended",
+        phase=rest.phase,
         head=HeadStatus(),
         workers=WorkersStatus(desired=job.desired_workers),
         resize=None,
@@ -84,7 +124,21 @@ def _rest(job: Job) -> Decision:
     )
     if job.status.phase != "Suspending":
         status = status.requiring(Requirement.SAME_SPEC)
-    return Decision(status=status, removes=gang_removal(job), events=(Event("Normal", SUSPENDED, message),))
+    if rest.phase == "Queued":
+        event = Event("Normal", "Queued", rest.message, is_series=True)
+    else:
+        event = Event("Normal", SUSPENDED, rest.message)
+    return Decision(status=status, removes=gang_removal(job), events=(event,))
+
+
+def decide_queue(job: Job) -> Decision | None:
+    """Winds down a job that its queue does not admit. Without an answer of the API server a job at rest stays as it
+    is: whatever the answer is, it makes the next pass."""
+    if find_obstacle(job) is None:
+        return None
+    if job.queue.state == "unknown" and not job.acting_pods:
+        return Decision()
+    return wind_down(job)
 
 
 def decide_deleted(job: Job) -> Decision | None:
@@ -93,13 +147,16 @@ def decide_deleted(job: Job) -> Decision | None:
 
 
 def decide_resume(job: Job) -> Decision | None:
-    """Resumes a suspended job; one that stays suspended does not get past `decide_suspend`."""
-    if job.status.phase != "Suspended":
+    """Resumes a suspended or queued job; one that stays so does not get past `decide_suspend` and `decide_queue`."""
+    if not job.status.is_resting:
         return None
     remains = job.acting_pods
     if remains:
         return Decision(deletes=delete_all(remains))
-    decision = begin_next_attempt(job, reason="Resumed", phase="Pending")
+    if job.status.phase == "Queued":
+        decision = begin_next_attempt(job, reason="Admitted", phase="Pending")
+    else:
+        decision = begin_next_attempt(job, reason="Resumed", phase="Pending")
     if decision.status is None:
         return decision
     return replace(decision, status=replace(decision.status, suspended_seconds=count_suspended(job) or UNSET))

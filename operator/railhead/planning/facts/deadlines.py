@@ -31,7 +31,7 @@ def active_due(job: Job) -> datetime | None:
     """Returns when spec.activeDeadlineSeconds ends the job; suspended time does not count."""
     limit = job.spec.active_deadline_seconds
     start = parse_time(job.status.start_time)
-    if limit is None or start is None or job.attempt == 0 or job.status.phase == "Suspended":
+    if limit is None or start is None or job.is_at_rest:
         return None
     return start + timedelta(seconds=limit + max(job.status.suspended_seconds, 0))
 

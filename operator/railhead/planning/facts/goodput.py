@@ -24,7 +24,7 @@ PRODUCTIVE = "productive"
 def is_over(status: JobStatus) -> bool:
     """Whether the attempt has ended, as far as the status says."""
     failed = status.failure is not None and status.failure.attempt == status.attempt
-    return failed or status.is_finished or status.phase in ("Suspended", "Succeeded", "Failed")
+    return failed or status.is_finished or status.is_resting or status.phase in ("Succeeded", "Failed")
 
 
 def find_cause(status: JobStatus) -> str:
@@ -33,6 +33,8 @@ def find_cause(status: JobStatus) -> str:
         return "suspended"
     if status.phase == "Suspending":
         return "draining"
+    if status.phase == "Queued":
+        return "queued"
     if status.start_line is not None and status.phase != "Running":
         return "queued"
     if is_over(status):

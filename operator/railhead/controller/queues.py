@@ -1,0 +1,243 @@
+"""Kueue's objects as last observed, and the watches of them, which an operator has only with --kueue.
+
+The kinds are optional: a cluster without them, or without the right to watch them, holds up no start of the operator
+and no job without a queue. The API server is asked again every 30 s, and what appears wakes the jobs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from railhead.api import names
+from railhead.api.base import Object
+from railhead.api.conditions import MAX_CONDITIONS, Condition
+from railhead.api.job import JobKey
+from railhead.api.queue import Toleration
+from railhead.contract.text import clean_text
+from railhead.controller.job_record import JobRecord
+from railhead.controller.observe import owner_uid
+from railhead.kube.client import KubeClient, Scope
+from railhead.kube.informer import Informer, uid_of
+from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
+from railhead.planning.queue_view import Assignment, Flavor, QueueState, QueueView, WorkloadView
+from railhead.resources.queues.kueue import DEACTIVATED_BY, DIGEST
+
+RETRY_SECONDS = 30.0
+MAX_MESSAGE = 2048
+Key = tuple[JobKey, str]  # the job and its uid
+
+
+def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
+    """Returns the facts of a Workload. It never raises: an error here would end the watch of all of them."""
+    metadata, spec, status = (_object(raw.get(key)) for key in ("metadata", "spec", "status"))
+    labels, annotations = _object(metadata.get("labels")), _object(metadata.get("annotations"))
+    job, admission = str(labels.get(names.LABEL_JOB_NAME)), _object(status.get("admission"))
+    job_uid = owner_uid(raw)
+    if metadata.get("name") != names.workload_name(job, job_uid):
+        job_uid = ""  # anyone may create a Workload with a job's label: only that of the job's own name counts
+    view = WorkloadView(
+        name=str(metadata.get("name")),
+        uid=uid_of(raw),
+        version=str(metadata.get("resourceVersion") or ""),
+        job_uid=job_uid,
+        is_deleting=bool(metadata.get("deletionTimestamp")),
+        is_active=spec.get("active") is not False,
+        deactivated_by=str(annotations.get(DEACTIVATED_BY) or ""),
+        digest=str(annotations.get(DIGEST) or ""),
+        finalizers=tuple(str(each) for each in metadata.get("finalizers") or ()),
+        queue=str(spec.get("queueName") or ""),
+        cluster_queue=str(admission.get("clusterQueue") or ""),
+        assignments=tuple(_read_assignment(each) for each in _list(admission.get("podSetAssignments"))),
+        conditions=tuple(_read_conditions(_list(status.get("conditions")))),
+    )
+    return (JobKey(str(metadata.get("namespace")), job), job_uid), view
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _read_assignment(raw: Mapping[str, Any]) -> Assignment:
+    flavors = dict.fromkeys(str(each) for each in _object(raw.get("flavors")).values())
+    count = raw.get("count")
+    return Assignment(str(raw.get("name")), tuple(flavors), count if isinstance(count, int) else None)
+
+
+def _read_conditions(found: list[Mapping[str, Any]]) -> Iterable[Condition]:
+    for each in found[:MAX_CONDITIONS]:
+        try:
+            yield Condition.model_validate(
+                {**each, "message": clean_text(str(each.get("message") or ""))[:MAX_MESSAGE]}
+            )
+        except ValidationError:
+            continue
+
+
+def observe_flavor(raw: Object) -> Flavor:
+    """Returns the facts of a ResourceFlavor; it never raises."""
+    spec = _object(raw.get("spec"))
+    labels = {str(key): str(value) for key, value in _object(spec.get("nodeLabels")).items()}
+    return Flavor(str(raw["metadata"].get("name")), labels, tuple(_read_tolerations(_list(spec.get("tolerations")))))
+
+
+def _read_tolerations(found: list[Mapping[str, Any]]) -> Iterable[Toleration]:
+    for each in found:
+        try:
+            yield Toleration.model_validate(each)
+        except ValidationError:
+            continue
+
+
+def observe_priority(raw: Object) -> tuple[str, int]:
+    """Returns the name and the value of a WorkloadPriorityClass; it never raises."""
+    value = raw.get("value")
+    return str(raw["metadata"].get("name")), value if isinstance(value, int) else 0
+
+
+class Queues:
+    """What is known of Kueue's objects.
+
+    Attributes:
+        find_state: the state of Kueue's API in a namespace.
+    """
+
+    def __init__(self) -> None:
+        self._workloads: defaultdict[JobKey, dict[str, WorkloadView]] = defaultdict(dict)  # then by the job's uid
+        self._keys: dict[str, JobKey] = {}  # of the jobs with a Workload, by uid
+        self._flavors: dict[str, Flavor] = {}
+        self._priorities: dict[str, int] = {}
+        self.find_state: Callable[[str], QueueState] = lambda namespace: "off"
+
+    def change_workload(self, old: tuple[Key, WorkloadView] | None, new: tuple[Key, WorkloadView] | None) -> JobKey:
+        """A Workload was added, modified or deleted; returns the key of its job."""
+        if old is not None:
+            (key, uid), _ = old
+            self._workloads[key].pop(uid, None)
+            self._keys.pop(uid, None)
+            if not self._workloads[key]:
+                del self._workloads[key]
+        if new is not None:
+            (key, uid), view = new
+            self._workloads[key][uid] = view
+            self._keys[uid] = key
+        return key
+
+    def change_flavor(self, old: Flavor | None, new: Flavor | None) -> None:
+        if old is not None:
+            self._flavors.pop(old.name, None)
+        if new is not None:
+            self._flavors[new.name] = new
+
+    def change_priority(self, old: tuple[str, int] | None, new: tuple[str, int] | None) -> None:
+        if old is not None:
+            self._priorities.pop(old[0], None)
+        if new is not None:
+            self._priorities[new[0]] = new[1]
+
+    def key_of(self, job_uid: str) -> JobKey | None:
+        """Returns the key of a job that has a Workload, also after the job is gone."""
+        return self._keys.get(job_uid)
+
+    def look(self, record: JobRecord) -> QueueView:
+        """Returns what a job sees."""
+        workload = self._workloads.get(record.key, {}).get(record.uid)
+        wanted = {name for each in (workload.assignments if workload else ()) for name in each.flavors}
+        return QueueView(
+            state=self.find_state(record.key.namespace),
+            queue_label=record.queue_label,
+            priority_label=record.priority_label,
+            workload=workload,
+            flavors={name: self._flavors[name] for name in wanted if name in self._flavors},
+            priority=self._priorities.get(record.priority_label),
+        )
+
+    def find_left(self, key: JobKey, job_uid: str | None) -> list[WorkloadView]:
+        """Returns the deleted Workloads that jobs of this name left, without that of the present one."""
+        known = self._workloads.get(key, {})
+        return [view for uid, view in known.items() if uid != job_uid and view.is_deleting and view.has_finalizer]
+
+
+class QueueWatches:
+    """The watches that fill `Queues`.
+
+    Attributes:
+        informers: of Workloads in each watched namespace, and of the cluster's flavors and priority classes.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        queues: Queues,
+        *,
+        namespaces: Sequence[str],
+        wake: Callable[[JobKey], None],
+        wake_queued: Callable[[], None],
+        wake_all: Callable[[str | None], None],
+    ) -> None:
+        """`wake_queued` wakes the jobs in phase Queued, `wake_all` all jobs of a namespace, or (None) of all."""
+        self._queues = queues
+        self._wake = wake
+        self._wake_queued = wake_queued
+        self._workloads = [
+            Informer(
+                client,
+                Scope(WORKLOAD, namespace, names.LABEL_JOB_UID),
+                on_change=self._on_workload,
+                slim=observe_workload,
+                refusal_pause=RETRY_SECONDS,
+            )
+            for namespace in namespaces or (None,)
+        ]
+        flavors = Informer(
+            client,
+            Scope(RESOURCE_FLAVOR),
+            on_change=self._on_flavor,
+            slim=observe_flavor,
+            refusal_pause=RETRY_SECONDS,
+        )
+        classes = Informer(
+            client,
+            Scope(WORKLOAD_PRIORITY_CLASS),
+            on_change=self._on_class,
+            slim=observe_priority,
+            refusal_pause=RETRY_SECONDS,
+        )
+        self.informers: list[Informer[Any]] = [*self._workloads, flavors, classes]
+        for informer in self.informers:
+            informer.state.be_optional(partial(wake_all, informer.namespace))
+        queues.find_state = self.find_state
+
+    def find_state(self, namespace: str) -> QueueState:
+        needed = [each for each in self.informers if each.namespace in (None, namespace)]
+        if all(each.is_current for each in needed):
+            return "served"
+        return "missing" if any(each.state.is_refused and each.answered.is_set() for each in needed) else "unknown"
+
+    def record_write(self, raw: Object) -> None:
+        """Stores the API server's response to our own write."""
+        namespace = raw["metadata"].get("namespace")
+        for informer in self._workloads:
+            if informer.namespace in (None, namespace):
+                informer.record_write(raw)
+
+    def _on_workload(self, old: tuple[Key, WorkloadView] | None, new: tuple[Key, WorkloadView] | None) -> None:
+        self._wake(self._queues.change_workload(old, new))
+
+    def _on_flavor(self, old: Flavor | None, new: Flavor | None) -> None:
+        self._queues.change_flavor(old, new)
+        if old is None:
+            self._wake_queued()
+
+    def _on_class(self, old: tuple[str, int] | None, new: tuple[str, int] | None) -> None:
+        self._queues.change_priority(old, new)
+        if old is None:
+            self._wake_queued()

@@ -1,0 +1,161 @@
+"""The job's Workload: created while the job is queued, and brought in line with it at one change per pass.
+
+What ends a pass earlier is safe: each change follows from the Workload and the job as they are, and the answer to it
+makes the next pass. Kueue gives the quota to other jobs when the Workload says that it holds none, so that is only said
+when no pod of the job can act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from railhead.api.conditions import Condition, merge_conditions
+from railhead.api.status import RESTING, Phase
+from railhead.contract.text import format_time
+from railhead.planning.children import create_workload
+from railhead.planning.facts.admission import build_request, find_obstacle, find_queue
+from railhead.planning.facts.reasons import PRIORITY_CLASS_MISSING, QUEUE_NAME_CONFLICT
+from railhead.planning.job import Job
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Create, Decision, Remove, WorkloadPatch
+from railhead.planning.queue_view import (
+    ADMITTED,
+    EVICTED,
+    FINISHED,
+    PODS_READY,
+    QUOTA_RESERVED,
+    REQUEUED,
+    WorkloadView,
+)
+from railhead.planning.status_change import UNSET
+from railhead.resources.queues.kueue import DEACTIVATED_BY, FINALIZER, compute_digest
+
+BY_SUSPEND = "spec.suspend"
+REQUEUED_BY = ("Preempted", "NodeFailures")  # Kueue itself queues the others again, when their time has come
+NO_RESERVATION = "NoReservation"
+
+
+def keep_workload(job: Job, decision: Decision) -> Decision:
+    """Adds the next change of the Workload."""
+    if job.queue.state != "served":
+        return decision
+    phase = _find_phase(job, decision)
+    ended = end_workload(job, decision)
+    if ended is not decision or job.status.is_finished or job.is_deleting or phase in ("Succeeded", "Failed"):
+        return ended
+    workload = job.queue.workload
+    if workload is None:
+        return replace(decision, creates=(*decision.creates, *_create(job, phase)))
+    if workload.is_deleting:
+        return decision
+    if _is_unwanted(job, workload, decision, phase):
+        return replace(decision, removes=(*decision.removes, Remove("Workload", workload.name)))
+    return replace(decision, workload=_find_patch(job, workload, phase))
+
+
+def end_workload(observed: Observed, decision: Decision) -> Decision:
+    """Ends the Workload of a finished or deleted job, and lets one go that is deleted, once no pod can act; also if the
+    spec is not valid."""
+    workload, phase = observed.queue.workload, observed.status.phase
+    is_over = observed.status.is_finished or observed.is_deleting
+    if workload is None or observed.acting_pods or not (is_over or workload.is_deleting):
+        return decision
+    if is_over and not workload.has(FINISHED):
+        reason = "Succeeded" if phase == "Succeeded" else "Failed"
+        said = f"The TrainJob ended in phase {phase}" if observed.status.is_finished else "The TrainJob is deleted"
+        return replace(decision, workload=_patch(workload, _make(observed, FINISHED, True, reason, said)))
+    return replace(decision, workload=release(workload)) if workload.has_finalizer else decision
+
+
+def release(workload: WorkloadView) -> WorkloadPatch:
+    """Removes the finalizer: garbage collection may delete the Workload."""
+    left = [each for each in workload.finalizers if each != FINALIZER]
+    return WorkloadPatch(workload.name, workload.version, {"metadata": {"finalizers": left}})
+
+
+def _find_phase(job: Job, decision: Decision) -> Phase:
+    change = decision.status
+    return job.status.phase if change is None or change.phase is UNSET else change.phase
+
+
+def _create(job: Job, phase: Phase) -> tuple[Create, ...]:
+    obstacle = find_obstacle(job)
+    if phase != "Queued" or obstacle is None or obstacle.reason in (QUEUE_NAME_CONFLICT, PRIORITY_CLASS_MISSING):
+        return ()
+    return (create_workload(job),)
+
+
+def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> bool:
+    """Whether the job asks for something else now, or for nothing since it waits for another job's checkpoint. A new
+    Workload would undo an administrator's hold."""
+    if not find_queue(job):
+        return True
+    begins = any(create.kind == "Pod" for create in decision.creates)
+    if workload.is_held or job.acting_pods or begins or not job.is_at_rest:
+        return False
+    return phase not in RESTING or workload.has(FINISHED) or workload.digest != compute_digest(build_request(job))
+
+
+def _find_patch(job: Job, workload: WorkloadView, phase: Phase) -> WorkloadPatch | None:
+    if job.spec.suspend and workload.is_active:
+        return _activate(workload, False, BY_SUSPEND)
+    if not job.spec.suspend and not workload.is_active and workload.deactivated_by == BY_SUSPEND:
+        return _activate(workload, True, None)
+    if workload.has(QUOTA_RESERVED) and workload.has(EVICTED):
+        return None if job.acting_pods or phase not in RESTING else _give_back(job, workload)
+    return _show_readiness(job, workload) if phase not in RESTING and workload.is_admitted else None
+
+
+def _activate(workload: WorkloadView, is_active: bool, by: str | None) -> WorkloadPatch:
+    metadata = {"annotations": {DEACTIVATED_BY: by}}
+    return WorkloadPatch(workload.name, workload.version, {"metadata": metadata, "spec": {"active": is_active}})
+
+
+def _give_back(job: Job, workload: WorkloadView) -> WorkloadPatch:
+    """As Kueue's own integrations do it (pkg/controller/jobframework/reconciler.go, handle eviction)."""
+    evicted = workload.find(EVICTED)
+    assert evicted is not None
+    conditions = [
+        _make(job, QUOTA_RESERVED, False, "Pending", evicted.message),
+        _make(job, ADMITTED, False, NO_RESERVATION, "The workload has no reservation"),
+        _make(job, REQUEUED, evicted.reason in REQUEUED_BY, evicted.reason, evicted.message),
+    ]
+    if workload.has(PODS_READY):
+        conditions.append(_make(job, PODS_READY, False, "WaitForStart", "Not all pods are ready or succeeded"))
+    return _patch(workload, *conditions, is_clearing=True)
+
+
+def _show_readiness(job: Job, workload: WorkloadView) -> WorkloadPatch | None:
+    """For waitForPodsReady of Kueue. What it says at first is that of a Workload without the condition."""
+    known = workload.find(PODS_READY)
+    was_ready, is_ready = known is not None and known.is_true, job.are_enough_up
+    if was_ready == is_ready:
+        return None
+    is_again = known is not None and known.reason == "WaitForRecovery"
+    if is_ready:
+        condition = _make(job, PODS_READY, True, "Recovered" if is_again else "Started", "All pods are ready")
+    else:
+        condition = _make(job, PODS_READY, False, "WaitForRecovery", "Pods were lost and are being replaced")
+    return _patch(workload, condition)
+
+
+def _make(observed: Observed, type_: str, is_true: bool, reason: str, message: str) -> Condition:
+    return Condition(
+        type=type_,
+        status="True" if is_true else "False",
+        reason=reason,
+        message=message,
+        last_transition_time=format_time(observed.now),
+    )
+
+
+def _patch(workload: WorkloadView, *conditions: Condition, is_clearing: bool = False) -> WorkloadPatch:
+    status: dict[str, object] = {"conditions": _dump(merge_conditions(workload.conditions, conditions))}
+    if is_clearing:
+        status["admission"] = None
+    return WorkloadPatch(workload.name, workload.version, {"status": status}, subresource="status")
+
+
+def _dump(conditions: Iterable[Condition]) -> list[dict[str, object]]:
+    return [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in conditions]

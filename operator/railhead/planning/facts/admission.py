@@ -1,0 +1,175 @@
+"""Whether the job's queue lets it run, why not, and what the queue gave it.
+
+A job at rest needs an admission of what it asks for now. An attempt that has begun keeps the queue that admitted it,
+whatever the labels and the spec say by then, and continues while Kueue is away: only an eviction, an administrator's
+hold or the end of its Workload stops it.
+"""
+
+from __future__ import annotations
+
+from railhead.api.queue import MAX_FLAVORS, MAX_LABELS, MAX_TOLERATIONS, AdmissionStatus, PodSetAdmission
+from railhead.planning.facts.reasons import (
+    DEACTIVATED,
+    FLAVOR_MISSING,
+    PRIORITY_CLASS_MISSING,
+    QUEUE_MISSING,
+    QUEUE_NAME_CONFLICT,
+    QUEUED,
+    UNSATISFIED,
+)
+from railhead.planning.job import Job
+from railhead.planning.pod_view import Problem
+from railhead.planning.queue_view import (
+    ADMITTED,
+    EVICTED,
+    FINISHED,
+    QUOTA_RESERVED,
+    Assignment,
+    QueueView,
+    WorkloadView,
+)
+from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
+from railhead.resources.queues.kueue import HEAD, WORKERS, QueueRequest, compute_digest
+
+MISSING = {
+    "off": "this operator does not use Kueue; install the chart with queue.kueue.enabled=true, or remove the job's "
+    "queue while the job has no pods",
+    "missing": "the API server has no Workloads of kueue.x-k8s.io/v1beta2, or does not let the operator watch them; "
+    "install Kueue, and the job asks for quota by itself",
+    "unknown": "the API server has not answered yet whether it has Workloads of kueue.x-k8s.io/v1beta2",
+}
+
+
+def find_queue(job: Job) -> str:
+    """Returns the name of the job's LocalQueue, or an empty string without one."""
+    if job.is_at_rest:
+        return job.spec.queue_name or job.queue.queue_label
+    return job.status.admission.queue if job.status.admission else ""
+
+
+def find_obstacle(job: Job) -> Problem | None:
+    """Returns why the job must have no pods by its queue; None = it may run."""
+    queue = find_queue(job)
+    if not queue:
+        return None
+    if job.is_at_rest and job.spec.queue_name and job.queue.queue_label not in ("", job.spec.queue_name):
+        message = (
+            f"spec.scheduling.queueName is {job.spec.queue_name}, but the label kueue.x-k8s.io/queue-name is "
+            f"{job.queue.queue_label}; remove one of them, or make them equal"
+        )
+        return Problem(QUEUE_NAME_CONFLICT, message)
+    if job.queue.state != "served":
+        if not job.is_at_rest:
+            return None
+        return Problem(QUEUE_MISSING, f"The job waits for LocalQueue {queue}: {MISSING[job.queue.state]}")
+    return _find_missing_class(job) or _explain(job, queue) or _find_missing_flavor(job)
+
+
+def _find_missing_class(job: Job) -> Problem | None:
+    if not job.is_at_rest or not job.queue.priority_label or job.queue.priority is not None:
+        return None
+    name = job.queue.priority_label
+    message = f"The label kueue.x-k8s.io/priority-class names {name}, but there is no such WorkloadPriorityClass"
+    return Problem(PRIORITY_CLASS_MISSING, message)
+
+
+def _explain(job: Job, queue: str) -> Problem | None:
+    """Returns Kueue's reason, as far as it gives one."""
+    workload = job.queue.workload
+    if workload is None:
+        return Problem(QUEUED, f"The job asks LocalQueue {queue} for quota")
+    if not workload.is_admitted:
+        return explain_workload(workload)
+    if job.is_at_rest and workload.digest != compute_digest(build_request(job)):
+        return Problem(QUEUED, f"The job has changed, and asks LocalQueue {queue} for quota again")
+    return None
+
+
+def explain_workload(workload: WorkloadView) -> Problem:
+    """Returns why a Workload that is not admitted waits, by its conditions."""
+    if workload.is_deleting or workload.has(FINISHED):
+        return Problem(QUEUED, f"Workload {workload.name} is over; the job asks for quota with another one")
+    evicted, admitted, quota = (workload.find(each) for each in (EVICTED, ADMITTED, QUOTA_RESERVED))
+    said = evicted if evicted is not None and evicted.is_true else None
+    if not workload.is_active:
+        reason = said.reason if said and said.reason.startswith(DEACTIVATED) else DEACTIVATED
+        why = said.message if said and said.reason == reason else "spec.active is false"
+        message = f"Workload {workload.name} is not active: {why}. Set its spec.active to true to queue the job again"
+        return Problem(reason, message)
+    if quota is not None and not quota.is_true:
+        return Problem(QUEUED if quota.reason == "Pending" else quota.reason, quota.message)
+    if said is not None:
+        return Problem(said.reason, said.message)
+    if quota is not None:
+        message = f"Quota is reserved in ClusterQueue {workload.cluster_queue}, but admission checks are not satisfied"
+        reason = admitted.reason if admitted and admitted.reason else UNSATISFIED
+        return Problem(reason, (admitted.message if admitted else "") or message)
+    return Problem(QUEUED, f"Kueue has not looked at Workload {workload.name} yet")
+
+
+def _find_missing_flavor(job: Job) -> Problem | None:
+    """A flavor that is gone later plays no part: the attempt has what it needs of it."""
+    workload = job.queue.workload
+    if workload is None or not job.is_at_rest:
+        return None
+    gone = [name for each in workload.assignments for name in each.flavors if name not in job.queue.flavors]
+    if not gone:
+        return None
+    return Problem(FLAVOR_MISSING, f"Kueue chose ResourceFlavor {gone[0]}, which does not exist")
+
+
+def find_admission(job: Job) -> AdmissionStatus | None:
+    """Returns what the queue gives an attempt that begins now; None for a job without a queue.
+
+    It is what the last attempt had if Kueue does not say anything else.
+    """
+    workload, view = job.queue.workload, job.queue
+    if not find_queue(job):
+        return None
+    if view.state != "served" or workload is None or not workload.is_admitted:
+        return job.status.admission
+    if any(name not in view.flavors for each in workload.assignments for name in each.flavors):
+        return job.status.admission
+    return AdmissionStatus(
+        queue=workload.queue[:253],
+        cluster_queue=workload.cluster_queue[:253],
+        pod_sets=[_find_pod_set(view, HEAD, asked=1), _find_pod_set(view, WORKERS, asked=job.requested_workers)],
+    )
+
+
+def _find_pod_set(view: QueueView, name: str, *, asked: int) -> PodSetAdmission:
+    assignments = view.workload.assignments if view.workload else ()
+    found = next((each for each in assignments if each.pod_set == name), Assignment(name))
+    flavors = [view.flavors[each] for each in found.flavors]
+    labels = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
+    tolerations = list(dict.fromkeys(each.model_dump_json() for flavor in flavors for each in flavor.tolerations))
+    known = {each.model_dump_json(): each for flavor in flavors for each in flavor.tolerations}
+    return PodSetAdmission(
+        name=name,
+        count=asked if found.count is None else found.count,
+        flavors=list(found.flavors)[:MAX_FLAVORS],
+        node_selector=dict(list(labels.items())[:MAX_LABELS]),
+        tolerations=[known[each] for each in tolerations][:MAX_TOLERATIONS],
+    )
+
+
+def count_workers(job: Job, admission: AdmissionStatus | None) -> int:
+    """Returns with how many worker pods an attempt begins that has this admission."""
+    wanted = job.requested_workers
+    return min(wanted, admission.find(WORKERS).count) if admission is not None and job.is_elastic else wanted
+
+
+def build_request(job: Job) -> QueueRequest:
+    """Returns what the job asks of its queue: the pods without what changes from attempt to attempt."""
+    attempt = Attempt(job.ref, job.spec, 1, job.own_mounts)
+    workers = job.requested_workers
+    head = build_head_pod(attempt, settings=job.settings, status=job.status, worker_pods=workers)
+    return QueueRequest(
+        queue=find_queue(job),
+        priority_class=job.queue.priority_label,
+        priority=job.queue.priority or 0,
+        workers=workers,
+        least_workers=job.least_workers if job.is_elastic else None,
+        head=head,
+        worker=WorkerPodBuilder(attempt).build(slot=0, round_=0),
+    )

@@ -1,0 +1,112 @@
+"""What one pass sees of the job's queue: Kueue's Workload of the job, and the objects that it refers to. Frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from railhead.api.conditions import Condition
+from railhead.api.queue import Toleration
+from railhead.resources.queues.kueue import FINALIZER
+
+ADMITTED, EVICTED, FINISHED = "Admitted", "Evicted", "Finished"
+PODS_READY, QUOTA_RESERVED, REQUEUED = "PodsReady", "QuotaReserved", "Requeued"
+QueueState = Literal["off", "unknown", "missing", "served"]
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """A ResourceFlavor.
+
+    Attributes:
+        node_labels: of its nodes.
+        tolerations: that pods need there.
+    """
+
+    name: str
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What a Workload's admission gives one pod set.
+
+    Attributes:
+        flavors: names of ResourceFlavors, in order and once each.
+        count: of pods; None = as many as the pod set asks for.
+    """
+
+    pod_set: str
+    flavors: tuple[str, ...] = ()
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class WorkloadView:
+    """The job's Workload.
+
+    Attributes:
+        version: its resourceVersion.
+        is_active: spec.active.
+        deactivated_by: why the operator set that to false; "" = someone else did.
+        digest: of what the job asked for when it was created.
+        assignments: of status.admission; empty without one.
+    """
+
+    name: str
+    uid: str
+    version: str
+    job_uid: str
+    is_deleting: bool = False
+    is_active: bool = True
+    deactivated_by: str = ""
+    digest: str = ""
+    finalizers: tuple[str, ...] = ()
+    queue: str = ""
+    cluster_queue: str = ""
+    assignments: tuple[Assignment, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    def find(self, type_: str) -> Condition | None:
+        return next((each for each in self.conditions if each.type == type_), None)
+
+    def has(self, type_: str) -> bool:
+        """Whether the condition is True."""
+        return any(each.type == type_ and each.is_true for each in self.conditions)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether its pods may run now."""
+        is_over = self.is_deleting or self.has(FINISHED) or self.has(EVICTED)
+        return self.is_active and not is_over and self.has(QUOTA_RESERVED) and self.has(ADMITTED)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether someone other than this operator set spec.active to false."""
+        return not self.is_active and not self.deactivated_by
+
+    @property
+    def has_finalizer(self) -> bool:
+        return FINALIZER in self.finalizers
+
+
+@dataclass(frozen=True)
+class QueueView:
+    """The job's queue.
+
+    Attributes:
+        state: of Kueue's API for this operator: not used, not answered yet, absent or refused, or watched.
+        queue_label, priority_label: values of the TrainJob's labels.
+        workload: None = there is none.
+        flavors: the ResourceFlavors that the Workload's admission names, as far as they exist.
+        priority: value of the WorkloadPriorityClass that the label names; None = there is none.
+    """
+
+    state: QueueState = "off"
+    queue_label: str = ""
+    priority_label: str = ""
+    workload: WorkloadView | None = None
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)
+    priority: int | None = None

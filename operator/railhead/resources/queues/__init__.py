@@ -1,0 +1,1 @@
+"""Queues: who admits a job, and the object by which it asks."""

@@ -1,0 +1,174 @@
+"""What is kept of Kueue's objects, whom they wake, and what a cluster without Kueue costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railhead.api.base import Object
+from railhead.api.job import JobKey
+from railhead.controller.cluster_state import ClusterState
+from railhead.controller.queue import KeyedQueue
+from railhead.controller.queues import Queues, observe_flavor, observe_priority, observe_workload
+from railhead.controller.store import Store
+from railhead.kube.errors import Gone
+from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
+from railhead.resources.base import build_owner
+from tests.model.api_server import ModelApiServer
+from tests.model.client import ModelClient
+from tests.model.faults import Faults
+from tests.unit.builders import NOW, SETTINGS, SPEC, UID
+
+KEY = JobKey("default", "digits")
+OWNER = {**build_owner("railhead.dev/v1alpha1", "TrainJob", "digits", UID), "controller": True}
+
+
+def make_raw(name: str = "digits-0f1e2d", version: int = 7, **changes: Any) -> Object:
+    metadata = {
+        "namespace": "default",
+        "name": name,
+        "uid": "uid-workload",
+        "resourceVersion": str(version),
+        "labels": {"railhead.dev/job-name": "digits", "railhead.dev/job-uid": UID},
+        "annotations": {"railhead.dev/workload-digest": "d1"},
+        "ownerReferences": [OWNER],
+        "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+    }
+    return {
+        "metadata": {**metadata, **changes.pop("metadata", {})},
+        "spec": {"queueName": "team-a", "active": True},
+        "status": {
+            "admission": {
+                "clusterQueue": "all",
+                "podSetAssignments": [{"name": "workers", "flavors": {"cpu": "spot", "memory": "spot"}, "count": 2}],
+            },
+            "conditions": [{"type": "Admitted", "status": "True", "reason": "Admitted", "message": "m"}],
+        },
+        **changes,
+    }
+
+
+def make_job(**labels: str) -> Object:
+    metadata = {"namespace": "default", "name": "digits", "uid": UID, "resourceVersion": "5", "generation": 1}
+    return {"metadata": {**metadata, "labels": labels}, "spec": dict(SPEC), "status": {}}
+
+
+def test_a_workload_becomes_a_view() -> None:
+    (key, uid), view = observe_workload(make_raw())
+    assert (key, uid, view.digest, view.queue, view.cluster_queue) == (KEY, UID, "d1", "team-a", "all")
+    assert [(each.pod_set, each.flavors, each.count) for each in view.assignments] == [("workers", ("spot",), 2)]
+    assert view.has("Admitted") and view.has_finalizer and view.is_active and not view.is_held
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"metadata": {"name": "x", "namespace": "default", "uid": "u"}},
+        make_raw(spec=None, status=[]),
+        make_raw(status={"conditions": [1, {"type": 3}], "admission": {"podSetAssignments": {"a": 1}}}),
+        make_raw(metadata={"labels": None, "annotations": 3, "ownerReferences": "?"}),
+    ],
+)
+def test_no_content_of_a_workload_ends_the_watch(raw: Object) -> None:
+    observe_workload(raw)
+
+
+def test_a_workload_that_only_carries_a_jobs_label_is_not_the_jobs() -> None:
+    """Anyone who may create Workloads could admit a job."""
+    for raw in (make_raw("another-name"), make_raw(metadata={"ownerReferences": []})):
+        queues = Queues()
+        queues.change_workload(None, observe_workload(raw))
+        assert queues.key_of(UID) is None
+
+
+def test_flavors_and_priority_classes_are_read() -> None:
+    flavor = observe_flavor(
+        {
+            "metadata": {"name": "spot"},
+            "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}, 3]},
+        }
+    )
+    assert (flavor.name, flavor.node_labels) == ("spot", {"pool": "spot"})
+    assert [(each.key, each.operator) for each in flavor.tolerations] == [("spot", "Exists")]
+    assert observe_priority({"metadata": {"name": "high"}, "value": 10}) == ("high", 10)
+
+
+class World:
+    """The caches of an operator that uses Kueue; `woken` are the keys that are due."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        self.queue: KeyedQueue[JobKey] = KeyedQueue(lambda seconds, call: None)  # type: ignore[arg-type,return-value]
+        api = ModelApiServer(lambda: NOW)
+        client = ModelClient(api, Faults(yields=lambda: 0), wall=lambda: NOW)
+        self.state = ClusterState(client, self.store, self.queue, uses_kueue=True)
+        assert self.state.queues is not None
+        self.watches = self.state.queues
+
+    def list_all(self) -> None:
+        """The API server lists all of Kueue's kinds."""
+        for informer in self.watches.informers:
+            informer.is_synced = True
+            informer.answered.set()
+            informer.state.accept()
+
+    def refuse_all(self) -> None:
+        for informer in self.watches.informers:
+            informer.state.refuse(Gone(404, "NotFound", "the server could not find the requested resource"))
+            informer.answered.set()
+
+    async def take_woken(self) -> set[JobKey]:
+        woken = set()
+        while self.queue.depth:
+            key = await self.queue.get()
+            woken.add(key)
+            self.queue.done(key)
+        return woken
+
+    def look(self) -> Any:
+        observed = self.store.observe(KEY, now=NOW, settings=SETTINGS)
+        assert observed is not None
+        return observed.queue
+
+
+async def test_a_job_learns_when_kueue_appears_and_when_it_goes() -> None:
+    world = World()
+    world.state.record_job(make_job())
+    assert world.look().state == "unknown"
+    await world.take_woken()
+    world.refuse_all()
+    assert world.look().state == "missing" and await world.take_woken() == {KEY}
+    world.list_all()
+    assert world.look().state == "served" and await world.take_woken() == {KEY}
+    world.refuse_all()
+    assert world.look().state == "missing" and await world.take_woken() == {KEY}
+
+
+async def test_the_jobs_labels_its_workload_and_the_flavors_reach_the_job() -> None:
+    world = World()
+    world.state.record_job(make_job(**{"kueue.x-k8s.io/queue-name": "team-a", "kueue.x-k8s.io/priority-class": "high"}))
+    world.list_all()
+    await world.take_woken()
+    world.state.record_workload(make_raw())
+    assert await world.take_woken() == {KEY}
+    flavors = next(each for each in world.watches.informers if each.state.kind == RESOURCE_FLAVOR)
+    metadata = {"name": "spot", "uid": "f", "resourceVersion": "8"}
+    flavors.record_write({"metadata": metadata, "spec": {"nodeLabels": {"pool": "spot"}}})
+    classes = next(each for each in world.watches.informers if each.state.kind == WORKLOAD_PRIORITY_CLASS)
+    classes.record_write({"metadata": {"name": "high", "uid": "c", "resourceVersion": "9"}, "value": 10})
+    seen = world.look()
+    assert (seen.queue_label, seen.priority_label, seen.priority) == ("team-a", "high", 10)
+    assert seen.workload.version == "7" and seen.flavors["spot"].node_labels == {"pool": "spot"}
+
+
+def test_the_workload_of_a_job_that_is_gone_is_left_until_its_pods_have_ended() -> None:
+    world = World()
+    world.state.record_job(make_job())
+    world.state.record_workload(make_raw(metadata={"deletionTimestamp": "2026-01-01T12:00:00Z"}))
+    assert world.store.find_left_workloads(KEY) == [], "the job still exists"
+    world.state.record_job_gone(KEY, UID)
+    assert [each.name for each in world.store.find_left_workloads(KEY)] == ["digits-0f1e2d"]
+    other = replace(world.store.find_left_workloads(KEY)[0], job_uid="another")
+    assert other.has_finalizer and WORKLOAD.path() == "/apis/kueue.x-k8s.io/v1beta2/workloads"

@@ -1,0 +1,65 @@
+"""Values for tests about Kueue: the view of a Workload as Kueue leaves it in each state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from railhead.api.conditions import Condition
+from railhead.api.queue import Toleration
+from railhead.planning.facts.admission import build_request
+from railhead.planning.queue_view import Assignment, Flavor, QueueView, WorkloadView
+from railhead.resources.queues.kueue import FINALIZER, compute_digest
+from tests.unit.builders import UID, make_job, make_spec
+
+QUEUE = "team-a"
+SPOT = Flavor("spot", {"pool": "spot"}, (Toleration(key="spot", operator="Exists"),))
+ADMISSION = {
+    "queue": QUEUE,
+    "clusterQueue": "all",
+    "podSets": [
+        {"name": "head", "count": 1, "flavors": ["spot"], "nodeSelector": {"pool": "spot"}},
+        {"name": "workers", "count": 2, "flavors": ["spot"], "nodeSelector": {"pool": "spot"}},
+    ],
+}
+
+
+def condition(type_: str, status: str = "True", reason: str = "Because", message: str = "") -> Condition:
+    time = "2026-01-01T11:00:00Z"
+    values = {"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": time}
+    return Condition.model_validate(values)
+
+
+RESERVED, ADMITTED = condition("QuotaReserved"), condition("Admitted")
+
+
+def queued_spec(**changes: Any) -> Any:
+    """A spec that names the queue."""
+    return make_spec(**{"scheduling": {"queueName": QUEUE}, **changes})
+
+
+def make_workload(*conditions: Condition, spec: Any = None, **changes: Any) -> WorkloadView:
+    """The Workload of the job `digits`, for what this spec asks for."""
+    job = make_job(spec=spec or queued_spec(), queue=QueueView("served"))
+    workload = WorkloadView(
+        "digits-0f1e2d",
+        "uid-workload",
+        "7",
+        UID,
+        digest=compute_digest(build_request(job)),
+        finalizers=(FINALIZER,),
+        queue=QUEUE,
+        cluster_queue="all",
+        conditions=conditions,
+    )
+    return replace(workload, **changes)
+
+
+def make_admitted(*conditions: Condition, count: int = 2, **changes: Any) -> WorkloadView:
+    """Admitted to the flavor `spot`, also if other conditions say that this has ended."""
+    assignments = (Assignment("head", ("spot",), 1), Assignment("workers", ("spot",), count))
+    return make_workload(RESERVED, ADMITTED, *conditions, **{"assignments": assignments, **changes})
+
+
+def served(workload: WorkloadView | None = None, **changes: Any) -> QueueView:
+    return replace(QueueView("served", workload=workload, flavors={"spot": SPOT}), **changes)

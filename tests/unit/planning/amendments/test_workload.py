@@ -1,0 +1,219 @@
+"""The job's Workload in each state of the job: one change per pass, and the quota is released last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railhead.api.job import InvalidSpec
+from railhead.planning.plan import Plan, WorkloadPatch
+from railhead.planning.planner import plan
+from railhead.planning.queue_view import QueueView
+from tests.unit.builders import RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
+from tests.unit.kueue import ADMISSION, QUEUE, condition, make_admitted, make_workload, queued_spec, served
+from tests.unit.planning.state import decide
+
+PODS = (make_head(), make_worker(0), make_worker(1))
+RUNNING = {**RUNNING_STATUS, "admission": ADMISSION}
+EVICTED = condition("Evicted", reason="Preempted", message="a higher priority")
+NO_QUOTA = condition("QuotaReserved", "False", "WaitingForQuota", "2 more GPUs needed")
+SUSPENDED = {**RUNNING, "phase": "Suspended", "head": {}}
+QUEUED = {**SUSPENDED, "phase": "Queued"}
+DONE = {
+    **RUNNING,
+    "phase": "Succeeded",
+    "completionTime": "2026-01-01T11:59:59Z",
+    "conditions": [{"type": "Complete", "status": "True", "reason": "Succeeded", "lastTransitionTime": None}],
+}
+
+
+def conditions(patch: WorkloadPatch | None) -> dict[str, tuple[str, str]]:
+    assert patch is not None and patch.subresource == "status"
+    return {each["type"]: (each["status"], each["reason"]) for each in patch.fields["status"]["conditions"]}
+
+
+def test_a_new_job_is_queued_and_asks_for_quota_without_any_pod() -> None:
+    wanted = decide(spec=queued_spec(), queue=served())
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Queued"
+    assert [(create.kind, create.name) for create in wanted.creates] == [("Workload", "digits-0f1e2d")]
+    shown = {each["type"]: each["reason"] for each in wanted.status.fields["conditions"] if each["status"] == "True"}
+    assert shown == {"Reconciling": "Queued", "Suspended": "Queued"}
+    assert "waiting" not in wanted.status.fields, "the start deadline does not run"
+    assert wanted.status.fields["goodput"]["time"] == "2026-01-01T12:00:00Z", "the time counts as queued from here"
+
+
+@pytest.mark.parametrize("state", ["off", "missing"])
+def test_without_kueue_a_job_with_a_queue_waits_and_says_so(state: Any) -> None:
+    wanted = decide(spec=queued_spec(), queue=QueueView(state))
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Queued" and not wanted.creates
+    assert any(each.get("reason") == "QueueMissing" for each in wanted.status.fields["conditions"])
+
+
+def test_before_the_api_server_has_answered_a_queued_job_is_left_as_it_is() -> None:
+    wanted = decide(status=QUEUED, spec=queued_spec(), queue=QueueView("unknown"))
+    assert wanted.status is None and not wanted.creates
+
+
+def test_kueues_reason_is_shown_and_other_numbers_are_no_news() -> None:
+    first = decide(spec=queued_spec(), queue=served(make_workload(NO_QUOTA)))
+    assert first.status is not None
+    known = {**QUEUED, "conditions": first.status.fields["conditions"]}
+    fewer = condition("QuotaReserved", "False", "WaitingForQuota", "1 more GPUs needed")
+    assert decide(status=known, spec=queued_spec(), queue=served(make_workload(fewer))).status is None
+    other = condition("QuotaReserved", "False", "ExceedsMaxQuota", "2 more GPUs needed")
+    news = decide(status=known, spec=queued_spec(), queue=served(make_workload(other)))
+    assert news.status is not None and [event.reason for event in news.events] == ["Queued"]
+
+
+def test_an_admitted_job_begins_with_what_the_queue_gave_it() -> None:
+    wanted = decide(status=QUEUED, spec=queued_spec(), queue=served(make_admitted()))
+    assert wanted.status is not None and wanted.status.fields["attempt"] == 2
+    assert wanted.status.fields["admission"]["podSets"][1]["nodeSelector"] == {"pool": "spot"}
+    pods = [create.build() for create in wanted.creates if create.kind == "Pod" and hasattr(create, "build")]
+    assert len(pods) == 3 and all(pod["spec"]["nodeSelector"] == {"pool": "spot"} for pod in pods)
+    assert wanted.events[-1].reason == "Admitted"
+
+
+def test_a_replaced_pod_has_what_was_recorded_with_the_attempt() -> None:
+    """The flavor may have changed since, or be gone."""
+    wanted = decide(make_head(), make_worker(0), status=RUNNING, spec=queued_spec(), queue=served(make_admitted()))
+    assert wanted.status is not None and wanted.status.fields["round"] == 1
+    status = {**RUNNING, "round": 1}
+    wanted = decide(
+        make_head(),
+        make_worker(0),
+        status={**status, "workers": {"desired": 2, "ready": 1}},
+        spec=queued_spec(),
+        queue=served(make_admitted(), flavors={}),
+    )
+    pods = [create.build() for create in wanted.creates if create.kind == "Pod" and hasattr(create, "build")]
+    assert [pod["spec"]["nodeSelector"] for pod in pods] == [{"pool": "spot"}]
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [make_admitted(EVICTED), make_admitted(is_active=False), None, make_admitted(is_deleting=True)],
+    ids=["evicted", "held", "gone", "deleted"],
+)
+def test_an_eviction_takes_the_last_checkpoint_and_gives_nothing_back_while_pods_run(workload: Any) -> None:
+    wanted = decide(*PODS, status=RUNNING, spec=queued_spec(), queue=served(workload))
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Suspending"
+    assert [delete.name for delete in wanted.deletes] == [make_head().name]
+    assert wanted.workload is None and not wanted.creates
+
+
+def finish_eviction(*more: Any, **changes: Any) -> Plan:
+    status = {**RUNNING, "phase": "Suspending"}
+    return decide(status=status, spec=queued_spec(), queue=served(make_admitted(*more, **changes)))
+
+
+@pytest.mark.parametrize(
+    ("reason", "requeued"), [("Preempted", "True"), ("NodeFailures", "True"), ("PodsReadyTimeout", "False")]
+)
+def test_without_pods_the_quota_is_released_as_kueues_integrations_do(reason: str, requeued: str) -> None:
+    wanted = finish_eviction(condition("Evicted", reason=reason), condition("PodsReady"))
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Queued"
+    found = conditions(wanted.workload)
+    assert found["QuotaReserved"] == ("False", "Pending") and found["Admitted"][0] == "False"
+    assert found["Requeued"] == (requeued, reason) and found["PodsReady"] == ("False", "WaitForStart")
+    assert wanted.workload is not None and wanted.workload.fields["status"]["admission"] is None
+    assert wanted.workload.version == "7", "only of the version that was seen"
+
+
+def test_a_reservation_that_waits_for_admission_checks_is_kept() -> None:
+    waits = make_workload(condition("QuotaReserved"))
+    assert decide(status=QUEUED, spec=queued_spec(), queue=served(waits)).workload is None
+
+
+def test_the_users_suspension_deactivates_the_workload_and_its_end_activates_it() -> None:
+    suspended = decide(status=SUSPENDED, spec=queued_spec(suspend=True), queue=served(make_workload(NO_QUOTA)))
+    assert suspended.workload is not None and suspended.workload.fields == {
+        "metadata": {"annotations": {"railhead.dev/deactivated-by": "spec.suspend"}},
+        "spec": {"active": False},
+    }
+    ours = make_workload(NO_QUOTA, is_active=False, deactivated_by="spec.suspend")
+    resumed = decide(status=SUSPENDED, spec=queued_spec(), queue=served(ours))
+    assert resumed.workload is not None and resumed.workload.fields["spec"] == {"active": True}
+    assert resumed.workload.fields["metadata"] == {"annotations": {"railhead.dev/deactivated-by": None}}
+    assert resumed.status is not None and resumed.status.fields["phase"] == "Queued"
+
+
+def test_a_resumed_job_never_lifts_an_administrators_hold() -> None:
+    held = make_workload(NO_QUOTA, is_active=False)
+    for spec in (queued_spec(suspend=True), queued_spec(), queued_spec(scaling={"numWorkers": 5})):
+        wanted = decide(status=SUSPENDED, spec=spec, queue=served(held))
+        assert wanted.workload is None and not wanted.removes and not wanted.creates
+
+
+@pytest.mark.parametrize("spec", [queued_spec(scaling={"numWorkers": 3}), make_spec()], ids=["other size", "no queue"])
+def test_a_job_that_asks_for_something_else_replaces_its_workload(spec: Any) -> None:
+    wanted = decide(status=QUEUED, spec=spec, queue=served(make_workload(NO_QUOTA)))
+    assert ("Workload", "digits-0f1e2d") in [(remove.kind, remove.name) for remove in wanted.removes]
+
+
+def test_a_job_that_waits_for_another_jobs_checkpoint_asks_for_no_quota() -> None:
+    spec = queued_spec(resumeFrom={"trainJob": "nobody"})
+    wanted = decide(spec=spec, queue=served())
+    assert not wanted.creates and wanted.status is not None and wanted.status.fields["phase"] == "Pending"
+    again = decide(status={"phase": "Pending"}, spec=spec, queue=served(make_workload(NO_QUOTA, spec=spec)))
+    assert [remove.kind for remove in again.removes] == ["Workload"]
+
+
+def test_finished_comes_with_the_last_pod_and_the_finalizer_goes_after_it() -> None:
+    workload = make_admitted()
+    late = decide(make_worker(0), status=DONE, spec=queued_spec(), queue=served(workload))
+    assert late.workload is None and late.deletes
+    done = ended(make_head(), "Succeeded")
+    wanted = decide(done, status=DONE, spec=queued_spec(), queue=served(workload))
+    assert conditions(wanted.workload)["Finished"] == ("True", "Succeeded")
+    finished = make_admitted(condition("Finished", reason="Succeeded"))
+    last = decide(done, status=DONE, spec=queued_spec(), queue=served(finished))
+    assert last.workload is not None and last.workload.fields == {"metadata": {"finalizers": []}}
+    over = decide(done, status=DONE, spec=queued_spec(), queue=served(replace(finished, finalizers=())))
+    assert over.workload is None
+
+
+def test_a_job_with_an_invalid_spec_gives_its_quota_back_too() -> None:
+    observed = make_observed(status=DONE, spec=InvalidSpec("spec.image", "is missing"), queue=served(make_admitted()))
+    assert conditions(plan(observed).workload)["Finished"] == ("True", "Succeeded")
+
+
+def test_a_deleted_job_that_a_finalizer_keeps_ends_its_workload() -> None:
+    wanted = decide(status=SUSPENDED, spec=queued_spec(), is_deleting=True, queue=served(make_workload(NO_QUOTA)))
+    assert conditions(wanted.workload)["Finished"] == ("True", "Failed")
+
+
+def test_a_workload_that_was_deleted_goes_with_the_last_pod() -> None:
+    gone = make_admitted(is_deleting=True)
+    wanted = decide(status=QUEUED, spec=queued_spec(), queue=served(gone))
+    assert wanted.workload is not None and wanted.workload.fields == {"metadata": {"finalizers": []}}
+    assert not [create for create in wanted.creates if create.kind == "Workload"]
+
+
+def test_pods_ready_follows_the_pods() -> None:
+    wanted = decide(*PODS, status=RUNNING, spec=queued_spec(), queue=served(make_admitted()))
+    assert conditions(wanted.workload)["PodsReady"] == ("True", "Started")
+    ready = served(make_admitted(condition("PodsReady", reason="Started")))
+    assert decide(*PODS, status=RUNNING, spec=queued_spec(), queue=ready).workload is None
+    wanted = decide(*PODS[:2], status=RUNNING, spec=queued_spec(), queue=ready)
+    assert conditions(wanted.workload)["PodsReady"] == ("False", "WaitForRecovery")
+    lost = served(make_admitted(condition("PodsReady", "False", "WaitForRecovery")))
+    wanted = decide(*PODS, status=RUNNING, spec=queued_spec(), queue=lost)
+    assert conditions(wanted.workload)["PodsReady"] == ("True", "Recovered")
+
+
+def test_two_names_of_a_queue_are_a_conflict_and_no_workload_is_made() -> None:
+    wanted = decide(spec=queued_spec(), queue=served(queue_label="team-b"))
+    assert not wanted.creates and wanted.status is not None
+    shown = {each["type"]: each["reason"] for each in wanted.status.fields["conditions"] if each["status"] == "True"}
+    assert shown["Stalled"] == "QueueNameConflict" and "Reconciling" not in shown
+    assert QUEUE in str(wanted.status.fields["conditions"])
+
+
+def test_the_time_in_the_queue_counts_as_queued() -> None:
+    goodput = {"time": "2026-01-01T11:59:00Z"}
+    wanted = decide(status={**QUEUED, "goodput": goodput}, spec=queued_spec(), queue=served(make_admitted()))
+    assert wanted.status is not None
+    assert wanted.status.fields["goodput"]["lostSeconds"]["queued"] == 60
