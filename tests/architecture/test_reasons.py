@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.architecture.test_events import CAMEL_CASE, PASSED_ON
 
 from railhead.api import conditions as types
+from railhead.client.causes import QUEUES
 from railhead.contract.failure import FailureClass
 from railhead.planning.decisions.suspend import SUSPENDED, SUSPENDING
 from railhead.planning.facts import reasons
@@ -22,7 +23,7 @@ VARIABLES = {"reason", "warning.reason", "event.reason", "problem.reason", "rest
 PHASES = {"Pending", "Starting"}  # of the expression `phase`
 OTHERS = {
     *(SUSPENDED, SUSPENDING, reasons.NODE_REFUSED_POD, reasons.REPORTS_MISSING, reasons.PARTIAL_START, "WorkerLost"),
-    *reasons.OF_QUEUES,
+    *QUEUES,
     *("DeleteDenied", "ForeignPods", "CPULimitAdded"),
     *(f"Not{type_}" for type_ in types.ALWAYS_PRESENT),
 }

@@ -67,6 +67,23 @@ def test_metrics_with_authentication_need_an_extra_permission(chart: Chart) -> N
     assert reader["metadata"]["name"] not in bound, "the operator itself need not read them"
 
 
+def test_with_kueue_the_operator_may_use_workloads_and_read_what_they_name(chart: Chart) -> None:
+    group = "kueue.x-k8s.io"
+    on_jobs = {
+        *((verb, group, "workloads") for verb in ("get", "list", "watch", "create", "patch", "delete")),
+        ("patch", group, "workloads/status"),
+    }
+    shared = {
+        ("", verb, group, kind) for verb in ("list", "watch") for kind in ("resourceflavors", "workloadpriorityclasses")
+    }
+    rendered = chart.render({"queue": {"kueue": {"enabled": True}}})
+    assert "--kueue" in rendered.container["args"] and "--kueue" not in chart.render().container["args"]
+    assert rendered.grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER | {("", *right) for right in on_jobs} | shared
+    some = chart.render({"queue": {"kueue": {"enabled": True}}, "watchNamespaces": ["a"]})
+    assert some.grants("ClusterRole") == IN_THE_CLUSTER | shared
+    assert {("a", *right) for right in on_jobs} <= some.grants("Role")
+
+
 def test_without_network_policies_of_jobs_one_right_less(chart: Chart) -> None:
     right = ("create", "networking.k8s.io", "networkpolicies")
     off = {"jobNetworkPolicy": {"enabled": False}}

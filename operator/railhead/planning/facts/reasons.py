@@ -39,16 +39,7 @@ POD_EVENTS = frozenset({FAILED_MOUNT, "FailedMapVolume", "FailedAttachVolume", "
 PARTIAL_START = "PartialStartDeadlineExceeded"  # too few pods got a node
 RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA, PARTIAL_START})  # of attempts whose next one waits for its turn
 THAT_PASS = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, EXCEEDS_QUOTA, WAITING_FOR_TURN, *REJECTIONS, *POD_EVENTS})
-# Why a job waits for its queue: Railhead's own reasons, and Kueue's (apis/kueue/v1beta2/workload_types.go).
+# Why a job waits for its queue, beside the reasons that Kueue gives; client/causes.py lists these too.
 QUEUED, DEACTIVATED, UNSATISFIED = "Queued", "Deactivated", "UnsatisfiedAdmissionChecks"
 QUEUE_MISSING, QUEUE_NAME_CONFLICT = "QueueMissing", "QueueNameConflict"
 FLAVOR_MISSING, PRIORITY_CLASS_MISSING = "FlavorMissing", "PriorityClassMissing"
-OF_QUEUES = frozenset(
-    {
-        *(QUEUED, DEACTIVATED, UNSATISFIED, QUEUE_MISSING, QUEUE_NAME_CONFLICT, FLAVOR_MISSING, PRIORITY_CLASS_MISSING),
-        *("WaitingForQuota", "WaitingForPreemptedWorkloads", "WaitingForPodsReady", "PendingEvaluation"),
-        *("ExceedsMaxQuota", "NoMatchingFlavor", "TopologyPlacementFailed", "Inadmissible", "Misconfigured"),
-        *("Preempted", "PodsReadyTimeout", "AdmissionCheck", "ClusterQueueStopped", "LocalQueueStopped"),
-        *("NodeFailures", "NoReservation"),
-    }
-)
