@@ -536,3 +536,22 @@ async def test_executing_a_plan_again_after_lost_responses_creates_the_same_name
     assert sorted(client.names("create")) == sorted(set(first) - shared)
     assert shared <= set(first) and shared <= set(client.names("get"))
     assert len(set(first)) == len(first)
+
+
+WORKLOAD = ("workloads", "default", "digits-0f1e2d")
+FIELDS = {"metadata": {"annotations": {"a": "b"}}, "spec": {"active": False}}
+
+
+async def test_a_workload_is_changed_in_the_version_that_was_seen_and_its_answer_cached(
+    executor: Executor, client: ModelClient, recorded: RecordedCache
+) -> None:
+    created = client.api.create(WORKLOAD, {"metadata": {"name": WORKLOAD[2]}, "spec": {"active": True}})
+    version = created["metadata"]["resourceVersion"]
+    await executor.execute(KEY, UID, Plan(workload=policies.WorkloadPatch(WORKLOAD[2], version, FIELDS)))
+    assert client.api.objects[WORKLOAD]["spec"] == {"active": False}
+    assert [raw["metadata"]["annotations"] for raw in recorded.workloads] == [{"a": "b"}]
+
+
+async def test_a_workload_that_is_gone_makes_the_pass_start_again(executor: Executor) -> None:
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, UID, Plan(workload=policies.WorkloadPatch(WORKLOAD[2], "1", FIELDS)))
