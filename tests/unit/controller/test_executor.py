@@ -539,7 +539,7 @@ async def test_executing_a_plan_again_after_lost_responses_creates_the_same_name
 
 
 WORKLOAD = ("workloads", "default", "digits-0f1e2d")
-FIELDS = {"metadata": {"annotations": {"a": "b"}}, "spec": {"active": False}}
+FIELDS: dict[str, dict[str, Any]] = {"metadata": {"annotations": {"a": "b"}}, "spec": {"active": False}}
 
 
 async def test_a_workload_is_changed_in_the_version_that_was_seen_and_its_answer_cached(
