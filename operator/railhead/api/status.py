@@ -298,9 +298,7 @@ class JobStatus(StatusModel):
     input: str = _text("ConfigMap with the driver's input in the current attempt.", 253)
     source: str = _text("The job's own copy of the ConfigMap of spec.source.configMap, for all attempts.", 253)
     secret: str = _text("Secret with the token of the current attempt's Ray cluster.", 253)
-    admission: AdmissionStatus | None = Field(
-        default=None, description="What the queue gave the current attempt; absent for a job without a queue."
-    )
+    admission: AdmissionStatus | None = Field(default=None, description="What the queue gave the current attempt.")
     worker_losses: WorkerLosses | None = Field(
         default=None, description="Lost worker pods without a new checkpoint; absent before the first loss."
     )
