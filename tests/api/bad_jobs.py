@@ -682,10 +682,6 @@ RESUME_FROM = [
     ),
     _unknown("spec.resumeFrom.namespace", "other"),
 ]
-# Fields that are not implemented yet: rejected rather than accepted and ignored.
-PLANNED = [
-    _unknown("spec.scheduling.topology", "a"),
-]
 BAD_JOBS = [
     *NAMES,
     *TOP,
@@ -700,5 +696,4 @@ BAD_JOBS = [
     *DRAIN,
     *METRIC_RULES,
     *RESUME_FROM,
-    *PLANNED,
 ]

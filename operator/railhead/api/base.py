@@ -28,11 +28,6 @@ class StatusModel(BaseModel):
 NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
-def planned(description: str) -> Any:
-    """A field that is not implemented yet: a known name, absent from the CRD, rejected by the parser."""
-    return Field(default=None, description=description, json_schema_extra={"planned": True})
-
-
 def time_limit(description: str, *, least: int = 1, default: int | None = None) -> Any:
     """Seconds, at most a year; without a default no limit when absent. Must be in `changes.ALWAYS` too."""
     text = f"{description} May be changed at any time."

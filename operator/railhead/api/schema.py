@@ -93,12 +93,7 @@ def _free(out: Schema) -> Schema:
 
 def _convert_properties(out: Schema, defs: Schema) -> None:
     out.pop("additionalProperties", None)
-    properties = {n: p for n, p in out["properties"].items() if not p.get("planned")}
-    out["properties"] = {name: _convert(p, defs) for name, p in properties.items()}
-    required = [name for name in out.get("required") or [] if name in properties]
-    out.pop("required", None)
-    if required:
-        out["required"] = required
+    out["properties"] = {name: _convert(p, defs) for name, p in out["properties"].items()}
 
 
 def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:

@@ -13,9 +13,6 @@ import yaml
 
 from railhead.api import changes, crd
 from railhead.api.scaling import SAME_GPUS
-from railhead.api.spec import TrainJobSpec
-from railhead.api.status import JobStatus
-from tests.unit.api.walk import planned_paths
 
 FILE = Path(__file__).resolve().parents[3] / "crds" / crd.FILE_NAME
 ROOT: dict[str, Any] = crd.build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -28,7 +25,6 @@ NOT_STRUCTURAL = {
     "allOf",
     "propertyNames",
     "patternProperties",
-    "planned",
 }
 
 
@@ -111,13 +107,6 @@ def test_every_number_in_the_spec_has_both_bounds() -> None:
 
 def test_the_crd_has_only_keywords_of_structural_schemas() -> None:
     assert [path for path, node in NODES if NOT_STRUCTURAL & set(node)] == []
-
-
-def test_planned_fields_are_not_in_the_crd() -> None:
-    known = {path for path, _ in NODES}
-    planned = [*planned_paths(TrainJobSpec, "spec"), *planned_paths(JobStatus, "status")]
-    assert planned
-    assert [path for path in planned if path in known] == []
 
 
 def test_only_the_initial_status_has_a_default() -> None:

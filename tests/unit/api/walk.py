@@ -7,8 +7,6 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from railhead.api.job import is_planned
-
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     """The models inside an annotation such as `list[Model] | None`."""
@@ -24,14 +22,3 @@ def all_models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
     for info in model.model_fields.values():
         for inner in models_in(info.annotation):
             yield from all_models(inner)
-
-
-def planned_paths(model: type[BaseModel], path: str) -> Iterator[str]:
-    """Paths of the fields that are not implemented yet."""
-    for field, info in model.model_fields.items():
-        here = f"{path}.{info.alias or field}"
-        if is_planned(model, field):
-            yield here
-            continue
-        for inner in models_in(info.annotation):
-            yield from planned_paths(inner, here)
