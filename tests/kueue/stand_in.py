@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+from railhead.contract.text import format_time
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.kueue.definitions import API, build_definitions, build_webhook
 from tests.kueue.reconcile import World, advance
@@ -38,13 +39,23 @@ def install_kueue(server: ApiServer) -> None:
 
 
 def remove_kueue(server: ApiServer) -> None:
-    """As `kubectl delete` of its manifests: its objects go with their kinds."""
+    """As `kubectl delete` of its manifests: its objects go with their kinds, once no finalizer holds them."""
     for path in (BINDINGS, POLICIES):
         assert server.request("DELETE", f"{path}/kueue-workload-webhook").status == 200
     for body in build_definitions():
         path = f"{DEFINITIONS}/{body['metadata']['name']}"
         assert server.request("DELETE", path).status == 200
+        if body["spec"]["names"]["kind"] == "Workload":
+            _drop_finalizers(server)
         wait_until(f"{path} is gone", partial(_is_gone, server, path))
+
+
+def _drop_finalizers(server: ApiServer) -> None:
+    for item in server.list(f"{API}/workloads"):
+        name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
+        change = {"metadata": {"finalizers": None}}
+        path = f"{API}/namespaces/{namespace}/workloads/{name}"
+        server.request("PATCH", path, change, content_type=MERGE_PATCH)
 
 
 def _create(server: ApiServer, path: str, body: Object) -> None:
@@ -88,6 +99,16 @@ class Kueue:
 
     def make_local_queue(self, name: str) -> None:
         self.create("localqueues", "LocalQueue", name, is_namespaced=True, clusterQueue=self.namespace)
+
+    def make_priority_class(self, name: str, value: int) -> None:
+        body = {"apiVersion": API.removeprefix("/apis/"), "kind": "WorkloadPriorityClass", "metadata": {"name": name}}
+        _create(self.server, f"{API}/workloadpriorityclasses", {**body, "value": value})
+
+    def set_check(self, workload: Object, state: str, message: str = "") -> None:
+        """As the controller of the Workload's one admission check."""
+        [check] = workload["status"]["admissionChecks"]
+        changed = {**check, "state": state, "message": message, "lastTransitionTime": format_time(datetime.now(UTC))}
+        self.patch(workload["metadata"]["name"], status={"admissionChecks": [changed]})
 
     def change_queue(self, **spec: Any) -> None:
         """The administrator's patch of the ClusterQueue."""

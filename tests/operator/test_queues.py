@@ -1,0 +1,421 @@
+"""Jobs that Kueue admits, on a real API server: the stand-in for Kueue plays its controllers.
+
+What these tests show was not shown with Kueue's own binary; tests/kueue/README.md says what is played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from railhead.contract.failure import FailureClass
+from railhead.contract.outcome import Outcome
+from railhead.local.control_plane import ControlPlane
+from tests.api.server import ApiServer
+from tests.kueue.definitions import API
+from tests.kueue.stand_in import Kueue, install_kueue, remove_kueue
+from tests.kueue.workload import Object, is_true
+from tests.operator.audit import AuditLog
+from tests.operator.conftest import make_cluster
+from tests.operator.kueue_rights import grant_rights
+from tests.operator.queue_stage import QUOTA, Stage
+from tests.operator.running import RunningOperator
+from tests.waiting import wait_until
+
+LOWER = {"withinClusterQueue": "LowerPriority"}
+BROKEN = Outcome("Configuration", reason="ImportFailed", message="no module named steps")
+
+
+@pytest.fixture(scope="module")
+def kueue_operator(
+    audited_plane: tuple[ControlPlane, AuditLog],
+    operator: RunningOperator,
+    server: ApiServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RunningOperator]:
+    """With --kueue and its rights; the other tests' operator is stopped meanwhile."""
+    install_kueue(server)
+    grant_rights(server)
+    operator.end()
+    own = RunningOperator(operator.kubeconfig, tmp_path_factory.mktemp("kueue"), flags=["--kueue"])
+    own.start()
+    try:
+        yield own
+    finally:
+        own.stop()
+        remove_kueue(server)
+        operator.start()
+
+
+@pytest.fixture
+def stage(server: ApiServer, kueue_operator: RunningOperator) -> Iterator[Stage]:
+    cluster = make_cluster(server, kueue_operator)
+    stage = Stage(cluster, Kueue(server, cluster.namespace))
+    yield stage
+    stage.check_quota()
+
+
+def test_a_job_has_no_pods_before_quota_is_free(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.occupy()
+    stage.submit("job")
+    assert "nvidia.com/gpu" in stage.wait_reason("job", "WaitingForQuota")
+    stage.kueue.delete("other")
+    stage.wait_pods("job", 3)
+    assert stage.is_admitted("job")
+
+
+@pytest.mark.parametrize(
+    ("queue", "gpus", "reason", "words"),
+    [
+        ("none", 1, "Misconfigured", "LocalQueue none doesn't exist"),
+        ("team", QUOTA + 1, "ExceedsMaxQuota", "nvidia.com/gpu"),
+    ],
+)
+def test_a_job_that_is_never_admitted_says_why(stage: Stage, queue: str, gpus: int, reason: str, words: str) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job", gpus=gpus, queue=queue)
+    assert words in stage.wait_reason("job", reason)
+
+
+def test_a_job_runs_once_its_local_queue_exists(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job", queue="late")
+    stage.wait_reason("job", "Misconfigured")
+    stage.kueue.make_local_queue("late")
+    stage.wait_pods("job", 3)
+
+
+def test_the_label_names_a_queue_and_pods_do_not_carry_it(stage: Stage) -> None:
+    """Kueue would manage such pods a second time."""
+    stage.kueue.make_queue(gpus=QUOTA)
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    stage.cluster.apply("job", labels=labels)
+    pods = stage.wait_pods("job", 3)
+    assert sorted(pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] for pod in pods.values()) == [
+        "head",
+        "workers",
+        "workers",
+    ]
+    assert not [pod for pod in pods.values() if "kueue.x-k8s.io/queue-name" in pod["metadata"]["labels"]]
+
+
+def test_two_names_of_a_queue_are_a_conflict_that_asks_for_no_quota(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    stage.cluster.apply("job", labels=labels, scheduling={"queueName": "other"})
+    assert "team" in stage.wait_reason("job", "QueueNameConflict")
+    assert stage.kueue.find("job") is None
+    stage.cluster.label("job", **{"kueue.x-k8s.io/queue-name": "other"})
+    stage.wait_reason("job", "Misconfigured")
+
+
+def test_pods_get_the_labels_and_the_tolerations_of_the_flavor_and_keep_them(stage: Stage) -> None:
+    taint = {"key": "pool", "value": "spot", "effect": "NoSchedule"}
+    toleration = {"key": "pool", "operator": "Equal", "value": "spot", "effect": "NoSchedule"}
+    flavor: Object = {"nodeLabels": {"pool": "spot"}, "nodeTaints": [taint], "tolerations": [toleration]}
+    stage.kueue.make_queue(gpus=QUOTA, flavor=flavor)
+    stage.submit("job", gpus=1)
+    stage.start("job", 2)
+
+    def is_placed(pod: Object) -> bool:
+        return pod["spec"]["nodeSelector"].get("pool") == "spot" and toleration in pod["spec"]["tolerations"]
+
+    assert all(is_placed(pod) for pod in stage.cluster.pods("job").values())
+    path = f"{API}/resourceflavors/{stage.kueue.namespace}"
+    assert stage.cluster.server.request("DELETE", path).status == 200
+    [worker] = [pod for name, pod in stage.cluster.pods("job").items() if not name.endswith("-head")]
+    stage.cluster.remove_pod(worker)
+    replacement = stage.until(
+        "a replacement", lambda: next((p for n, p in stage.cluster.pods("job").items() if n.endswith("-w0-1")), None)
+    )
+    assert is_placed(replacement)
+
+
+def test_a_preempted_job_saves_a_checkpoint_then_releases_its_quota_and_resumes(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA, preemption=LOWER)
+    stage.submit("job")
+    stage.start("job", 3)
+    stage.preempt("job")
+    stage.wait_phase("job", "Suspending")
+    stage.wait_stop("job")
+    stage.kueue.settle()
+    assert stage.holds_quota("job"), "its pods still run"
+    stage.stop_pods("job")
+    stage.until("the quota goes to the other", lambda: is_true(stage.kueue.list()["urgent"], "Admitted"))
+    assert stage.wait_phase("job", "Queued")["checkpoint"]["index"] == 4
+    assert stage.reason("job", "Requeued") == "True: Preempted"
+    assert stage.reason("job", "Admitted") == "False: NoReservation"
+    stage.kueue.delete("urgent")
+    stage.start("job", 3, attempt=2)
+    assert "restarts" not in stage.cluster.status("job"), "nothing was lost"
+    assert not stage.cluster.job("job")["spec"].get("suspend"), "the spec is the user's"
+
+
+def test_a_class_of_higher_priority_preempts_a_job(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA, preemption=LOWER)
+    stage.kueue.make_priority_class("high", 100)
+    stage.submit("low", gpus=QUOTA)
+    stage.start("low", QUOTA + 1)
+    labels = {"kueue.x-k8s.io/queue-name": "team", "kueue.x-k8s.io/priority-class": "high"}
+    scaling = {"numWorkers": QUOTA, "useGPU": True, "workersPerPod": 1}
+    stage.cluster.apply("high", labels=labels, scaling=scaling)
+    stage.stop_pods("low")
+    stage.wait_pods("high", QUOTA + 1)
+    stage.wait_phase("low", "Queued")
+
+
+def test_an_administrators_hold_stops_the_job_and_no_resume_lifts_it(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.start("job", 3)
+    name = stage.workload("job")["metadata"]["name"]
+    stage.kueue.patch(name, active=False)
+    stage.stop_pods("job")
+    stage.wait_reason("job", "Deactivated")
+    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+    stage.cluster.change("job", suspend=True)
+    stage.wait_phase("job", "Suspended")
+    stage.cluster.change("job", suspend=False)
+    stage.wait_reason("job", "Deactivated")
+    stage.kueue.settle()
+    assert stage.workload("job")["spec"]["active"] is False
+    stage.kueue.patch(name, active=True)
+    stage.start("job", 3, attempt=2)
+
+
+def test_a_suspended_job_gives_its_quota_back_and_queues_when_resumed(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job", gpus=QUOTA)
+    stage.submit("next", gpus=QUOTA)
+    stage.start("job", QUOTA + 1)
+    stage.cluster.change("job", suspend=True)
+    stage.wait_stop("job")
+    stage.kueue.settle()
+    assert stage.holds_quota("job")
+    stage.stop_pods("job")
+    stage.start("next", QUOTA + 1)
+    assert stage.wait_phase("job", "Suspended")
+    stage.cluster.change("job", suspend=False)
+    stage.wait_reason("job", "WaitingForQuota")
+    stage.succeed("next")
+    stage.start("job", QUOTA + 1, attempt=2)
+
+
+def test_a_job_created_suspended_asks_for_quota_once_it_is_resumed(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job", suspend=True)
+    stage.wait_phase("job", "Suspended")
+    stage.kueue.settle()
+    assert not stage.holds_quota("job")
+    stage.cluster.change("job", suspend=False)
+    stage.wait_pods("job", 3)
+
+
+@pytest.mark.parametrize("ending", ["Succeeded", "Failed"])
+def test_a_finished_job_gives_its_quota_back(stage: Stage, ending: str) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.start("job", 3)
+    if ending == "Succeeded":
+        stage.end_head("job")
+    else:
+        stage.cluster.end_pod(stage.cluster.head("job"), code=FailureClass("Configuration").exit_code, outcome=BROKEN)
+    stage.wait_phase("job", ending)
+    stage.until("the workers are deleted", lambda: count_deleting(stage, "job") == 2)
+    stage.kueue.settle()
+    assert stage.holds_quota("job"), "its worker pods still hold their GPUs"
+    for name, pod in stage.cluster.pods("job").items():
+        if not name.endswith("-head"):
+            stage.cluster.remove_pod(pod)
+    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+    assert stage.reason("job", "Finished") == f"True: {ending}"
+
+
+def count_deleting(stage: Stage, job: str) -> int:
+    return sum("deletionTimestamp" in pod["metadata"] for pod in stage.cluster.pods(job).values())
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["", "while the operator is away"])
+def test_a_deleted_job_gives_its_quota_back_when_its_pods_are_gone(stage: Stage, is_away: bool) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.start("job", 3)
+    if is_away:
+        stage.cluster.operator.stop()
+    stage.cluster.delete("job")
+    stage.until("all pods are asked to end", lambda: count_deleting(stage, "job") == 3)
+    if is_away:
+        stage.cluster.operator.start()
+    stage.until("the Workload is deleted", lambda: "deletionTimestamp" in stage.workload("job")["metadata"])
+    stage.kueue.settle()
+    assert stage.holds_quota("job"), "its pods still hold their GPUs"
+    stage.remove_pods("job")
+    stage.until("the Workload is gone", lambda: stage.kueue.find("job") is None)
+
+
+def test_a_job_whose_pods_also_went_while_the_operator_was_away_leaves_no_workload(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.start("job", 3)
+    stage.cluster.operator.stop()
+    stage.cluster.delete("job")
+    stage.until("all pods are asked to end", lambda: count_deleting(stage, "job") == 3)
+    stage.remove_pods("job")
+    stage.cluster.operator.start()
+    stage.until("the Workload is gone", lambda: stage.kueue.find("job") is None)
+
+
+def test_a_queued_job_that_is_deleted_leaves_no_workload(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.occupy()
+    stage.submit("job")
+    stage.wait_reason("job", "WaitingForQuota")
+    stage.cluster.delete("job")
+    stage.until("the Workload is gone", lambda: stage.kueue.find("job") is None)
+
+
+def test_an_elastic_job_begins_with_the_workers_that_are_admitted(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.occupy(gpus=1)
+    stage.submit("job", numbers={"minWorkers": 2, "maxWorkers": QUOTA + 2})
+    stage.wait_pods("job", QUOTA)
+    counts = [each["count"] for each in stage.workload("job")["status"]["admission"]["podSetAssignments"]]
+    assert counts == [1, QUOTA - 1]
+
+
+def test_a_deleted_workload_stops_the_job_which_then_asks_again(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.start("job", 3)
+    before = stage.workload("job")["metadata"]
+    stage.kueue.delete(before["name"])
+    stage.wait_stop("job")
+    assert stage.holds_quota("job")
+    stage.stop_pods("job")
+    stage.start("job", 3, attempt=2)
+    assert stage.workload("job")["metadata"]["uid"] != before["uid"]
+
+
+def test_a_job_moves_to_another_queue_while_it_is_suspended(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.kueue.make_local_queue("other")
+    stage.submit("job", suspend=True)
+    stage.wait_phase("job", "Suspended")
+    stage.cluster.change("job", suspend=False, scheduling={"queueName": "other"})
+    stage.wait_pods("job", 3)
+    assert stage.workload("job")["spec"]["queueName"] == "other"
+
+
+def test_pods_wait_for_admission_checks_and_end_when_one_asks_for_a_retry(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
+    stage.submit("job")
+    stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
+    stage.kueue.set_check(stage.workload("job"), "Ready")
+    stage.start("job", 3)
+    stage.kueue.set_check(stage.workload("job"), "Retry", "the nodes go")
+    stage.stop_pods("job")
+    stage.until("the checks begin anew", lambda: stage.reason("job", "Admitted") == "False: UnsatisfiedAdmissionChecks")
+    stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
+    stage.kueue.set_check(stage.workload("job"), "Ready")
+    stage.start("job", 3, attempt=2)
+
+
+def test_a_rejected_check_holds_the_job_as_an_administrator_does(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
+    stage.submit("job")
+    stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
+    stage.kueue.set_check(stage.workload("job"), "Rejected", "no budget")
+    assert "no budget" in stage.wait_reason("job", "DeactivatedDueToAdmissionCheck")
+    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+
+
+def test_a_stopped_cluster_queue_drains_its_jobs_and_starts_them_again(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.start("job", 3)
+    stage.kueue.change_queue(stopPolicy="HoldAndDrain")
+    stage.stop_pods("job")
+    stage.wait_reason("job", "Suspended")
+    stage.kueue.change_queue(stopPolicy="None")
+    stage.start("job", 3, attempt=2)
+
+
+def test_a_job_whose_pods_are_late_gives_its_quota_to_others(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.kueue.pods_ready_timeout = timedelta(seconds=2)
+    stage.kueue.backoff_seconds = 2
+    stage.submit("job")
+    for pod in stage.wait_pods("job", 3).values():
+        stage.cluster.bind_pod(pod)
+    stage.until("it is late", lambda: stage.reason("job", "Evicted") == "True: PodsReadyTimeout")
+    stage.wait_stop("job")
+    stage.remove_pods("job")
+    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+    stage.start("job", 3, attempt=2)
+    stage.until("Kueue knows that its pods run", lambda: is_true(stage.workload("job"), "PodsReady"))
+
+
+def test_a_job_without_a_queue_asks_for_none(stage: Stage) -> None:
+    stage.submit("job", queue="")
+    stage.wait_pods("job", 3)
+    assert stage.kueue.find("job") is None
+
+
+@pytest.mark.slow
+def test_an_operator_that_dies_before_each_step_changes_nothing(stage: Stage) -> None:
+    """Kueue, the user and the kubelets act while it is away."""
+    stage.kueue.make_queue(gpus=QUOTA, preemption=LOWER)
+    operator = stage.cluster.operator
+    operator.stop()
+    stage.submit("job")
+    operator.start()
+    stage.until("its Workload", lambda: stage.kueue.find("job"))
+    operator.stop()
+    stage.kueue.settle()
+    assert stage.is_admitted("job")
+    operator.start()
+    stage.start("job", 3)
+    operator.stop()
+    stage.preempt("job")
+    operator.start()
+    stage.wait_stop("job")
+    operator.stop()
+    stage.stop_pods("job")
+    operator.start()
+    assert stage.wait_phase("job", "Queued")["checkpoint"]["index"] == 4
+    stage.until("the quota goes to the other", lambda: is_true(stage.kueue.list()["urgent"], "Admitted"))
+    operator.stop()
+    stage.kueue.delete("urgent")
+    stage.until("the job is admitted again", lambda: stage.is_admitted("job"))
+    operator.start()
+    stage.start("job", 3, attempt=2)
+    operator.stop()
+    stage.end_head("job")
+    operator.start()
+    stage.wait_phase("job", "Succeeded")
+    stage.until("the workers are deleted", lambda: count_deleting(stage, "job") == 2)
+    operator.stop()
+    stage.remove_pods("job")
+    operator.start()
+    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+    assert stage.reason("job", "Finished") == "True: Succeeded"
+    assert stage.cluster.status("job")["attempt"] == 2
+
+
+@pytest.mark.slow
+def test_a_job_waits_while_kueue_is_missing_and_runs_once_it_is_there(stage: Stage, server: ApiServer) -> None:
+    """The operator asks every 30 s for an API that is missing."""
+    remove_kueue(server)
+    stage.submit("job", gpus=1)
+
+    def find_reasons() -> set[str]:
+        return {each["reason"] for each in stage.cluster.status("job").get("conditions", ())}
+
+    wait_until("it says that Kueue is missing", lambda: "QueueMissing" in find_reasons(), seconds=90)
+    assert not stage.cluster.pods("job")
+    install_kueue(server)
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.until("its pods", lambda: len(stage.cluster.pods("job")) == 2, seconds=90)
