@@ -18,8 +18,15 @@ class Cause:
     sentence: str
     remedy: str
 
+    def write_remedy(self, name: str, *, is_finished: bool) -> str:
+        """Returns the remedy for the job of this name; a finished job is changed by a retry."""
+        remedy = self.remedy.replace(_WHILE_SUSPENDED, _BY_RETRY) if is_finished else self.remedy
+        return remedy.format(name=name)
 
-_CHANGE = "run `railhead suspend {name} --wait`, then `railhead resume {name} --set {field}`"
+
+_WHILE_SUSPENDED = "`railhead suspend {name} --wait`, then `railhead resume {name} --set"
+_BY_RETRY = "`railhead retry {name} --set"
+_CHANGE = f"run {_WHILE_SUSPENDED} {{field}}`"
 _WAIT = "Nothing; Railhead continues by itself."
 _MESSAGE = "Follow the message above."
 

@@ -61,7 +61,8 @@ def _make(
     snapshot: Snapshot, reason: str, message: str = "", since: str | None = "", class_: FailureClass | None = None
 ) -> Finding:
     cause: Cause = find_cause(reason, class_)
-    return Finding(reason, cause.sentence, cause.remedy.format(name=snapshot.name), message.strip(), since or "")
+    remedy = cause.write_remedy(snapshot.name, is_finished=snapshot.status.is_finished)
+    return Finding(reason, cause.sentence, remedy, message.strip(), since or "")
 
 
 def _main(snapshot: Snapshot) -> Iterator[Finding]:
