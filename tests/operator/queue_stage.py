@@ -112,8 +112,9 @@ class Stage:
         return f"{found['status']}: {found['reason']}" if found else ""
 
     def occupy(self, *, gpus: int = QUOTA, name: str = "other", **spec: Any) -> None:
-        """Another owner's Workload asks for quota."""
+        """Another owner's Workload asks for quota, and has it if it is free, before a job of the same second."""
         self.kueue.submit(build_workload(name, pod_sets=[build_pod_set("main", count=gpus, gpus=1)], **spec))
+        self.kueue.settle()
 
     def preempt(self, job: str) -> None:
         """A Workload with a higher priority takes all quota, as soon as this job releases it."""
