@@ -22,6 +22,7 @@ from tests.operator.conftest import make_cluster
 from tests.operator.kueue_rights import grant_rights
 from tests.operator.queue_stage import QUOTA, Stage
 from tests.operator.running import RunningOperator
+from tests.waiting import wait_until
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 BROKEN = Outcome("Configuration", reason="ImportFailed", message="no module named steps")
@@ -361,3 +362,60 @@ def test_a_job_without_a_queue_asks_for_none(stage: Stage) -> None:
     stage.submit("job", queue="")
     stage.wait_pods("job", 3)
     assert stage.kueue.find("job") is None
+
+
+@pytest.mark.slow
+def test_an_operator_that_dies_before_each_step_changes_nothing(stage: Stage) -> None:
+    """Kueue, the user and the kubelets act while it is away."""
+    stage.kueue.make_queue(gpus=QUOTA, preemption=LOWER)
+    operator = stage.cluster.operator
+    operator.stop()
+    stage.submit("job")
+    operator.start()
+    stage.until("its Workload", lambda: stage.kueue.find("job"))
+    operator.stop()
+    stage.kueue.settle()
+    assert stage.is_admitted("job")
+    operator.start()
+    stage.start("job", 3)
+    operator.stop()
+    stage.preempt("job")
+    operator.start()
+    stage.wait_stop("job")
+    operator.stop()
+    stage.stop_pods("job")
+    operator.start()
+    assert stage.wait_phase("job", "Queued")["checkpoint"]["index"] == 4
+    stage.until("the quota goes to the other", lambda: is_true(stage.kueue.list()["urgent"], "Admitted"))
+    operator.stop()
+    stage.kueue.delete("urgent")
+    stage.until("the job is admitted again", lambda: stage.is_admitted("job"))
+    operator.start()
+    stage.start("job", 3, attempt=2)
+    operator.stop()
+    stage.end_head("job")
+    operator.start()
+    stage.wait_phase("job", "Succeeded")
+    stage.until("the workers are deleted", lambda: count_deleting(stage, "job") == 2)
+    operator.stop()
+    stage.remove_pods("job")
+    operator.start()
+    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+    assert stage.reason("job", "Finished") == "True: Succeeded"
+    assert stage.cluster.status("job")["attempt"] == 2
+
+
+@pytest.mark.slow
+def test_a_job_waits_while_kueue_is_missing_and_runs_once_it_is_there(stage: Stage, server: ApiServer) -> None:
+    """The operator asks every 30 s for an API that is missing."""
+    remove_kueue(server)
+    stage.submit("job", gpus=1)
+
+    def find_reasons() -> set[str]:
+        return {each["reason"] for each in stage.cluster.status("job").get("conditions", ())}
+
+    wait_until("it says that Kueue is missing", lambda: "QueueMissing" in find_reasons(), seconds=90)
+    assert not stage.cluster.pods("job")
+    install_kueue(server)
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.until("its pods", lambda: len(stage.cluster.pods("job")) == 2, seconds=90)
