@@ -10,12 +10,11 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.contract.text import format_time
+from tests.api.conftest import Run
 from tests.api.server import ApiServer
-from tests.api.test_client import FAILED, SUSPENDED, Run, read, report, run
+from tests.api.test_client import FAILED, SUSPENDED, read, report
 from tests.api.trainjobs import PATH
 from tests.local.test_quick_starts import is_as_described, read_steps
-
-__all__ = ["run"]  # a fixture
 
 # A command ends its event loop while aiohttp still closes a TLS connection, which only a long-lived process would mind.
 pytestmark = pytest.mark.filterwarnings(

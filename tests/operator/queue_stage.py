@@ -28,7 +28,7 @@ class Stage:
     def submit(self, job: str, *, gpus: int = 2, queue: str = "team", **spec: Any) -> None:
         numbers = spec.pop("numbers", {"numWorkers": gpus})
         scaling = {"useGPU": True, "workersPerPod": 1, **numbers}
-        scheduling = {"scheduling": {"queueName": queue}} if queue else {}
+        scheduling: dict[str, Any] = {"scheduling": {"queueName": queue}} if queue else {}
         self.cluster.apply(job, scaling=scaling, **scheduling, **spec)
 
     def until(self, what: str, ask: Callable[[], Any], *, seconds: float = 30.0) -> Any:

@@ -189,8 +189,8 @@ def test_an_administrators_hold_stops_the_job_and_no_resume_lifts_it(stage: Stag
 def test_a_suspended_job_gives_its_quota_back_and_queues_when_resumed(stage: Stage) -> None:
     stage.kueue.make_queue(gpus=QUOTA)
     stage.submit("job", gpus=QUOTA)
-    stage.submit("next", gpus=QUOTA)
     stage.start("job", QUOTA + 1)
+    stage.submit("next", gpus=QUOTA)
     stage.cluster.change("job", suspend=True)
     stage.wait_stop("job")
     stage.kueue.settle()
