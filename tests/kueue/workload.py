@@ -1,6 +1,6 @@
 """What a Workload's JSON says, and how Kueue changes its conditions.
 
-Each function cites the file and the function of Kueue 0.19 that it follows, from kubernetes-sigs/kueue.
+Each function cites the file and the function of Kueue that it follows, from kubernetes-sigs/kueue.
 """
 
 from __future__ import annotations
