@@ -100,8 +100,8 @@ DEFECTS = (
     Defect(
         "the list ends an attempt when its suspension begins",
         "planning/amendments/records.py",
-        '    if status.phase == "Suspended":\n        since',
-        '    if status.phase == "Suspended" or job.spec.suspend:\n        since',
+        "    if status.is_resting:\n        since",
+        "    if status.is_resting or job.spec.suspend:\n        since",
         (ATTEMPTS, WHOLE),
     ),
     Defect(
@@ -352,7 +352,7 @@ DEFECTS = (
     Defect(
         "the response to a create is not cached",
         "controller/executor.py",
-        "        if policy.is_watched:\n            self.cache.record_pod(answer)\n",
+        "            record(answer)\n",
         "",
         ("tests/unit/controller/test_executor.py",),
     ),
@@ -1851,8 +1851,8 @@ DEFECTS = (
     Defect(
         "a job may change while it is suspending",
         "api/changes.py",
-        "_IS_SUSPENDED = \"oldSelf.?status.?phase.orValue('') == 'Suspended'\"",
-        "_IS_SUSPENDED = \"oldSelf.?status.?phase.orValue('').startsWith('Suspend')\"",
+        "in ['Suspended', 'Queued']",
+        "in ['Suspended', 'Queued', 'Suspending']",
         ("tests/unit/api/test_crd.py",),
     ),
     Defect(

@@ -82,6 +82,7 @@ CHANGES_WHILE_SUSPENDED: list[tuple[str, Any]] = [
     ("scheduling.gangScheduler", "Volcano"),
     ("scheduling.priorityClassName", "high"),
     ("scheduling.topology", {"key": "rack", "policy": "Preferred"}),
+    ("scheduling.queueName", "team-a"),
 ]
 ACCELERATOR = "scaling.acceleratorType"  # only a job with GPUs has one
 
@@ -167,8 +168,9 @@ def test_a_change_waits_for_phase_suspended(api_server: ApiServer, phase: str) -
     for path in store(api_server, {"metadata.name": name, "spec.suspend": True}, phase=phase):
         assert refuses_to_change(api_server, path, "image", "other:2")
         assert refuses_to_change(api_server, path, "scaling.resourcesPerWorker", {"memory": "4Gi"})
-        set_phase(api_server, path, "Suspended")
-        assert change(api_server, path, "image", "other:2").status == 200
+        for resting in ("Suspended", "Queued"):
+            set_phase(api_server, path, resting)
+            assert change(api_server, path, "image", "other:2").status == 200
         set_phase(api_server, path, phase)
         assert refuses_to_change(api_server, path, "image", "other:2")
 

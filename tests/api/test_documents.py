@@ -27,7 +27,7 @@ PATHS = {
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
 }
 # Kustomize reads the one, and the CRD of the others is not here.
-NOT_SENT = {"Kustomization", "PodMonitor"}
+NOT_SENT = {"Kustomization", "PodMonitor", "ResourceFlavor", "ClusterQueue", "LocalQueue"}
 
 
 def find_objects(path: Path) -> list[dict[str, object]]:

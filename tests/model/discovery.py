@@ -22,7 +22,7 @@ def _resource(kind: kinds.Kind) -> Object:
         "singularName": kind.kind.lower(),
         "namespaced": kind.is_namespaced,
         "kind": kind.kind,
-        "verbs": ["create"] if kind in (kinds.TOKEN_REVIEW, kinds.SUBJECT_ACCESS_REVIEW) else VERBS,
+        "verbs": ["create"] if kind.plural.endswith("reviews") else VERBS,
     }
 
 

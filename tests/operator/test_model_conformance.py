@@ -11,7 +11,7 @@ from railhead.contract.report import AUDIENCE
 from railhead.controller.report.authority import read_review
 from railhead.kube.client import METADATA_ONLY
 from railhead.kube.errors import KubeError
-from railhead.kube.kinds import POD_GROUP
+from railhead.kube.kinds import POD_GROUP, RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.discovery import KINDS, VERBS
@@ -19,6 +19,8 @@ from tests.operator.cluster import JOBS, Cluster
 from tests.unit.builders import NOW
 from tests.waiting import wait_until
 
+# Groups are off by default, and which version is served depends on the cluster; the others are Kueue's.
+OPTIONAL = {POD_GROUP, WORKLOAD, RESOURCE_FLAVOR, WORKLOAD_PRIORITY_CLASS}
 JSON, JSON_PATCH = "application/json", "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 Answer = tuple[int, Object]
@@ -348,7 +350,7 @@ def discover(ask: Ask) -> list[Any]:
     preferred = {group["name"]: group["preferredVersion"] for group in groups["groups"]}
     found: list[Any] = [ask("GET", "/api")[1]["versions"], ask("GET", "/apis/example.com/v1")[0]]
     for plural, kind in KINDS.items():
-        if kind == POD_GROUP:  # off by default; which version is served depends on the cluster
+        if kind in OPTIONAL:
             continue
         _, answer = ask("GET", kind.path().rpartition("/")[0])
         [resource] = [each for each in answer["resources"] if each["name"] == plural]

@@ -27,10 +27,11 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
 async def show_checks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints each check with its remedy."""
     from railhead.client.doctor import examine
+    from railhead.client.outputs import Checks
 
     checks = await examine(cluster)
     if options.output != "table":
-        console.data({"checks": checks}, options.output)
+        console.data(Checks(tuple(checks)), options.output)
         return find_exit_code(checks)
     for check in checks:
         message = " ".join(check.message.split())  # a line of its own could look like another check

@@ -42,6 +42,7 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
     """Prints a line per curve, or all reports as CSV, JSON or YAML."""
     from railhead.client.curves import describe_gaps, drop_repeated, read_reports, write_csv
     from railhead.client.errors import ClientError, ExitCode
+    from railhead.client.outputs import Reports
     from railhead.client.run_files import read_folder
     from railhead.contract.run_folder import OWN_FOLDER
     from railhead.history import METRICS, read_history
@@ -59,7 +60,7 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
                 gaps.append(f"{files.place} has no reports of {name}.")
         reports += read_reports(name, history)
     if options.output in ("json", "yaml"):
-        console.data({"reports": _choose(reports, options.metric), "gaps": gaps}, options.output)
+        console.data(Reports(tuple(_choose(reports, options.metric)), tuple(gaps)), options.output)
         return 0
     if options.output == "csv":
         for line in write_csv(reports, options.metric).split("\n"):
@@ -98,6 +99,8 @@ def _print_curves(reports: Sequence[Report], metrics: Sequence[str], console: Co
 
 async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per checkpoint, or copies one."""
+    from railhead.client.outputs import Checkpoints
+
     job = await cluster.get_job(options.name)
     async with open_files(options, cluster, job) as files:
         rows = await _read_checkpoints(files, job)
@@ -105,7 +108,7 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
             await _download(files, rows, options, console)
             return 0
     if options.output != "table":
-        console.data({"checkpoints": rows}, options.output)
+        console.data(Checkpoints(tuple(rows)), options.output)
         return 0
     if not rows:
         console.line(f"The run of {options.name} has no checkpoints.")

@@ -72,9 +72,11 @@ async def show_top(options: argparse.Namespace, cluster: Cluster, console: Conso
 
 
 def _print(jobs: Iterable[JobRow], options: argparse.Namespace, cluster: Cluster, console: Console) -> None:
+    from railhead.client.outputs import JobList
+
     rows = sort_rows(jobs, options.sort)
     if options.output != "table":
-        console.data({"items": rows}, options.output)
+        console.data(JobList(tuple(rows)), options.output)
         return
     if not rows:
         console.line("No TrainJobs found.")

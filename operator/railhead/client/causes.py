@@ -157,17 +157,8 @@ QUEUES: Mapping[str, Cause] = {
     **dict.fromkeys(("ExceedsMaxQuota", "NoMatchingFlavor", "TopologyPlacementFailed"), _TOO_LARGE),
     **dict.fromkeys(("NoReservation", "UnsatisfiedAdmissionChecks"), _CHECKS),
     **dict.fromkeys(("Inadmissible", "Misconfigured"), _NO_QUEUE),
-    **dict.fromkeys(
-        (
-            "Preempted",
-            "PodsReadyTimeout",
-            "AdmissionCheck",
-            "ClusterQueueStopped",
-            "LocalQueueStopped",
-            "NodeFailures",
-        ),
-        _EVICTED,
-    ),
+    **dict.fromkeys(("Preempted", "PodsReadyTimeout", "AdmissionCheck", "NodeFailures"), _EVICTED),
+    **dict.fromkeys(("ClusterQueueStopped", "LocalQueueStopped"), _EVICTED),
     "Deactivated": Cause(
         "An administrator, or Kueue after too many tries, holds the job by spec.active of its Workload.",
         "Have spec.active of the Workload in the message set to true.",
@@ -359,7 +350,7 @@ FAILURES: Mapping[str, Cause] = {
         "Free capacity or add nodes.",
     ),
     "ActiveDeadlineExceeded": Cause(
-        "The job ran longer than spec.activeDeadlineSeconds.", "Run `railhead retry {name}` with a longer limit."
+        "The job ran longer than spec.activeDeadlineSeconds.", "Retry with a longer limit."
     ),
     "ProgressDeadlineExceeded": Cause(
         "Training reported nothing for spec.progressDeadlineSeconds.",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from railhead.client.checkpoints import CheckpointRow
+from railhead.client.curves import Report
+from railhead.client.readiness import Check
 from railhead.client.rows import JobRow
 from railhead.client.summary import Section
 from railhead.client.timeline import Moment
@@ -52,4 +55,35 @@ class Timeline:
     notes: tuple[str, ...]
 
 
-OUTPUTS: Mapping[str, type] = {"list": JobList, "status": JobScreen, "why": Explanation, "timeline": Timeline}
+@dataclass(frozen=True)
+class Checks:
+    """Whether the cluster is ready."""
+
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What rank 0 of the jobs has reported, in order. `gaps`: what is missing, as sentences."""
+
+    reports: tuple[Report, ...]
+    gaps: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of a run, the oldest first."""
+
+    checkpoints: tuple[CheckpointRow, ...]
+
+
+OUTPUTS: Mapping[str, type] = {
+    "list": JobList,
+    "top": JobList,
+    "status": JobScreen,
+    "why": Explanation,
+    "timeline": Timeline,
+    "metrics": Reports,
+    "checkpoints": Checkpoints,
+    "doctor": Checks,
+}

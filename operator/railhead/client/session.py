@@ -167,9 +167,11 @@ class Job:
 
         async def read(cluster: Cluster, pipe: Pipe[str]) -> None:
             await self._get(cluster)
-            print_or_follow = follow_logs if follow else print_logs
             wanted, printer = Wanted(rank, all_pods, tail), Printer(pipe.put, log.warning, pipe.drain)
-            await print_or_follow(cluster, self.name, wanted, printer)
+            if follow:
+                await follow_logs(cluster, self.name, wanted, printer)
+            elif not await print_logs(cluster, self.name, wanted, printer):
+                log.warning("%s has no such pod; `railhead logs` reads what the archive has", self.name)
 
         return iterate_apart(lambda pipe: _call(self._target, lambda cluster: read(cluster, pipe)))
 

@@ -286,7 +286,7 @@ async def test_all_lines_of_a_pod_that_begins_after_the_command_are_printed(api:
 async def test_a_silent_connection_is_replaced_without_a_remark(
     api: Api, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kube_client, "SILENCE_LIMIT_SECONDS", 0.2)
+    monkeypatch.setattr(kube_client, "SILENCE_LIMIT_SECONDS", 1.0)  # also that of a busy server's first answer
 
     async def hang(_: web.Request, response: web.StreamResponse) -> None:
         await response.write(line(1, "a").encode())

@@ -12,9 +12,16 @@ from tools.cli_schemas import build_schema, build_schemas
 
 from railhead.cli.main import build_parser
 from railhead.client.outputs import OUTPUTS
-from tests.unit.cli.screens import JOBS, show
+from tests.unit.cli.screens import JOBS, RUNS, show
 
-COMMANDS = [["list"], ["list", "-A"], *([command, name] for command in ("status", "why", "timeline") for name in JOBS)]
+SHOWN = [command for command in OUTPUTS if command in RUNS]  # tests/unit/cli/test_results has the others
+COMMANDS = [
+    ["list"],
+    ["list", "-A"],
+    ["top"],
+    ["doctor"],
+    *([command, name] for command in ("status", "why", "timeline") for name in JOBS),
+]
 
 
 def validate(command: str, output: Any) -> None:
@@ -26,10 +33,11 @@ def test_what_a_command_prints_fits_its_schema(arguments: list[str]) -> None:
     validate(arguments[0], json.loads(show([*arguments, "-o", "json"], None)))
 
 
-@pytest.mark.parametrize("command", OUTPUTS)
+@pytest.mark.parametrize("command", SHOWN)
 def test_a_schema_is_valid_and_refuses_another_or_a_missing_field(command: str) -> None:
     jsonschema.Draft202012Validator.check_schema(json.loads(build_schemas()[command]))
-    arguments = [command, "-o", "json"] if command == "list" else [command, "digits", "-o", "json"]
+    name = [] if command in ("list", "top", "doctor") else ["digits"]
+    arguments = [command, *name, "-o", "json"]
     output = json.loads(show(arguments, None))
     with pytest.raises(jsonschema.ValidationError, match="Additional properties"):
         validate(command, {**output, "other": 1})
