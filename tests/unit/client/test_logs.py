@@ -35,6 +35,7 @@ class Api:
         self.is_deleted = False
         self.asked: list[dict[str, str]] = []
         self._watches: dict[str, list[asyncio.Queue[Object]]] = {"pods": [], "trainjobs": []}
+        self._events: dict[str, list[tuple[int, Object]]] = {"pods": [], "trainjobs": []}  # with their versions
         self._version = 1
 
     def add_routes(self, app: web.Application) -> None:
@@ -61,8 +62,10 @@ class Api:
     def _send(self, plural: str, type_: str, obj: Object) -> None:
         self._version += 1
         obj["metadata"] |= {"resourceVersion": str(self._version), "uid": obj["metadata"].get("uid") or "pod"}
+        event = {"type": type_, "object": json.loads(json.dumps(obj))}
+        self._events[plural].append((self._version, event))
         for queue in self._watches[plural]:
-            queue.put_nowait({"type": type_, "object": json.loads(json.dumps(obj))})
+            queue.put_nowait(event)
 
     async def _get(self, request: web.Request) -> web.Response:
         self.job["metadata"].setdefault("resourceVersion", "1")
@@ -80,6 +83,9 @@ class Api:
         response = web.StreamResponse()
         await response.prepare(request)
         queue: asyncio.Queue[Object] = asyncio.Queue()
+        for version, event in self._events[plural]:
+            if version > int(request.query["resourceVersion"]):
+                queue.put_nowait(event)
         self._watches[plural].append(queue)
         while True:
             await response.write(json.dumps(await queue.get()).encode() + b"\n")
@@ -286,7 +292,7 @@ async def test_all_lines_of_a_pod_that_begins_after_the_command_are_printed(api:
 async def test_a_silent_connection_is_replaced_without_a_remark(
     api: Api, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kube_client, "SILENCE_LIMIT_SECONDS", 1.0)  # also that of a busy server's first answer
+    monkeypatch.setattr(kube_client, "SILENCE_LIMIT_SECONDS", 0.2)
 
     async def hang(_: web.Request, response: web.StreamResponse) -> None:
         await response.write(line(1, "a").encode())
