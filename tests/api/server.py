@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Answer:
 
 
 class ApiServer:
-    """One persistent connection, as the administrator."""
+    """One persistent connection, as the administrator, which the threads of a test share."""
 
     def __init__(self, plane: ControlPlane) -> None:
         context = ssl.create_default_context(cafile=str(plane.pki / "ca.crt"))
@@ -40,6 +41,7 @@ class ApiServer:
         address = urlsplit(plane.server)
         self._connection = http.client.HTTPSConnection(str(address.hostname), address.port, context=context, timeout=30)
         self._used = time.monotonic()
+        self._lock = threading.Lock()
 
     def request(
         self,
@@ -55,7 +57,8 @@ class ApiServer:
         """`user`: who asks, instead of the administrator."""
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Content-Type": content_type, "Accept": accept, **({"Impersonate-User": user} if user else {})}
-        response, text = self._send(method, target, json.dumps(body) if body is not None else None, headers)
+        with self._lock:
+            response, text = self._send(method, target, json.dumps(body) if body is not None else None, headers)
         is_json = response.headers.get_content_type() == JSON  # an unknown path answers in plain text
         return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
 

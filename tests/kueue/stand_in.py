@@ -51,7 +51,8 @@ def remove_kueue(server: ApiServer) -> None:
 
 
 def _drop_finalizers(server: ApiServer) -> None:
-    for item in server.list(f"{API}/workloads"):
+    answer = server.request("GET", f"{API}/workloads")  # not found once the kind is gone
+    for item in answer.body.get("items") or ():
         name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
         change = {"metadata": {"finalizers": None}}
         path = f"{API}/namespaces/{namespace}/workloads/{name}"
