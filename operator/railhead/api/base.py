@@ -34,6 +34,11 @@ def time_limit(description: str, *, least: int = 1, default: int | None = None) 
     return Field(default=default, ge=least, le=31_536_000, description=text)
 
 
+def text_field(description: str, limit: int = 1024, default: str | None = "") -> Any:
+    """A text of the status, of at most `limit` characters."""
+    return Field(default=default, max_length=limit, description=description)
+
+
 def time_field(description: str, *, limit: int = 64) -> Any:
     """A time of the status, in RFC 3339. The API server rejects any other text, even an empty one; absent is None."""
     return Field(default=None, max_length=limit, description=description, json_schema_extra={"format": "date-time"})

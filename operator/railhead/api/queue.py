@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel
+from railhead.api.base import StatusModel, text_field
 
 MAX_LABELS, MAX_TOLERATIONS, MAX_FLAVORS = 16, 16, 16
 _Key = Annotated[str, Field(max_length=317)]
 _Value = Annotated[str, Field(max_length=63)]
 
 
-def _text(description: str, limit: int) -> Any:
-    return Field(default="", max_length=limit, description=description)
-
-
 class Toleration(StatusModel):
     """A toleration of a pod (core/v1 Toleration)."""
 
-    key: str = _text("Empty = all.", 317)
-    operator: str = _text("Exists or Equal.", 16)
-    value: str = _text("Of the taint.", 63)
-    effect: str = _text("Empty = all.", 32)
+    key: str = text_field("Empty = all.", 317)
+    operator: str = text_field("Exists or Equal.", 16)
+    value: str = text_field("Of the taint.", 63)
+    effect: str = text_field("Empty = all.", 32)
     toleration_seconds: int | None = Field(
         default=None, description="With NoExecute.", json_schema_extra={"format": "int64"}
     )
@@ -32,7 +28,7 @@ class Toleration(StatusModel):
 class PodSetAdmission(StatusModel):
     """What the queue gave the pods of one role."""
 
-    name: str = _text("head or workers.", 63)
+    name: str = text_field("head or workers.", 63)
     count: int = Field(default=0, ge=0, description="Number of pods.")
     flavors: list[_Key] = Field(default_factory=list, max_length=MAX_FLAVORS, description="Names of ResourceFlavors.")
     node_selector: dict[_Key, _Value] = Field(
@@ -46,8 +42,8 @@ class PodSetAdmission(StatusModel):
 class AdmissionStatus(StatusModel):
     """What the queue gave the current attempt."""
 
-    queue: str = _text("LocalQueue that admitted the job.", 253)
-    cluster_queue: str = _text("ClusterQueue whose quota it uses.", 253)
+    queue: str = text_field("LocalQueue that admitted the job.", 253)
+    cluster_queue: str = text_field("ClusterQueue whose quota it uses.", 253)
     pod_sets: list[PodSetAdmission] = Field(default_factory=list, max_length=8, description="By role.")
 
     def find(self, name: str) -> PodSetAdmission:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
-from railhead.api.base import ClassName, StatusModel, time_field
+from railhead.api.base import ClassName, StatusModel, text_field, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
 from railhead.api.queue import AdmissionStatus
@@ -31,10 +31,6 @@ Phase = Literal[
     "", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Queued", "Succeeded", "Failed"
 ]
 RESTING: tuple[Phase, ...] = ("Suspended", "Queued")  # phases without pods, from which an attempt begins
-
-
-def _text(description: str, limit: int = 1024, default: str | None = "") -> Any:
-    return Field(default=default, max_length=limit, description=description)
 
 
 def _metrics(description: str) -> Any:
@@ -62,8 +58,8 @@ class Restarts(StatusModel):
 class HeadStatus(StatusModel):
     """The head pod of the current attempt."""
 
-    pod: str = _text("Name of the pod.", 253)
-    node: str = _text("Node it runs on.", 253)
+    pod: str = text_field("Name of the pod.", 253)
+    node: str = text_field("Node it runs on.", 253)
 
 
 class WorkersStatus(StatusModel):
@@ -77,8 +73,8 @@ class WorkersStatus(StatusModel):
 class DriverWarning(StatusModel):
     """Something that the user should fix although training runs."""
 
-    reason: str = _text("CamelCase reason.", 64)
-    message: str = _text("What it is, and what to do.", MAX_MESSAGE)
+    reason: str = text_field("CamelCase reason.", 64)
+    message: str = text_field("What it is, and what to do.", MAX_MESSAGE)
 
 
 class Resize(StatusModel):
@@ -135,7 +131,7 @@ class StartLine(StatusModel):
 
     since: str | None = time_field("The job's place: the earliest is first. Absent once all its pods have a node.")
     turn_time: str | None = time_field("Since when it is the job's turn, for at most 5 minutes.")
-    quota: str = _text("ResourceQuota that rejected a pod; empty if nodes were missing.", 253)
+    quota: str = text_field("ResourceQuota that rejected a pod; empty if nodes were missing.", 253)
     percent: int = Field(
         default=0, description="What the job needs of that quota by itself, in percent of its limit; 0 = not known."
     )
@@ -147,11 +143,11 @@ class StartLine(StatusModel):
 class OutcomeStatus(StatusModel):
     """How an attempt ended, by its driver's last report."""
 
-    outcome: str = _text("Succeeded, or a failure class.", 32)
-    reason: str = _text("CamelCase reason.", 128)
-    message: str = _text("What happened, in a sentence.", 4096)
+    outcome: str = text_field("Succeeded, or a failure class.", 32)
+    reason: str = text_field("CamelCase reason.", 128)
+    message: str = text_field("What happened, in a sentence.", 4096)
     process_exit_code: int | None = Field(default=None, description=PROCESS_EXIT_CODE)
-    suspect_pod: str = _text(SUSPECT_POD, 253)
+    suspect_pod: str = text_field(SUSPECT_POD, 253)
 
 
 class RestartStatus(StatusModel):
@@ -162,9 +158,9 @@ class RestartStatus(StatusModel):
     class_: ClassName = Field(
         default=FailureClass.INFRASTRUCTURE, alias="class", description="What failed, as in status.failure."
     )
-    reason: str = _text("CamelCase word.", 128)
-    message: str = _text("What went wrong.", MAX_MESSAGE)
-    suspect_pod: str = _text(SUSPECT_POD, 253)
+    reason: str = text_field("CamelCase word.", 128)
+    message: str = text_field("What went wrong.", MAX_MESSAGE)
+    suspect_pod: str = text_field(SUSPECT_POD, 253)
     time: str | None = time_field("When, by the clock of the head's node.")
 
 
@@ -172,7 +168,7 @@ class ProgressStatus(StatusModel):
     """The latest report of one attempt's driver."""
 
     attempt: int = Field(default=0, description="Attempt that the report is about.")
-    state: str = _text("STARTING, SCHEDULING, RUNNING, RESTARTING, FINISHED or ERRORED.", 32)
+    state: str = text_field("STARTING, SCHEDULING, RUNNING, RESTARTING, FINISHED or ERRORED.", 32)
     reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
     joined: int = Field(default=0, description="Worker pods that have joined.")
     workers: int = Field(default=0, description="Ray Train workers of the current worker group.")
@@ -184,9 +180,11 @@ class ProgressStatus(StatusModel):
     estimated_remaining_seconds: int | None = Field(
         default=None, ge=0, description="How long training takes until its end, without further interruptions."
     )
-    remaining: str | None = _text("The same in short, such as 3h20m.", 16, None)
-    steps_per_second: str | None = _text("Decimal; by railhead.training.progress, else torch's optimizers.", 32, None)
-    tokens_per_second: str | None = _text("Decimal; by railhead.training.progress.", 32, None)
+    remaining: str | None = text_field("The same in short, such as 3h20m.", 16, None)
+    steps_per_second: str | None = text_field(
+        "Decimal; by railhead.training.progress, else torch's optimizers.", 32, None
+    )
+    tokens_per_second: str | None = text_field("Decimal; by railhead.training.progress.", 32, None)
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
     update_time: str | None = time_field("When the driver recorded them.")
     spent: SpentStatus | None = Field(default=None, description="What the attempt's time was spent on until then.")
@@ -211,7 +209,7 @@ class ProgressStatus(StatusModel):
 class CheckpointStatus(StatusModel):
     """A committed checkpoint."""
 
-    uri: str = _text("Its location.", MAX_URI)
+    uri: str = text_field("Its location.", MAX_URI)
     index: int = Field(default=0, description="Number of the commit, counted from 0 over all attempts.")
     time: str | None = time_field("When it was committed.")
     metrics: Metrics = _metrics("Metrics reported with it, as text.")
@@ -221,14 +219,14 @@ class CheckpointStatus(StatusModel):
 class InitialCheckpoint(StatusModel):
     """The checkpoint that spec.resumeFrom resolved to when the job started."""
 
-    uri: str = _text("Its location.", MAX_URI)
-    train_job: str = _text("TrainJob that it comes from; empty when the spec named a checkpoint.", 253)
+    uri: str = text_field("Its location.", MAX_URI)
+    train_job: str = text_field("TrainJob that it comes from; empty when the spec named a checkpoint.", 253)
 
 
 class ResumedFromStatus(StatusModel):
     """The checkpoint that the current attempt started from."""
 
-    uri: str = _text("Its location.", MAX_URI)
+    uri: str = text_field("Its location.", MAX_URI)
 
 
 class FailureStatus(StatusModel):
@@ -239,33 +237,33 @@ class FailureStatus(StatusModel):
         alias="class",
         description="; ".join(f"{kind}: {policy.meaning}" for kind, policy in POLICIES.items()) + ".",
     )
-    reason: str = _text("CamelCase reason.", 128)
-    message: str = _text("What happened, in a sentence.", 4096)
+    reason: str = text_field("CamelCase reason.", 128)
+    message: str = text_field("What happened, in a sentence.", 4096)
     attempt: int = Field(default=0, description="Attempt that it ended.")
-    pod: str = _text("Pod where it was observed.", 253)
-    node: str = _text("Node of that pod.", 253)
-    container: str = _text("Container where it was observed.", 253)
+    pod: str = text_field("Pod where it was observed.", 253)
+    node: str = text_field("Node of that pod.", 253)
+    container: str = text_field("Container where it was observed.", 253)
     exit_code: int | None = Field(default=None, description="Exit code of the container, if any.")
     process_exit_code: int | None = Field(default=None, description=PROCESS_EXIT_CODE)
-    suspect_pod: str = _text(SUSPECT_POD, 253)
-    suspect_node: str = _text("Node of that pod.", 253)
-    action: str = _text("Action of the rule of spec.failurePolicy that matched, if any.", 32)
+    suspect_pod: str = text_field(SUSPECT_POD, 253)
+    suspect_node: str = text_field("Node of that pod.", 253)
+    action: str = text_field("Action of the rule of spec.failurePolicy that matched, if any.", 32)
     time: str | None = time_field("When the operator observed it.")
 
 
 class StuckPod(StatusModel):
     """A pod that should have terminated minutes ago."""
 
-    name: str = _text("Name of the pod.", 253)
-    node: str = _text("Node that it is on.", 253)
+    name: str = text_field("Name of the pod.", 253)
+    node: str = text_field("Node that it is on.", 253)
     since: str | None = time_field("Its deletionTimestamp: the end of its grace period.")
 
 
 class AvoidedNode(StatusModel):
     """A node that gets no new pods of the job."""
 
-    name: str = _text("Name of the node.", 253)
-    reason: str = _text("CamelCase reason.", 128)
+    name: str = text_field("Name of the node.", 253)
+    reason: str = text_field("CamelCase reason.", 128)
     since: str | None = time_field("Since when.")
     expiration_time: str | None = time_field("Until when.")
     times: int = Field(default=1, description="How often the job has begun to avoid it; each time for twice as long.")
@@ -292,12 +290,12 @@ class JobStatus(StatusModel):
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements and reductions of worker pods within the attempt.")
-    driver: str = _text(
+    driver: str = text_field(
         "ConfigMap with the driver of the current attempt; an upgrade of the operator does not change it.", 253
     )
-    input: str = _text("ConfigMap with the driver's input in the current attempt.", 253)
-    source: str = _text("The job's own copy of the ConfigMap of spec.source.configMap, for all attempts.", 253)
-    secret: str = _text("Secret with the token of the current attempt's Ray cluster.", 253)
+    input: str = text_field("ConfigMap with the driver's input in the current attempt.", 253)
+    source: str = text_field("The job's own copy of the ConfigMap of spec.source.configMap, for all attempts.", 253)
+    secret: str = text_field("Secret with the token of the current attempt's Ray cluster.", 253)
     admission: AdmissionStatus | None = Field(default=None, description="What the queue gave the current attempt.")
     worker_losses: WorkerLosses | None = Field(
         default=None, description="Lost worker pods without a new checkpoint; absent before the first loss."

@@ -14,6 +14,7 @@ from railhead.cli.change import add_set
 from railhead.cli.cluster_command import Subparsers, add_command, confirm
 from railhead.cli.logs import count
 from railhead.cli.output import Console
+from railhead.cli.run_access import remark
 
 if TYPE_CHECKING:
     from railhead.api.base import Object
@@ -215,8 +216,7 @@ async def _follow(cluster: Cluster, name: str, console: Console) -> int:
     from railhead.client.logs import Printer, Wanted, follow_logs
     from railhead.client.waiting import wait_for
 
-    say = Console(sys.stderr)
-    await follow_logs(cluster, name, Wanted(), Printer(console.log_line, lambda text: say.line(f"railhead: {text}")))
+    await follow_logs(cluster, name, Wanted(), Printer(console.log_line, remark))
     ending = await wait_for(cluster, name, "finished", timeout=None)
-    say.line(ending.message)
+    Console(sys.stderr).line(ending.message)
     return 0 if ending.is_reached else 1

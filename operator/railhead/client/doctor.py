@@ -26,12 +26,12 @@ from railhead.kube.kinds import (
     SELF_ACCESS_REVIEW,
     STORAGE_CLASS,
     TRAIN_JOB,
+    WORKLOAD,
 )
 from railhead.resources.gangs.schedulers import SCHEDULERS
 
 OPERATOR = "app.kubernetes.io/name=railhead,app.kubernetes.io/component=operator"
 LEASES = "app.kubernetes.io/name=railhead"
-KUEUE = "kueue.x-k8s.io"
 # Group, resource and verb of each right that a command uses.
 READS = (
     *((names.GROUP, names.PLURAL, verb) for verb in ("get", "list", "watch")),
@@ -153,7 +153,7 @@ async def _gangs(cluster: Cluster) -> Check:
     for version in (each for each in known if each in versions):  # Kubernetes' own group has other kinds as well
         resources = (await cluster.client.get_object(f"/apis/{version}"))["resources"]
         served += [version] if any(each["name"] == "podgroups" for each in resources) else []
-    return readiness.judge_gangs(served, has_kueue=any(group["name"] == KUEUE for group in groups))
+    return readiness.judge_gangs(served, has_kueue=any(group["name"] == WORKLOAD.group for group in groups))
 
 
 PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {

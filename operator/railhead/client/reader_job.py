@@ -20,6 +20,7 @@ from railhead.client.snapshot import PodState, part, parts, read_pod, text
 from railhead.kube.client import Scope
 from railhead.kube.errors import KubeError
 from railhead.kube.kinds import EVENT, JOB, POD, PVC
+from railhead.resources.base import build_owner
 from railhead.resources.merge import merge
 
 CONTAINER = "reader"
@@ -44,7 +45,7 @@ def build_reader(job: Object, *, folder: str, image: str | None = None) -> Objec
         ClientError: the folder is on no claim of the job's head.
     """
     metadata = job["metadata"]
-    owner = {"apiVersion": names.API_VERSION, "kind": names.KIND, "name": metadata["name"], "uid": metadata["uid"]}
+    owner = build_owner(names.API_VERSION, names.KIND, metadata["name"], metadata["uid"])
     labels = {"app.kubernetes.io/name": "railhead-reader"}
     return {
         "apiVersion": JOB.api_version,

@@ -142,14 +142,13 @@ def _find_pod_set(view: QueueView, name: str, *, asked: int) -> PodSetAdmission:
     found = next((each for each in assignments if each.pod_set == name), Assignment(name))
     flavors = [view.flavors[each] for each in found.flavors]
     labels = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
-    tolerations = list(dict.fromkeys(each.model_dump_json() for flavor in flavors for each in flavor.tolerations))
-    known = {each.model_dump_json(): each for flavor in flavors for each in flavor.tolerations}
+    tolerations = {each.model_dump_json(): each for flavor in flavors for each in flavor.tolerations}  # once each
     return PodSetAdmission(
         name=name,
         count=asked if found.count is None else found.count,
         flavors=list(found.flavors)[:MAX_FLAVORS],
         node_selector=dict(list(labels.items())[:MAX_LABELS]),
-        tolerations=[known[each] for each in tolerations][:MAX_TOLERATIONS],
+        tolerations=list(tolerations.values())[:MAX_TOLERATIONS],
     )
 
 
