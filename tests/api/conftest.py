@@ -21,6 +21,10 @@ from tests.api.trainjobs import PATH
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVED_SECONDS = 20
 Run = Callable[..., int]
+# A command ends its event loop while aiohttp still closes a TLS connection, which only a long-lived process would mind.
+RUNS_COMMANDS = pytest.mark.filterwarnings(
+    "ignore:.*(unclosed|_SelectorTransport|socket.socket):pytest.PytestUnraisableExceptionWarning"
+)
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +73,7 @@ def run(control_plane: ControlPlane, api_server: ApiServer) -> Iterator[Run]:
     """Runs a command as the administrator; no job is left behind."""
     kept = {sig: signal.getsignal(sig) for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     yield lambda command, *rest: main([command, "--kubeconfig", str(control_plane.kubeconfig), *rest])
-    gc.collect()  # such a connection warns here instead of in the test of another file
+    gc.collect()  # a connection warns here, where the module has RUNS_COMMANDS, instead of in the test of another file
     for sig, handler in kept.items():
         signal.signal(sig, handler)
     assert api_server.request("DELETE", PATH).status == 200

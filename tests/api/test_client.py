@@ -17,14 +17,11 @@ from railhead.client.cluster import Cluster, Target, open_cluster
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.waiting import wait_for
 from railhead.local.control_plane import ControlPlane
-from tests.api.conftest import Run
+from tests.api.conftest import RUNS_COMMANDS, Run
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.trainjobs import PATH, make_job
 
-# A command ends its event loop while aiohttp still closes a TLS connection, which only a long-lived process would mind.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(unclosed|_SelectorTransport|socket.socket):pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = RUNS_COMMANDS
 SUSPENDED = [
     {"type": "Suspended", "status": "True", "reason": "Suspended", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 ]

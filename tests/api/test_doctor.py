@@ -31,15 +31,13 @@ from railhead.kube.kinds import (
     Kind,
 )
 from railhead.local.control_plane import ControlPlane
-from tests.api.conftest import Run
+from tests.api.conftest import RUNS_COMMANDS, Run
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.test_client import kubeconfig_without_rights
 from tests.api.trainjobs import PATH, make_job
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(unclosed|_SelectorTransport|socket.socket):pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = RUNS_COMMANDS
 LABELS = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/component": "operator"}
 VERSION = {"app.kubernetes.io/version": __version__}
 PODS = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}

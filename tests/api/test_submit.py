@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import io
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,15 +14,13 @@ from railhead.client.code_files import LONGEST_PATH, MOST_BYTES, MOST_FILES
 from railhead.client.errors import ExitCode
 from railhead.kube.client import KubeClient, Request
 from railhead.local.control_plane import ControlPlane
+from tests.api.conftest import RUNS_COMMANDS, Run
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.test_client import FAILED, kubeconfig_without_rights, report
 from tests.api.trainjobs import PATH
 from tests.waiting import wait_until
 
-# As in test_client.py.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(unclosed|_SelectorTransport|socket.socket):pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = RUNS_COMMANDS
 CORE = "/api/v1/namespaces/default"
 MAPS, QUOTAS = f"{CORE}/configmaps", f"{CORE}/resourcequotas"
 PENDING = "railhead.dev/code-pending"
@@ -42,16 +38,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def submit(control_plane: ControlPlane, api_server: ApiServer, folder: Path) -> Iterator[Submit]:
+def submit(run: Run, api_server: ApiServer, folder: Path) -> Iterator[Submit]:
     """Submits the folder as the administrator; neither jobs nor ConfigMaps are left behind."""
-    kept = {sig: signal.getsignal(sig) for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
     options = ["--image", "registry.example/train:1", "--storage", "s3://b/runs", "--code", str(folder)]
-    config = ["--kubeconfig", str(control_plane.kubeconfig)]
-    yield lambda *rest: main(["submit", f"{folder}/train.py:main", *options, *config, *rest])
-    gc.collect()
-    for sig, handler in kept.items():
-        signal.signal(sig, handler)
-    assert api_server.request("DELETE", PATH).status == 200
+    yield lambda *rest: run("submit", f"{folder}/train.py:main", *options, *rest)
     for name in map_names(api_server):
         api_server.request("DELETE", f"{MAPS}/{name}")
 

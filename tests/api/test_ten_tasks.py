@@ -10,16 +10,13 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.contract.text import format_time
-from tests.api.conftest import Run
+from tests.api.conftest import RUNS_COMMANDS, Run
 from tests.api.server import ApiServer
 from tests.api.test_client import FAILED, SUSPENDED, read, report
 from tests.api.trainjobs import PATH
 from tests.local.test_quick_starts import is_as_described, read_steps
 
-# A command ends its event loop while aiohttp still closes a TLS connection, which only a long-lived process would mind.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*(unclosed|_SelectorTransport|socket.socket):pytest.PytestUnraisableExceptionWarning"
-)
+pytestmark = RUNS_COMMANDS
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "ten-tasks.md"
 
 

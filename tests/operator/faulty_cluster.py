@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
 from tests.operator.cluster import Cluster, Object
 from tests.operator.proxy import Fault, FaultyProxy, Trouble
@@ -75,3 +79,30 @@ class FaultyCluster:
         assert run.summarize() == wanted, f"{scenario.__name__}: {trouble}\n{run.ledger.asked}"
         if trouble is not None and trouble.done:
             self.tried[str(trouble.fault)] += 1
+
+
+@contextmanager
+def run_behind_proxy(
+    plane: ControlPlane,
+    other: RunningOperator,
+    folder: Path,
+    make_cluster: Callable[[ApiServer, RunningOperator], Cluster],
+    *,
+    server: ApiServer,
+    flags: list[str],
+) -> Iterator[FaultyCluster]:
+    """Runs an operator with the rights of the other one, which is stopped meanwhile."""
+    other.end()
+    try:
+        with FaultyProxy(plane) as proxy:
+            kubeconfig = folder / "operator.kubeconfig"
+            kubeconfig.write_text(other.kubeconfig.read_text().replace(plane.server, proxy.url))
+            proxied = RunningOperator(kubeconfig, folder, flags=flags)
+            proxy.kill = lambda: proxied.signal(signal.SIGKILL)
+            proxied.start()
+            try:
+                yield FaultyCluster(server, proxied, proxy, make_cluster)
+            finally:
+                proxied.stop()
+    finally:
+        other.start()

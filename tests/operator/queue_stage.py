@@ -75,8 +75,12 @@ class Stage:
     def stop_pods(self, job: str) -> None:
         """As kubelets: the head saves a last checkpoint, and then all pods are gone."""
         self.wait_stop(job)
-        self.cluster.end_pod(self.cluster.head(job), code=FailureClass.PREEMPTION.exit_code, outcome=PREEMPTED)
+        self.end_stopped_head(job)
         self.remove_pods(job)
+
+    def end_stopped_head(self, job: str) -> None:
+        """As the kubelet, once the driver has saved a last checkpoint."""
+        self.cluster.end_pod(self.cluster.head(job), code=FailureClass.PREEMPTION.exit_code, outcome=PREEMPTED)
 
     def remove_pods(self, job: str) -> None:
         for pod in self.cluster.pods(job).values():

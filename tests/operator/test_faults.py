@@ -6,12 +6,10 @@ fault. Most of them run concurrently, each in its own namespace, under one opera
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -20,14 +18,13 @@ from tests.api.server import ApiServer
 from tests.operator import scenarios
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
-from tests.operator.faulty_cluster import FaultyCluster
+from tests.operator.faulty_cluster import FaultyCluster, run_behind_proxy
 from tests.operator.proxy import (
     CUT_AFTER,
     CUT_BEFORE,
     HANG_AFTER,
     HANG_BEFORE,
     KILL_AFTER,
-    FaultyProxy,
     Trouble,
 )
 from tests.operator.running import RunningOperator
@@ -48,23 +45,9 @@ def faulty_cluster(
     server: ApiServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[FaultyCluster]:
-    """The other tests' operator is stopped meanwhile."""
-    plane, folder = audited_plane[0], tmp_path_factory.mktemp("proxied")
-    operator.end()
-    try:
-        with FaultyProxy(plane) as proxy:
-            kubeconfig: Path = folder / "operator.kubeconfig"
-            kubeconfig.write_text(operator.kubeconfig.read_text().replace(plane.server, proxy.url))
-            proxied = RunningOperator(kubeconfig, folder, flags=["--concurrency=64"])
-            proxy.kill = lambda: proxied.signal(signal.SIGKILL)
-            proxied.start()
-            faulty_cluster = FaultyCluster(server, proxied, proxy, make_cluster)
-            try:
-                yield faulty_cluster
-            finally:
-                proxied.stop()
-    finally:
-        operator.start()
+    folder, flags = tmp_path_factory.mktemp("proxied"), ["--concurrency=64"]
+    with run_behind_proxy(audited_plane[0], operator, folder, make_cluster, server=server, flags=flags) as cluster:
+        yield cluster
 
 
 @pytest.fixture(autouse=True)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
-from tests.kueue.stand_in import Kueue, install_kueue, remove_kueue
+from tests.kueue.stand_in import Kueue
 from tests.kueue.workload import Object, holds_quota, is_true
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
-from tests.operator.faulty_cluster import FaultyCluster
-from tests.operator.kueue_rights import grant_rights
-from tests.operator.proxy import KILL_AFTER, FaultyProxy, Trouble
+from tests.operator.faulty_cluster import FaultyCluster, run_behind_proxy
+from tests.operator.proxy import KILL_AFTER, Trouble
 from tests.operator.running import RunningOperator
 from tests.operator.scenarios import JOB, ScenarioRun
+from tests.operator.served_kueue import serve_kueue
 
 KILL_STEP = 3
 
@@ -30,25 +28,12 @@ def faulty_cluster(
     server: ApiServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[FaultyCluster]:
-    """The other tests' operator is stopped meanwhile."""
     plane, folder = audited_plane[0], tmp_path_factory.mktemp("proxied")
-    install_kueue(server)
-    grant_rights(server)
-    operator.end()
-    try:
-        with FaultyProxy(plane) as proxy:
-            kubeconfig: Path = folder / "operator.kubeconfig"
-            kubeconfig.write_text(operator.kubeconfig.read_text().replace(plane.server, proxy.url))
-            proxied = RunningOperator(kubeconfig, folder, flags=["--kueue"])
-            proxy.kill = lambda: proxied.signal(signal.SIGKILL)
-            proxied.start()
-            try:
-                yield FaultyCluster(server, proxied, proxy, make_cluster)
-            finally:
-                proxied.stop()
-    finally:
-        remove_kueue(server)
-        operator.start()
+    with (
+        serve_kueue(server, plane),
+        run_behind_proxy(plane, operator, folder, make_cluster, server=server, flags=["--kueue"]) as cluster,
+    ):
+        yield cluster
 
 
 def is_held_and_admitted_again(run: ScenarioRun) -> Iterator[None]:

@@ -19,9 +19,9 @@ from tests.kueue.stand_in import Kueue, install_kueue, remove_kueue
 from tests.kueue.workload import Object, is_true
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
-from tests.operator.kueue_rights import grant_rights
 from tests.operator.queue_stage import QUOTA, Stage
 from tests.operator.running import RunningOperator
+from tests.operator.served_kueue import serve_kueue
 from tests.waiting import wait_until
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -36,17 +36,15 @@ def kueue_operator(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningOperator]:
     """With --kueue and its rights; the other tests' operator is stopped meanwhile."""
-    install_kueue(server)
-    grant_rights(server)
-    operator.end()
     own = RunningOperator(operator.kubeconfig, tmp_path_factory.mktemp("kueue"), flags=["--kueue"])
-    own.start()
-    try:
-        yield own
-    finally:
-        own.stop()
-        remove_kueue(server)
-        operator.start()
+    with serve_kueue(server, audited_plane[0]):
+        operator.end()
+        own.start()
+        try:
+            yield own
+        finally:
+            own.stop()
+            operator.start()
 
 
 @pytest.fixture
@@ -383,7 +381,11 @@ def test_an_operator_that_dies_before_each_step_changes_nothing(stage: Stage) ->
     operator.start()
     stage.wait_stop("job")
     operator.stop()
-    stage.stop_pods("job")
+    stage.end_stopped_head("job")
+    operator.start()
+    stage.until("the workers are deleted", lambda: count_deleting(stage, "job") == 3)
+    operator.stop()
+    stage.remove_pods("job")
     operator.start()
     assert stage.wait_phase("job", "Queued")["checkpoint"]["index"] == 4
     stage.until("the quota goes to the other", lambda: is_true(stage.kueue.list()["urgent"], "Admitted"))
