@@ -3,7 +3,7 @@
 It refuses a dirty tree, a commit without the version's tag, files that `make release` did not write, and a version
 that the index or the registry has already. twine, helm, crane and cosign find credentials where they always do
 (TWINE_* or .pypirc; docker's configuration; COSIGN_PASSWORD or that of a cloud), so none is an argument here. If
-COSIGN_KEY names a key, images and chart are signed.
+COSIGN_KEY names a key, images and chart are signed, and their provenance is attested.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 from tools.image import Run, run_quietly
 from tools.oci import digest_file
+from tools.provenance import PREDICATE_TYPE, find_provenance
 from tools.release import FOLDER
 from tools.sbom import BIN
 
@@ -112,7 +113,11 @@ def check_files(folder: Path, version: str) -> None:
     if not sums.is_file():
         raise Refused(f"{sums} is missing: run make release")
     digests = {name: digest for digest, name in (line.split("  ", 1) for line in sums.read_text().splitlines())}
-    wanted = (*files_to_upload(folder, version), *find_images(folder, version).values())
+    wanted = (
+        *files_to_upload(folder, version),
+        *find_images(folder, version).values(),
+        find_provenance(folder, version),
+    )
     missing = {file.name for file in wanted} - digests.keys()
     if missing:
         raise Refused(f"{sums} has no {', '.join(sorted(missing))}: run make release")
@@ -202,9 +207,17 @@ def plan_steps(programs: Programs, target: Target, folder: Path, version: str) -
     return [Step(twine), *images, Step(helm, f"{target.charts.removeprefix('oci://')}/railhead")]
 
 
-def sign_command(programs: Programs, target: Target, reference: str, signing_config: Path) -> list[str]:
-    signed = [programs.cosign, "sign", "--yes", "--key", programs.key, "--signing-config", str(signing_config)]
-    return [*signed, *(["--allow-http-registry"] if target.plain_http else []), reference]
+def sign_commands(
+    programs: Programs, target: Target, reference: str, *, provenance: Path, signing_config: Path
+) -> list[list[str]]:
+    """Returns what signs the digest, and what attests its provenance."""
+    signed = ["--yes", "--key", programs.key, "--signing-config", str(signing_config)]
+    signed += ["--allow-http-registry"] if target.plain_http else []
+    attested = ["--type", PREDICATE_TYPE, "--predicate", str(provenance)]
+    return [
+        [programs.cosign, "sign", *signed, reference],
+        [programs.cosign, "attest", *signed, *attested, reference],
+    ]
 
 
 def find_programs(run: Run = run_quietly) -> Programs:
@@ -258,7 +271,15 @@ def publish(target: Target, *, folder: Path, version: str, dry_run: bool) -> Non
         if step.repository and programs.key:
             digest = "DIGEST" if dry_run else DIGEST.findall(output)[-1]
             reference = f"{step.repository}@{digest}"
-            run_step(sign_command(programs, target, reference, signing_config), dry_run=dry_run)
+            commands = sign_commands(
+                programs,
+                target,
+                reference,
+                provenance=find_provenance(folder, version),
+                signing_config=signing_config,
+            )
+            for command in commands:
+                run_step(command, dry_run=dry_run)
     if not programs.key:
         echo("not signed: COSIGN_KEY is not set")
 

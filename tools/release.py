@@ -25,6 +25,7 @@ from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 from tools.image import NoBuilder, describe_commit, find_builder, make_image
 from tools.oci import digest_file
+from tools.provenance import describe_build, find_provenance, write_provenance
 from tools.sbom import build_distributions, write_sbom
 
 from railhead import __version__
@@ -148,7 +149,8 @@ def release(folder: Path, *, image_arguments: Sequence[str], twice: bool = False
         NotReproducible: only with `twice`.
         subprocess.CalledProcessError: a command failed.
     """
-    epoch = int(describe_commit()[0])
+    commit_time, revision = describe_commit()
+    epoch = int(commit_time)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     build_files(folder, epoch=epoch)
@@ -161,6 +163,16 @@ def release(folder: Path, *, image_arguments: Sequence[str], twice: bool = False
         build_image(folder, image_arguments)
     except NoBuilder as error:
         echo(f"released without the operator's image: {error}")
+    write_provenance(
+        find_provenance(folder, __version__),
+        describe_build(
+            PROJECT,
+            version=__version__,
+            revision=revision,
+            image_arguments=image_arguments,
+            environment=os.environ,
+        ),
+    )
     echo("released without the examples' image (make example-image builds it), and without images for arm64")
     return write_checksums(folder)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tools import publish
+from tools.provenance import find_provenance
 from tools.publish import Programs, Refused, Target
 from tools.release import write_checksums
 
@@ -63,7 +64,7 @@ def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for file in publish.files_to_upload(tmp_path, "0.1.0"):
+    for file in (*publish.files_to_upload(tmp_path, "0.1.0"), find_provenance(tmp_path, "0.1.0")):
         file.write_text(file.name)
     write_checksums(tmp_path)
     return tmp_path
@@ -71,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_only_files_as_they_were_built_are_published(folder: Path) -> None:
     publish.check_files(folder, "0.1.0")
-    with pytest.raises(Refused, match=r"has no railhead-0\.2\.0\.tgz, .*: run make release"):
+    with pytest.raises(Refused, match=r"has no railhead-0\.2\.0\.provenance\.json, railhead-0\.2\.0\.tgz, .*: run"):
         publish.check_files(folder, "0.2.0")
     image = folder / "railhead-operator-0.1.0.tar"
     image.touch()
@@ -187,11 +188,16 @@ def test_the_package_comes_first_and_the_chart_last(folder: Path) -> None:
     assert signed == ["", *(f"registry.test/railhead/{name}" for name in ("operator", "examples", "charts/railhead"))]
 
 
-def test_a_signature_is_of_a_digest_and_uses_the_named_key() -> None:
-    command = publish.sign_command(PROGRAMS, TARGET, "registry.test/a@sha256:1", Path("config.json"))
-    assert command[command.index("--key") + 1] == "awskms:///alias/a"
-    assert command[-1] == "registry.test/a@sha256:1"
-    assert "--allow-http-registry" not in command
+def test_signature_and_attestation_are_of_a_digest_and_use_the_named_key() -> None:
+    commands = publish.sign_commands(
+        PROGRAMS, TARGET, "registry.test/a@sha256:1", provenance=Path("p.json"), signing_config=Path("config.json")
+    )
+    assert [command[1] for command in commands] == ["sign", "attest"]
+    for command in commands:
+        assert command[command.index("--key") + 1] == "awskms:///alias/a"
+        assert command[-1] == "registry.test/a@sha256:1"
+        assert "--allow-http-registry" not in command
+    assert commands[1][-5:-1] == ["--type", "slsaprovenance1", "--predicate", "p.json"]
 
 
 def test_a_key_in_place_of_its_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

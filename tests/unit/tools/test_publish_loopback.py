@@ -19,6 +19,7 @@ from tools.cosign import resolve_cosign
 from tools.crane import resolve_crane
 from tools.debian_image import find_obstacle
 from tools.helm import resolve_helm
+from tools.provenance import PREDICATE_TYPE
 from tools.sbom import BIN
 
 from railhead import __version__
@@ -65,9 +66,10 @@ class Checkout:
     def release(self) -> Path:
         return self.folder / "build" / "release"
 
-    def git(self, *arguments: str) -> None:
+    def git(self, *arguments: str) -> str:
         identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-        subprocess.run(["git", *identity, *arguments], cwd=self.folder, check=True, capture_output=True)
+        command = ["git", *identity, *arguments]
+        return subprocess.run(command, cwd=self.folder, check=True, capture_output=True, text=True).stdout
 
     def make(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join((str(self.folder / "operator"), str(self.folder)))
@@ -174,7 +176,7 @@ def test_a_published_release_can_be_installed(
 
 
 @pytest.mark.skipif(find_obstacle() is not None, reason="no image can be built here")
-def test_image_and_chart_are_signed_with_the_key_that_the_environment_names(
+def test_image_and_chart_are_signed_and_attested_with_the_key_that_the_environment_names(
     checkout: Checkout, servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cosign = str(resolve_cosign(print))
@@ -189,19 +191,16 @@ def test_image_and_chart_are_signed_with_the_key_that_the_environment_names(
     code, output = checkout.publish(servers)
     assert code == 0, output
     assert "not signed" not in output
-    verify = [
-        cosign,
-        "verify",
-        "--key",
-        str(tmp_path / "cosign.pub"),
-        "--insecure-ignore-tlog",
-        "--allow-http-registry",
-    ]
+    key = ["--key", str(tmp_path / "cosign.pub"), "--insecure-ignore-tlog", "--allow-http-registry"]
     for name in ("operator", "charts/railhead"):
         reference = f"{servers.registry}/a/{name}:{__version__}"
-        done = subprocess.run([*verify, reference], check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert digest_in_registry(servers, f"a/{name}") in done.stdout
+        for command in (["verify"], ["verify-attestation", "--type", PREDICATE_TYPE]):
+            done = subprocess.run([cosign, *command, *key, reference], check=False, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+        statement = json.loads(base64.b64decode(json.loads(done.stdout)["payload"]))
+        assert f"sha256:{statement['subject'][0]['digest']['sha256']}" == digest_in_registry(servers, f"a/{name}")
+        source, *_ = statement["predicate"]["buildDefinition"]["resolvedDependencies"]
+        assert source["digest"] == {"gitCommit": checkout.git("rev-parse", "HEAD").strip()}
 
 
 def digest_in_registry(servers: Servers, repository: str) -> str:
