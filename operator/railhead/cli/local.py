@@ -54,6 +54,12 @@ def default_folder() -> Path:
     return Path(os.environ.get("RAILHEAD_LOCAL_DIR") or Path.home() / ".railhead" / "local")
 
 
+def stop_command(folder: Path) -> str:
+    """Returns the shell command that stops the session of the folder."""
+    is_default = folder == default_folder().expanduser().resolve()
+    return "railhead local down" + ("" if is_default else f" --dir {shlex.quote(str(folder))}")
+
+
 def _add_capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpus", type=_count, default=0, metavar="N", help="number of GPUs that the node advertises (nvidia.com/gpu)"
@@ -78,10 +84,11 @@ class Console:
 
 
 def describe_access(session: Session) -> str:
-    """Returns the shell commands that point kubectl at the session."""
+    """Returns the shell commands that point kubectl at the session, and the one that stops it."""
     return (
         f"  export KUBECONFIG={shlex.quote(str(session.kubeconfig))}\n"
-        f"  export PATH={shlex.quote(str(session.bin))}:$PATH   # kubectl"
+        f"  export PATH={shlex.quote(str(session.bin))}:$PATH   # kubectl\n"
+        f"To stop it:\n  {stop_command(session.folder)}"
     )
 
 
@@ -115,7 +122,7 @@ def start(options: argparse.Namespace) -> int:
     binaries = resolve(console.echo)
     capacity, has_operator = default_capacity(gpus=options.gpus), not options.without_operator
     session.up(capacity, binaries=binaries, echo=console.echo, is_ours_only=False, has_operator=has_operator)
-    print(f"\nThe cluster is up. To use it:\n{describe_access(session)}\nTo stop it:\n  railhead local down")
+    print(f"\nThe cluster is up. To use it:\n{describe_access(session)}")
     return 0
 
 
@@ -171,7 +178,7 @@ def run_job(options: argparse.Namespace) -> int:
         return _run_in(session, options, job=job, console=console)
     finally:
         if options.keep:
-            print(f"\nThe cluster stays up. To use it:\n{describe_access(session)}\nTo stop it:\n  railhead local down")
+            print(f"\nThe cluster stays up. To use it:\n{describe_access(session)}")
         else:
             with uninterrupted():
                 session.down()
@@ -188,7 +195,7 @@ def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, cons
     if session.state().gpus < options.gpus:
         raise LocalError(
             f"the session in {session.folder} has {session.state().gpus} GPUs, not {options.gpus}; "
-            "stop it with `railhead local down`, or choose another --dir"
+            f"stop it with `{stop_command(session.folder)}`, or choose another --dir"
         )
     kubectl = Kubectl(session.kubectl, session.kubeconfig)
     applied = kubectl("apply", "-f", str(options.file))

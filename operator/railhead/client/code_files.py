@@ -82,7 +82,7 @@ def read_code(folder: Path, includes: Sequence[str]) -> tuple[CodeFile, ...]:
     return tuple(files)
 
 
-_INCLUDE = "add --include PATH if the pods may have it"
+_INCLUDE = "list it in .railheadignore, or add --include PATH if the pods may have it"
 
 
 def list_paths(root: Path) -> list[str]:

@@ -80,12 +80,13 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
 
 
 def _describe_goodput(status: JobStatus) -> str:
-    """Returns the percentage, and what most of the other time was lost to."""
+    """Returns the percentage of the time until the last settlement, and what most of the other time was lost to."""
     if status.goodput is None:
         return ""
     lost = sorted(((seconds, cause) for cause, seconds in status.goodput.lost_seconds if seconds), reverse=True)
     causes = ", ".join(f"{to_camel(cause)} {describe_duration(seconds)}" for seconds, cause in lost[:MOST_CAUSES])
-    return describe_goodput(status) + (f"; lost: {causes}" if causes else "")
+    percent = f"{describe_goodput(status)} of {describe_duration(status.goodput.wall_seconds)}"
+    return percent + (f"; lost: {causes}" if causes else "")
 
 
 def _describe_checkpoint(snapshot: Snapshot) -> str:

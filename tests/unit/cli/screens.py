@@ -56,7 +56,12 @@ def _train() -> Object:
         checkpoint={"uri": URI, "index": 4, "time": "2026-11-25T11:40:00Z"},
         runURI="s3://bucket/runs/digits-1a2b3c4d",
         restarts={"disruptions": 1},
-        goodput={"percent": "93.1", "lostSeconds": {"starting": 95, "retrained": 310, "podsPending": 7, "other": 1}},
+        goodput={
+            "percent": "93.1",
+            "wallSeconds": 5985,
+            "productiveSeconds": 5572,
+            "lostSeconds": {"starting": 95, "retrained": 310, "podsPending": 7, "other": 1},
+        },
         attempts=[
             {
                 "number": 1,

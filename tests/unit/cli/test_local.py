@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.cli import local
-from railhead.cli.local import uninterrupted
+from railhead.cli.local import default_folder, stop_command, uninterrupted
 from railhead.cli.main import main
 
 
@@ -42,3 +42,9 @@ def test_cleaning_up_is_not_interrupted() -> None:
         signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_the_command_that_stops_a_session_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAILHEAD_LOCAL_DIR", str(tmp_path / "default"))
+    assert stop_command(default_folder()) == "railhead local down"
+    assert stop_command(tmp_path / "my session") == f"railhead local down --dir '{tmp_path}/my session'"

@@ -97,7 +97,9 @@ def test_a_long_path_is_sent(tmp_path: Path) -> None:
 )
 def test_a_file_with_the_name_of_credentials_needs_include(path: str, tmp_path: Path) -> None:
     write(tmp_path, "train.py", path)
-    assert f"{path} has the name of a file with credentials; add --include" in refuse(tmp_path)
+    assert f"{path} has the name of a file with credentials; list it in .railheadignore, or add --include" in refuse(
+        tmp_path
+    )
     assert [each.path for each in read_code(tmp_path, [path])] == sorted(["train.py", path])
 
 
@@ -114,7 +116,7 @@ def test_a_file_with_the_name_of_credentials_needs_include(path: str, tmp_path: 
 def test_a_file_that_contains_credentials_needs_include(content: str, kind: str, tmp_path: Path) -> None:
     write(tmp_path, "train.py")
     write(tmp_path, "pkg/config.py", content=content)
-    assert f"pkg/config.py contains {kind}; add --include" in refuse(tmp_path)
+    assert f"pkg/config.py contains {kind}; list it in .railheadignore, or add --include" in refuse(tmp_path)
     assert len(read_code(tmp_path, ["pkg/conf*"])) == 2
 
 
