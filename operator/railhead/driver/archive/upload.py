@@ -12,20 +12,23 @@ import json
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
-from typing import NoReturn, Optional, Protocol, Union
+from typing import NoReturn, Optional, Protocol
 
 from railhead.contract.run_folder import LOGS
 from railhead.driver.archive.layout import find_surplus
 from railhead.driver.describe import describe_exception
 from railhead.driver.storage.fence import FENCE, Claim, read_success
 from railhead.driver.storage.path_folder import PathFolder, Stored
-from railhead.driver.storage.run_folder import RunFolder, open_own_folder
+from railhead.driver.storage.run_folder import open_own_folder
 
 NOT_BEGUN = "the run has no folder yet"
 
 
 class Folder(Protocol):
-    """The run's folder. All names are relative to it; all methods raise what the storage raises."""
+    """The run's folder; a file that it writes is new to a reader at once. All names are relative to it.
+
+    All methods raise what the storage raises.
+    """
 
     def read(self, name: str) -> Optional[bytes]: ...
     def write(self, name: str, data: bytes) -> None: ...
@@ -77,35 +80,18 @@ def run_upload(path: str) -> NoReturn:
     sys.exit(0)
 
 
-def open_folder(storage_path: str, run_name: str) -> Union[PathFolder, ObjectFolder]:
+def open_folder(storage_path: str, run_name: str) -> Folder:
     if storage_path.startswith("/"):
         return PathFolder(str(PurePath(storage_path, run_name)))
     with contextlib.suppress(ValueError):  # an older pyarrow does not know the option
-        return ObjectFolder(open_own_folder(ask_for_single_requests(storage_path), run_name))
-    return ObjectFolder(open_own_folder(storage_path, run_name))
+        return open_own_folder(ask_for_single_requests(storage_path), run_name)
+    return open_own_folder(storage_path, run_name)
 
 
 def ask_for_single_requests(uri: str) -> str:
     """Makes S3 write a small object with one request; else it takes three."""
     mark = "&" if "?" in uri else "?"
     return f"{uri}{mark}allow_delayed_open=true" if uri.startswith("s3://") else uri
-
-
-class ObjectFolder:
-    """The run's folder by its URI; it writes whole files, which are new to a reader at once."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self.read, self.write, self.delete = folder.read, folder.write, folder.delete
-        self.delete_folder = folder.delete_folder
-
-    def list_files(self, name: str) -> list[Stored]:
-        from pyarrow.fs import FileSelector
-
-        top = self._folder.find(name)
-        found = self._folder.filesystem.get_file_info(FileSelector(top, allow_not_found=True, recursive=True))
-        files = [info for info in found if info.is_file]
-        return [Stored(info.path[len(top) + 1 :], info.size, (info.mtime_ns or 0) / 1e9) for info in files]
 
 
 def copy(upload: Upload, folder: Folder) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Callable, List, Mapping, Optional, Protocol, Sequence, T
 
 Metrics = Mapping[str, Any]  # whatever the user has reported
 FileSystem = Any  # pyarrow's, which has no types
+FileInfo = Any  # likewise
 NodeInfo = Mapping[str, Any]  # an entry of `ray.nodes()`
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from railhead.contract.run_folder import OWN_FOLDER
 from railhead.driver.storage.path_folder import PathFolder
@@ -24,25 +24,20 @@ class PrivateFolder:
     def write(self, name: str, data: bytes) -> None:
         """Creates or replaces a file, atomically where the storage can."""
         self.check()
-        if self._path is None:
-            self.run.replace(f"{self._own}/{name}", data)
-        else:
-            self._path.write(f"{self._own}/{name}", data)
+        self._files.write(f"{self._own}/{name}", data)
 
     def read(self, name: str) -> Optional[bytes]:
         """Returns None when there is no such file."""
-        return (self._path or self.run).read(f"{self._own}/{name}")
+        return self._files.read(f"{self._own}/{name}")
 
     def list_sizes(self) -> dict[str, int]:
         """Returns the bytes of each file."""
-        if self._path is None:
-            return self.run.list_sizes(self._own)
-        return {file.name: file.size for file in self._path.list_files(self._own)}
+        return {file.name: file.size for file in self._files.list_files(self._own)}
 
     @property
     def _own(self) -> str:
         return f"{OWN_FOLDER}/{self.name}"
 
     @property
-    def _path(self) -> Optional[PathFolder]:
-        return PathFolder(self.run.path) if self.run.filesystem.type_name == "local" else None
+    def _files(self) -> Union[PathFolder, RunFolder]:
+        return PathFolder(self.run.path) if self.run.filesystem.type_name == "local" else self.run

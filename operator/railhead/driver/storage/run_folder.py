@@ -11,8 +11,9 @@ from pathlib import PurePath
 from typing import Iterable, Optional
 
 from railhead.driver.ray.checkpoints import find_file_system
-from railhead.driver.ray.types import FileSystem, RunConfig
+from railhead.driver.ray.types import FileInfo, FileSystem, RunConfig
 from railhead.driver.storage.call import is_passing
+from railhead.driver.storage.path_folder import Stored
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,22 @@ class RunFolder:
 
     def list_names(self, name: str) -> list[str]:
         """Returns the names in a folder, none when there is no such folder."""
-        return list(self.list_sizes(name))
+        return [info.base_name for info in self._list(self.find(name))]
 
-    def list_sizes(self, name: str) -> dict[str, int]:
-        """Returns the names in a folder with the bytes of each file, none when there is no such folder."""
+    def list_files(self, name: str) -> list[Stored]:
+        """Returns the files in a folder and below it, with names relative to it; none when there is no such folder."""
+        top = self.find(name)
+        begin = len(top.lstrip("/")) + 1  # a file system may leave out the first slash
+        files = [info for info in self._list(top, recursive=True) if info.is_file]
+        return [Stored(info.path.lstrip("/")[begin:], info.size, (info.mtime_ns or 0) / 1e9) for info in files]
+
+    def _list(self, path: str, *, recursive: bool = False) -> list[FileInfo]:
         from pyarrow.fs import FileSelector
 
         forget_listings(self.filesystem)
-        selector = FileSelector(self.find(name), allow_not_found=True)
-        return {info.base_name: info.size or 0 for info in self.filesystem.get_file_info(selector)}
+        selector = FileSelector(path, allow_not_found=True, recursive=recursive)
+        found: list[FileInfo] = self.filesystem.get_file_info(selector)
+        return found
 
     def find_existing(self, names: Iterable[str]) -> set[str]:
         """Returns those that exist, by one listing for all in the same folder, however many there are."""

@@ -17,7 +17,6 @@ from railhead.driver.archive import upload as upload_module
 from railhead.driver.archive.upload import (
     NOT_BEGUN,
     Folder,
-    ObjectFolder,
     Upload,
     copy,
     open_folder,
@@ -26,7 +25,7 @@ from railhead.driver.archive.upload import (
 )
 from railhead.driver.storage.fence import FENCE, OUTCOME, Claim
 from railhead.driver.storage.path_folder import PathFolder, Stored
-from railhead.driver.storage.run_folder import open_own_folder
+from railhead.driver.storage.run_folder import RunFolder, open_own_folder
 
 UID = "0a1b2c3d-1111-2222-3333-444444444444"
 SEGMENT = "0/r0-w0-000000.log.gz"
@@ -39,7 +38,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     (tmp_path / "runs" / "run").mkdir(parents=True)
     if request.param == "path":
         return open_folder(str(tmp_path / "runs"), "run")
-    return ObjectFolder(open_own_folder(f"file://{tmp_path}/runs", "run"))
+    return open_own_folder(f"file://{tmp_path}/runs", "run")
 
 
 @pytest.fixture
@@ -161,8 +160,8 @@ def test_s3_gets_a_small_object_with_one_request(uri: str, monkeypatch: pytest.M
 
 def open_s3(uri: str) -> Any:
     folder = open_folder(uri, "run")
-    assert isinstance(folder, ObjectFolder)
-    return folder._folder.filesystem
+    assert isinstance(folder, RunFolder)
+    return folder.filesystem
 
 
 def test_the_process_reads_its_order_and_says_what_is_wrong(tmp_path: Path, upload: Upload) -> None:
