@@ -1506,9 +1506,16 @@ DEFECTS = (
     Defect(
         "a head that has lost the run leaves its success there",
         "driver/storage/fence.py",
-        "        check_claim(folder, claim)\n        values = ",
-        "        values = ",
+        "    check_claim(folder, claim)\n    values = ",
+        "    values = ",
         (OUTCOME_FILE,),
+    ),
+    Defect(
+        "a head without a claim leaves its success in the run's folder",
+        "driver/storage/fence.py",
+        "if (each.uid, each.attempt, each.pod) == (uid, attempt, pod)",
+        "if (each.uid, each.attempt) == (uid, attempt)",
+        ("tests/unit/driver/test_head.py::test_a_head_that_has_not_claimed_the_run_keeps_nothing",),
     ),
     Defect(
         "a job that takes over a run keeps the other job's success there",

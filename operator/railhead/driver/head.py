@@ -28,7 +28,7 @@ from railhead.contract.outcome import MESSAGE_CHARS, Outcome, shorten_middle
 from railhead.contract.report import Report, ReportedOutcome, State
 from railhead.driver.archive.archive import Archive, start_archive
 from railhead.driver.archive.layout import HEAD
-from railhead.driver.describe import clean, describe_exception, describe_exit, log
+from railhead.driver.describe import clean, describe_exit, log, never_raises
 from railhead.driver.ending import (
     TERMINATED,
     Ending,
@@ -65,7 +65,7 @@ from railhead.driver.reporting.metrics_server import MetricsServer
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
 from railhead.driver.script.run import ScriptHost
-from railhead.driver.storage.fence import leave_outcome
+from railhead.driver.storage.fence import find_claim, leave_outcome
 from railhead.driver.storage.history import complete_history
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.storage.segments import find_spool
@@ -73,7 +73,7 @@ from railhead.driver.training import Attempt, run_training
 
 LOOK_SECONDS = 0.1
 LAST_REPORT_SECONDS = 2.0
-HISTORY_SECONDS = 3.0  # for what the storage still lacks of the run's history
+KEEP_SECONDS, LAST_KEEP_SECONDS = 3.0, 2.0  # for the storage, from the end of training, and after a success is reported
 LAST_REPORT_OF_SUCCESS_SECONDS = 60.0  # the operator may be away, and trains again if it does not hear of a success
 RAY_LOG = "ray-start.log"
 # States that are worth waiting: training, or finishing, which has its own outcome. In others there is nothing to save.
@@ -157,14 +157,12 @@ def end(head: Head, ending: Ending) -> NoReturn:
     state: State = "FINISHED" if outcome.has_succeeded else "ERRORED"
     head.publisher.update(lambda report: replace(report, state=state, outcome=reported))
     head.publisher.begin_stop()
-    leaving = _start_thread(_leave_outcome, head, outcome)
-    keeping, keep_until = _start_thread(_keep_history, head, outcome), time.monotonic() + HISTORY_SECONDS
+    keeping, keep_until = _start_thread(_keep_end, head, outcome), time.monotonic() + KEEP_SECONDS
     if not is_premature(ending):
         timeout = LAST_LINES_SECONDS if outcome.has_succeeded else LAST_LINES_OF_FAILURE_SECONDS
         head.ranks.wait_until_ended(fit.progress.processes, timeout=timeout)
     _wait_for_last_report(head, LAST_REPORT_OF_SUCCESS_SECONDS if outcome.has_succeeded else 0.0)
-    leaving.join(LAST_REPORT_SECONDS)
-    keeping.join(max(keep_until - time.monotonic(), 0.0))
+    keeping.join(max(keep_until - time.monotonic(), LAST_KEEP_SECONDS if outcome.has_succeeded else 0.0))
     log(f"{outcome.outcome}: {outcome.message}" if outcome.message else outcome.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -181,28 +179,18 @@ def _wait_for_last_report(head: Head, seconds: float) -> None:
     head.publisher.wait_stopped(LAST_REPORT_SECONDS)
 
 
-def _leave_outcome(head: Head, outcome: Outcome) -> None:
-    """Never raises."""
-    if not outcome.has_succeeded:
-        return
-    pod, job = head.pod, head.job
-    try:
-        folder = open_own_folder(find_storage_path(pod, job), job.run_name)
-        leave_outcome(folder, outcome, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
-    except Exception as error:
-        log(f"cannot leave the outcome in the run's folder: {describe_exception(error)}")
-
-
-def _keep_history(head: Head, outcome: Outcome) -> None:
-    """Never raises. An attempt that has not begun to train keeps nothing."""
+@never_raises("keep the attempt's end in the run's folder")
+def _keep_end(head: Head, outcome: Outcome) -> None:
+    """Leaves a success there, and completes the run's history, which an attempt that has not begun to train lacks."""
     pod, job, spool = head.pod, head.job, find_spool(head.pod.temp)
-    if not spool.exists():
+    if not (outcome.has_succeeded or spool.exists()):
         return
-    try:
-        folder = open_own_folder(find_storage_path(pod, job), job.run_name)
-        complete_history(folder, spool, outcome, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
-    except Exception as error:
-        log(f"cannot keep the end of the run's history: {describe_exception(error)}")
+    folder = open_own_folder(find_storage_path(pod, job), job.run_name)
+    claim = find_claim(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
+    if claim is not None and outcome.has_succeeded:
+        leave_outcome(folder, claim, outcome)
+    if claim is not None and spool.exists():
+        complete_history(folder, claim, spool, outcome)
 
 
 def _kill_training(head: Head) -> None:

@@ -29,6 +29,8 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Publisher
+from railhead.driver.storage.fence import OUTCOME, take_run
+from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.storage.segments import find_spool
 
 
@@ -150,32 +152,52 @@ def test_does_not_wait_without_time() -> None:
 BASE = Report(namespace="ns", name="n", uid="u", attempt=1, state="STARTING")
 
 
-def end_with_history(folder: Path, keep: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def end_with_history(
+    folder: Path,
+    keep: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    ending: Ending = TERMINATED,
+    claimed_by: str = "p",
+) -> None:
     """Ends an attempt that has trained, with `keep` in the place of the last write to the storage."""
     monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr(head, "complete_history", keep)
     find_spool(folder).mkdir(parents=True)
+    take_run(open_own_folder(str(folder / "runs"), "run"), uid="u", attempt=1, pod=claimed_by)
     pod = Pod(folder, "", "", "", 0, folder, 1, -1, None, str(folder / "runs"), None, None, None, None, uid="p")
     mailbox = Mailbox(folder)
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)
     publisher.start()
     with pytest.raises(SystemExit):
-        end(Head(pod, JobInput("ns", "n", "u", "run", {}, 1, {}), mailbox, publisher, Ranks(), Archive()), TERMINATED)
+        end(Head(pod, JobInput("ns", "n", "u", "run", {}, 1, {}), mailbox, publisher, Ranks(), Archive()), ending)
 
 
-def test_the_end_completes_the_history_of_the_jobs_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ending", [TERMINATED, Success()])
+def test_the_end_is_kept_in_the_folder_of_the_jobs_own_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: Ending
+) -> None:
     kept: list[Any] = []
-    end_with_history(tmp_path, lambda *values, **names: kept.append((*values, names)), monkeypatch)
-    ((folder, spool, outcome, names),) = kept
+    end_with_history(tmp_path, lambda *values: kept.append(values), monkeypatch, ending=ending)
+    ((folder, claim, spool, outcome),) = kept
     assert (folder.path, spool) == (str(tmp_path / "runs" / "run"), find_spool(tmp_path))
-    assert (outcome.reason, names) == ("Terminated", {"uid": "u", "attempt": 1, "pod": "p"})
+    assert (claim.uid, claim.attempt, claim.pod) == ("u", 1, "p")
+    assert outcome.has_succeeded == (folder.read(OUTCOME) is not None) == isinstance(ending, Success)
+
+
+def test_a_head_that_has_not_claimed_the_run_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+    end_with_history(
+        tmp_path, lambda *values: kept.append(values), monkeypatch, ending=Success(), claimed_by="another-head"
+    )
+    assert not kept and not (tmp_path / "runs" / "run" / OUTCOME).exists()
 
 
 def test_a_storage_that_hangs_delays_the_end_by_seconds_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert head.HISTORY_SECONDS <= 3.0
-    monkeypatch.setattr(head, "HISTORY_SECONDS", 0.2)
+    assert head.KEEP_SECONDS <= 3.0
+    monkeypatch.setattr(head, "KEEP_SECONDS", 0.2)
     hangs, responds = threading.Event(), threading.Event()
 
     def hang(*_: object, **__: object) -> None:
@@ -195,7 +217,7 @@ def test_a_storage_that_fails_changes_nothing_at_the_end(
         raise OSError(28, "No space left on device")
 
     end_with_history(tmp_path, fail, monkeypatch)
-    assert "cannot keep the end of the run's history: OSError: [Errno 28]" in capfd.readouterr().out
+    assert "cannot keep the attempt's end in the run's folder: OSError: [Errno 28]" in capfd.readouterr().out
 
 
 class RecordedArchive(Archive):
@@ -216,7 +238,7 @@ def test_the_archive_gets_the_last_line_and_hears_how_the_attempt_ended(
     monkeypatch.setattr("os._exit", sys.exit)
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), "utf-8"))
-    monkeypatch.setattr(head, "_leave_outcome", lambda *_: None)
+    monkeypatch.setattr(head, "_keep_end", lambda *_: None)
     archive, mailbox = RecordedArchive(), Mailbox(tmp_path)
     ranks = head._watch_output("All", archive)
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=Report("ns", "n", "u", 1, "STARTING"))

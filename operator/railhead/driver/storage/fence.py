@@ -115,13 +115,11 @@ def find_claim(folder: RunFolder, *, uid: str, attempt: int, pod: str) -> Option
     return next((each for each in claims if (each.uid, each.attempt, each.pod) == (uid, attempt, pod)), None)
 
 
-def leave_outcome(folder: RunFolder, outcome: Outcome, *, uid: str, attempt: int, pod: str) -> None:
-    """Writes it if this head has claimed the folder. Raises Fenced or JobRefused when the run is another's by now."""
-    claim = find_claim(folder, uid=uid, attempt=attempt, pod=pod)
-    if claim is not None:
-        check_claim(folder, claim)
-        values = {"uid": uid, "attempt": attempt, "outcome": outcome.to_json()}
-        folder.replace(OUTCOME, json.dumps(values).encode())
+def leave_outcome(folder: RunFolder, claim: Claim, outcome: Outcome) -> None:
+    """Writes the outcome of the head with this claim. Raises Fenced or JobRefused when the run is another's by now."""
+    check_claim(folder, claim)
+    values = {"uid": claim.uid, "attempt": claim.attempt, "outcome": outcome.to_json()}
+    folder.replace(OUTCOME, json.dumps(values).encode())
 
 
 class Readable(Protocol):

@@ -9,21 +9,19 @@ from railhead.contract.history import JOURNAL, METRICS
 from railhead.contract.outcome import Outcome
 from railhead.driver.reporting.journal import describe_end
 from railhead.driver.reporting.records import hide, stamp
-from railhead.driver.storage.fence import check_claim, find_claim
+from railhead.driver.storage.fence import Claim, check_claim
 from railhead.driver.storage.private_folder import PrivateFolder
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.segments import Segments
 
 
-def complete_history(folder: RunFolder, spool: Path, outcome: Outcome, *, uid: str, attempt: int, pod: str) -> None:
-    """Adds the attempt's end, and writes what the storage lacks, if this head has claimed the folder.
+def complete_history(folder: RunFolder, claim: Claim, spool: Path, outcome: Outcome) -> None:
+    """Adds the end of the attempt of the head with this claim, and writes what the storage lacks.
 
     Raises Fenced or JobRefused when the run is another's by now, and what the storage raises.
     """
-    claim = find_claim(folder, uid=uid, attempt=attempt, pod=pod)
-    if claim is None:
-        return
-    journal, metrics = (Segments(spool, kind, job=uid, attempt=attempt, pod=pod) for kind in (JOURNAL, METRICS))
+    job, attempt = claim.uid, claim.attempt
+    journal, metrics = (Segments(spool, kind, job=job, attempt=attempt, pod=claim.pod) for kind in (JOURNAL, METRICS))
     journal.append({**stamp(attempt), **hide(describe_end(outcome))})
     for segments in (journal, metrics):
         segments.upload(PrivateFolder(folder, segments.kind, functools.partial(check_claim, folder, claim)))

@@ -32,13 +32,8 @@ def spool(tmp_path: Path) -> Path:
     return spool
 
 
-def complete(folder: RunFolder, spool: Path, *, pod: str = POD) -> None:
-    complete_history(folder, spool, OUTCOME, uid=UID, attempt=2, pod=pod)
-
-
 def test_the_storage_gets_what_the_controller_left_and_the_attempts_end(folder: RunFolder, spool: Path) -> None:
-    take_run(folder, uid=UID, attempt=2, pod=POD)
-    complete(folder, spool)
+    complete_history(folder, take_run(folder, uid=UID, attempt=2, pod=POD), spool, OUTCOME)
     own = Path(folder.path, ".railhead")
     reports, events = (
         read_history({file.name: file.read_bytes() for file in (own / kind).iterdir()}).records
@@ -48,18 +43,12 @@ def test_the_storage_gets_what_the_controller_left_and_the_attempts_end(folder: 
     assert [(each["event"], each["outcome"], each["attempt"]) for each in events] == [("end", "Preemption", 2)]
 
 
-def test_a_head_that_has_not_claimed_the_run_writes_nothing(folder: RunFolder, spool: Path) -> None:
-    take_run(folder, uid=UID, attempt=2, pod=POD)
-    complete(folder, spool, pod="of another head")
-    assert not Path(folder.path, ".railhead", METRICS).exists()
-
-
 def test_a_head_that_has_lost_the_run_writes_nothing(folder: RunFolder, spool: Path) -> None:
-    take_run(folder, uid=UID, attempt=2, pod=POD)
+    claim = take_run(folder, uid=UID, attempt=2, pod=POD)
     take_run(folder, uid=UID, attempt=3, pod="successor")
     with pytest.raises(Fenced):
-        complete(folder, spool)
+        complete_history(folder, claim, spool, OUTCOME)
     take_run(folder, uid="another-job", attempt=1, pod="p")
     with pytest.raises((Fenced, JobRefused)):
-        complete(folder, spool)
+        complete_history(folder, claim, spool, OUTCOME)
     assert not Path(folder.path, ".railhead", METRICS).exists()

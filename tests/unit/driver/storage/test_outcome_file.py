@@ -40,8 +40,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def leave(folder: RunFolder, outcome: Outcome = SUCCESS, *, attempt: int = 1) -> None:
-    take_run(folder, uid=UID, attempt=attempt, pod="pod-a")
-    leave_outcome(folder, outcome, uid=UID, attempt=attempt, pod="pod-a")
+    leave_outcome(folder, take_run(folder, uid=UID, attempt=attempt, pod="pod-a"), outcome)
 
 
 def test_only_a_later_attempt_of_the_same_job_believes_it(folder: RunFolder) -> None:
@@ -83,12 +82,11 @@ def test_anything_else_counts_as_absent(folder: RunFolder, values: Any) -> None:
     assert read_success(folder, uid=UID, attempt=2) is None
 
 
-def test_a_head_that_has_lost_the_run_or_never_had_it_leaves_nothing(folder: RunFolder) -> None:
-    take_run(folder, uid=UID, attempt=1, pod="pod-a")
-    leave_outcome(folder, SUCCESS, uid=UID, attempt=1, pod="pod-b")
+def test_a_head_that_has_lost_the_run_leaves_nothing(folder: RunFolder) -> None:
+    claim = take_run(folder, uid=UID, attempt=1, pod="pod-a")
     take_run(folder, uid=UID, attempt=2, pod="pod-c")
     with pytest.raises(Fenced):
-        leave_outcome(folder, SUCCESS, uid=UID, attempt=1, pod="pod-a")
+        leave_outcome(folder, claim, SUCCESS)
     assert folder.read(OUTCOME) is None
 
 
