@@ -112,10 +112,10 @@ def has_notices(version: str) -> bool:
     return (parse_version(version) or NOTICES) >= NOTICES
 
 
-def find_version() -> str:
-    """Returns the version of the image's Ray, or an empty string if it has none."""
+def find_version(package: str = "ray") -> str:
+    """Returns the package's version in the image, or an empty string if the image does not have it."""
     try:
-        return metadata.version("ray")
+        return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import MutableMapping
-from importlib import metadata
 from pathlib import Path
 from typing import Optional
 
 from railhead.contract import environment
 from railhead.driver.node.flight_dump import read_dump
+from railhead.driver.node.ray_node import find_version
 
 _ENTRIES = "2000"  # torch's advice
 # The names of torch 2.8 and newer, and those of older ones, which newer ones read as well and call deprecated.
@@ -29,7 +29,7 @@ def switch_on_recorder() -> None:
     import ray
 
     if ray.get_gpu_ids():
-        set_variables(os.environ, torch=_find_torch(), prefix=find_prefix(os.getpid()))
+        set_variables(os.environ, torch=find_version("torch"), prefix=find_prefix(os.getpid()))
 
 
 def find_prefix(pid: int) -> str:
@@ -56,10 +56,3 @@ def read_own_record() -> Optional[bytes]:
     dumps = [getattr(collectives, name, None) for name in ("_dump_nccl_trace", "_dump_fr_trace")]
     records = [dump() for dump in dumps if dump is not None]
     return read_dump(max(records, key=len)) if records else None  # one of them is empty
-
-
-def _find_torch() -> str:
-    try:
-        return metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return ""

@@ -14,12 +14,12 @@ import threading
 import time
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Callable, Generic, Optional, TypeVar
 
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import clean, log, name_class, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
+from railhead.driver.node.ray_node import find_version
 
 UNREACHABLE = "StorageUnreachable"
 TEXT_LIMIT = 600
@@ -94,7 +94,7 @@ def call_storage(
             raise Unreachable(UNREACHABLE, message) from None
         except Exception as error:
             text = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:TEXT_LIMIT]
-            message = explain_error(storage_path, text, pyarrow=_find_pyarrow(), field=field)
+            message = explain_error(storage_path, text, pyarrow=find_version("pyarrow"), field=field)
             if is_away(error) if is_known else is_passing(error):
                 raise Unreachable(UNREACHABLE, message) from error
             raise JobRefused("StorageRefused", message) from error
@@ -139,13 +139,6 @@ class _Call(Generic[T]):
 
         threading.Thread(target=run, name="railhead-storage", daemon=True).start()
         return future
-
-
-def _find_pyarrow() -> str:
-    try:
-        return metadata.version("pyarrow")
-    except metadata.PackageNotFoundError:
-        return "(none)"
 
 
 @dataclass(frozen=True)
@@ -211,7 +204,8 @@ def explain_error(storage_path: str, text: str, *, pyarrow: str, field: str = "r
         need = "Java and Hadoop's native client (libhdfs, with JAVA_HOME, HADOOP_HOME and CLASSPATH set)"
         return f"{prefix}: spec.image lacks what {scheme}:// needs: {need}: {text}"
     if scheme and _NOT_BUILT.search(text):
-        return f"{prefix}: pyarrow {pyarrow} in spec.image cannot open {scheme}://; install a newer pyarrow: {text}"
+        found = f"pyarrow {pyarrow or '(none)'} in spec.image"
+        return f"{prefix}: {found} cannot open {scheme}://; install a newer pyarrow: {text}"
     if is_unreachable(text):
         return f"{prefix} cannot be reached: {text}"
     advice = ""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import environment as e
+from railhead.driver.node.ray_node import find_version
 from railhead.driver.rank import flight_recorder
 from railhead.driver.rank.flight_recorder import read_own_record, set_variables, switch_on_recorder
 from railhead.driver.train_controller.collectives import compare_records, parse_record
@@ -45,7 +46,7 @@ def test_only_ranks_with_a_gpu_have_a_recorder(monkeypatch: pytest.MonkeyPatch, 
     environment = {e.TEMP: "/tmp/railhead"}
     monkeypatch.setattr(os, "environ", environment)
     monkeypatch.setattr("ray.get_gpu_ids", lambda: gpus)
-    monkeypatch.setattr(flight_recorder, "_find_torch", lambda: "2.9.0")
+    monkeypatch.setattr(flight_recorder, "find_version", lambda package: "2.9.0")
     switch_on_recorder()
     assert environment.get("TORCH_FR_DUMP_TEMP_FILE") == (
         f"/tmp/railhead/flight-record-{os.getpid()}-" if is_on else None
@@ -80,7 +81,7 @@ os._exit(0)
 
 def test_contract_the_recorder_of_the_installed_torch_tells_who_never_entered(tmp_path: Path) -> None:
     """Of gloo, whose collectives torch records as it does NCCL's, since there is no GPU here."""
-    torch = flight_recorder._find_torch()
+    torch = find_version("torch")
     if tuple(int(part) for part in torch.split(".")[:2]) < (2, 15):
         pytest.skip(f"torch {torch} is not known to record gloo's collectives")
     path = os.pathsep.join(each for each in sys.path if each)

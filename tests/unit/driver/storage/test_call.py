@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import threading
 from pathlib import Path
 
@@ -146,5 +147,11 @@ def test_a_storage_that_hangs_times_out() -> None:
         call_storage("/runs", threading.Event().wait, timeout=0.1, warn=refuse_to_wait)
 
 
-def test_finds_the_version_of_pyarrow() -> None:
-    assert call._find_pyarrow() == pyarrow.__version__
+def test_a_message_names_the_pyarrow_of_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("Got S3 URI but Arrow compiled without S3 support")
+
+    for named in (pyarrow.__version__, "(none)"):
+        with pytest.raises(JobRefused, match=re.escape(f"pyarrow {named} in spec.image cannot open s3://")):
+            call_storage("s3://b/p", fail, warn=refuse_to_wait)
+        monkeypatch.setattr(call, "find_version", lambda package: "")
