@@ -32,67 +32,40 @@ def _list_progress(report: Report) -> Iterable[Metric]:
     steps = report.steps
     states = tuple(((("state", each),), float(each == report.state)) for each in get_args(State))
     ratio = None if steps.percent is None else steps.percent / 100
-    yield Metric("railhead_job_attempt", "gauge", "Number of the attempt.", _one(report.attempt))
-    yield Metric("railhead_job_state", "gauge", "1 for the current state of training, 0 for the others.", states)
-    yield Metric("railhead_job_worker_pods", "gauge", "Worker pods that have joined Ray.", _one(report.joined))
-    yield Metric("railhead_job_workers", "gauge", "Ranks of the current worker group.", _one(report.workers))
-    yield Metric("railhead_job_step", "gauge", "Steps so far.", _one(steps.step))
-    yield Metric("railhead_job_steps", "gauge", "Steps of the whole run.", _one(steps.total))
-    yield Metric("railhead_job_steps_per_second", "gauge", "Pace over the last 2 minutes.", _one(steps.per_second))
-    yield Metric(
-        "railhead_job_tokens_per_second", "gauge", "Tokens over the last 2 minutes.", _one(steps.tokens_per_second)
-    )
-    yield Metric("railhead_job_progress_ratio", "gauge", "How much of the run is done, from 0 to 1.", _one(ratio))
-    yield Metric(
-        "railhead_job_remaining_seconds", "gauge", "How long the rest of the run takes.", _one(steps.remaining_seconds)
-    )
+    yield _one("attempt", "Number of the attempt.", report.attempt)
+    yield _build("state", "1 for the current state of training, 0 for the others.", states)
+    yield _one("worker_pods", "Worker pods that have joined Ray.", report.joined)
+    yield _one("workers", "Ranks of the current worker group.", report.workers)
+    yield _one("step", "Steps so far.", steps.step)
+    yield _one("steps", "Steps of the whole run.", steps.total)
+    yield _one("steps_per_second", "Pace over the last 2 minutes.", steps.per_second)
+    yield _one("tokens_per_second", "Tokens over the last 2 minutes.", steps.tokens_per_second)
+    yield _one("progress_ratio", "How much of the run is done, from 0 to 1.", ratio)
+    yield _one("remaining_seconds", "How long the rest of the run takes.", steps.remaining_seconds)
 
 
 def _list_events(report: Report, fit: FromController) -> Iterable[Metric]:
     restarts = tuple(((("class", name),), float(count)) for name, count in sorted(fit.restarts.items()))
-    yield Metric("railhead_job_reports_total", "counter", "Calls of ray.train.report.", _one(report.reports))
-    yield Metric("railhead_job_restarts_total", "counter", "Restarts of the worker group in the same pods.", restarts)
+    yield _one("reports_total", "Calls of ray.train.report.", report.reports)
+    yield _build("restarts_total", "Restarts of the worker group in the same pods.", restarts)
     newest = report.checkpoint
     index, time = (newest.index, parse_time(newest.time)) if newest else (None, None)
-    yield Metric("railhead_job_checkpoint_index", "gauge", "Index of the newest checkpoint, from 0.", _one(index))
-    yield Metric(
-        "railhead_job_checkpoint_timestamp_seconds",
-        "gauge",
-        "When the newest checkpoint was committed.",
-        _one(time.timestamp() if time else None),
-    )
+    yield _one("checkpoint_index", "Index of the newest checkpoint, from 0.", index)
+    seconds = time.timestamp() if time else None
+    yield _one("checkpoint_timestamp_seconds", "When the newest checkpoint was committed.", seconds)
     uploads = fit.heartbeat.uploads if fit.heartbeat else None
-    yield Metric(
-        "railhead_job_checkpoint_uploads_total",
-        "counter",
-        "Uploads of checkpoints, or of their shards, by all ranks.",
-        _one(uploads and uploads.number),
-    )
-    yield Metric(
-        "railhead_job_checkpoint_upload_seconds_total",
-        "counter",
-        "Seconds of all these uploads together.",
-        _one(uploads and round(uploads.seconds, 3)),
-    )
-    yield Metric(
-        "railhead_job_checkpoint_upload_bytes_total",
-        "counter",
-        "Bytes of all these uploads together.",
-        _one(uploads and uploads.size),
-    )
-    warning = report.warning
-    yield Metric(
-        "railhead_job_warning",
-        "gauge",
-        "1 while the status has this warning.",
-        _labelled("reason", warning.reason) if warning else (),
-    )
+    number, taken, size = (uploads.number, round(uploads.seconds, 3), uploads.size) if uploads else (None, None, None)
+    yield _one("checkpoint_uploads_total", "Uploads of checkpoints, or of their shards, by all ranks.", number)
+    yield _one("checkpoint_upload_seconds_total", "Seconds of all these uploads together.", taken)
+    yield _one("checkpoint_upload_bytes_total", "Bytes of all these uploads together.", size)
+    reasons = (((("reason", report.warning.reason),), 1.0),) if report.warning else ()
+    yield _build("warning", "1 while the status has this warning.", reasons)
 
 
 def _list_reported(report: Report) -> Iterable[Metric]:
     numbers = ((name, _read(text)) for name, text in sorted(report.metrics.items()))
     series = tuple(((("name", clean(name)),), number) for name, number in numbers if number is not None)
-    yield Metric("railhead_job_reported", "gauge", "Numbers of rank 0's last call of ray.train.report.", series)
+    yield _build("reported", "Numbers of rank 0's last call of ray.train.report.", series)
 
 
 def _list_gpus(fit: FromController) -> Iterable[Metric]:
@@ -104,19 +77,19 @@ def _list_gpus(fit: FromController) -> Iterable[Metric]:
 
     used, total = list_series(lambda each: each.used), list_series(lambda each: each.total)
     busy = list_series(lambda each: each.percent / 100)
-    yield Metric("railhead_job_gpu_utilization_ratio", "gauge", "Part of the time in which a GPU was in use.", busy)
-    yield Metric("railhead_job_gpu_memory_used_bytes", "gauge", "Memory of a GPU in use, by all processes.", used)
-    yield Metric("railhead_job_gpu_memory_bytes", "gauge", "Memory of a GPU.", total)
+    yield _build("gpu_utilization_ratio", "Part of the time in which a GPU was in use.", busy)
+    yield _build("gpu_memory_used_bytes", "Memory of a GPU in use, by all processes.", used)
+    yield _build("gpu_memory_bytes", "Memory of a GPU.", total)
 
 
-def _labelled(name: str, value: str) -> Series:
-    return ((((name, value),), 1.0),)
-
-
-def _one(value: object) -> Series:
-    """Returns the only series of a metric without labels; none if the value is None, or a text without a number."""
+def _one(name: str, help: str, value: object) -> Metric:
+    """Returns a metric without labels; without its only series if the value is None, or a text without a number."""
     number = None if value is None else _read(str(value))
-    return () if number is None else (((), number),)
+    return _build(name, help, () if number is None else (((), number),))
+
+
+def _build(name: str, help: str, series: Series) -> Metric:
+    return Metric(f"railhead_job_{name}", "counter" if name.endswith("_total") else "gauge", help, series)
 
 
 def _read(text: str) -> Optional[float]:
