@@ -7,9 +7,10 @@ They are computed at each scrape from the records in memory, so that an event co
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -22,6 +23,7 @@ from railhead.controller.job_record import Content, JobRecord
 PENDING = ("Pending", "Restarting")
 WARNINGS = (types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED)
 Records = Callable[[], Iterable[JobRecord]]
+Labels = TypeVar("Labels", bound=tuple[str, ...])
 
 
 @dataclass(frozen=True)
@@ -74,20 +76,18 @@ class JobGauges(Collector):
                 warnings.update((namespace, type_) for type_ in signs.warnings)
                 _keep_earliest(pending, namespace, signs.pending_since)
                 _keep_earliest(progressed, namespace, signs.progressed_at)
-        yield _count("railhead_jobs", "TrainJobs known to this replica.", "phase", phases)
-        yield _count("railhead_job_conditions", "Unfinished jobs with this condition.", "condition", warnings)
+        known, conditions = "TrainJobs known to this replica.", "Unfinished jobs with this condition."
+        yield build_gauge("railhead_jobs", known, ["namespace", "phase"], phases)
+        yield build_gauge("railhead_job_conditions", conditions, ["namespace", "condition"], warnings)
         yield self._measure("railhead_oldest_pending_seconds", "Longest wait of a job for its pods.", pending)
         yield self._measure(
             "railhead_oldest_progress_seconds", "Longest time without progress of a running job.", progressed
         )
 
     def _measure(self, name: str, text: str, since: dict[str, str]) -> Metric:
-        now, family = self._now(), GaugeMetricFamily(name, text, labels=["namespace"])
-        for namespace, stamp in since.items():
-            moment = parse_time(stamp)
-            if moment is not None:
-                family.add_metric([namespace], max((now - moment).total_seconds(), 0.0))
-        return family
+        now, moments = self._now(), {namespace: parse_time(stamp) for namespace, stamp in since.items()}
+        ages = {(name,): max((now - at).total_seconds(), 0.0) for name, at in moments.items() if at is not None}
+        return build_gauge(name, text, ["namespace"], ages)
 
 
 def _keep_earliest(found: dict[str, str], namespace: str, moment: str | None) -> None:
@@ -95,8 +95,9 @@ def _keep_earliest(found: dict[str, str], namespace: str, moment: str | None) ->
         found[namespace] = min(found.get(namespace, moment), moment)
 
 
-def _count(name: str, text: str, label: str, numbers: Counter[tuple[str, str]]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=["namespace", label])
-    for labels, number in numbers.items():
-        family.add_metric(labels, number)
+def build_gauge(name: str, text: str, labels: Sequence[str], numbers: Mapping[Labels, float]) -> Metric:
+    """Returns a gauge with a number for each combination of the labels' values."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, number in numbers.items():
+        family.add_metric(values, number)
     return family

@@ -30,7 +30,7 @@ from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass, Payer
 from railhead.controller.installation import AdmissionPolicy
-from railhead.controller.job_gauges import JobGauges
+from railhead.controller.job_gauges import JobGauges, build_gauge
 from railhead.controller.leadership import Leadership
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.schedule import Urgency
@@ -74,49 +74,34 @@ class States(Collector):
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("railhead_queue_depth", "Jobs waiting for a pass.", value=self._sources.queue.depth)
-        yield GaugeMetricFamily(
-            "railhead_queue_oldest_seconds",
-            "How long the first of them has waited.",
-            value=self._sources.queue.oldest_seconds,
+        found, gauge = self._sources, GaugeMetricFamily
+        ahead = found.client.clock.machine_offset.total_seconds()
+        yield gauge("railhead_queue_depth", "Jobs waiting for a pass.", found.queue.depth)
+        yield gauge(
+            "railhead_queue_oldest_seconds", "How long the first of them has waited.", found.queue.oldest_seconds
         )
-        yield GaugeMetricFamily(
-            "railhead_clock_offset_seconds",
-            "By how much this machine's clock is ahead of the API server's.",
-            value=self._sources.client.clock.machine_offset.total_seconds(),
+        yield gauge(
+            "railhead_clock_offset_seconds", "How far this machine's clock is ahead of the API server's.", ahead
         )
-        leading = float(self._sources.leadership.is_leading())
-        yield GaugeMetricFamily("railhead_leader", "1 while this replica plans.", value=leading)
-        avoided = float(self._sources.store.avoided_nodes)
-        yield GaugeMetricFamily("railhead_avoided_nodes", "Nodes that jobs avoid, summed over the jobs.", value=avoided)
-        yield GaugeMetricFamily(
-            "railhead_admission_policy_missing",
-            "1 while the admission policy that restricts jobs is gone.",
-            value=float(self._sources.policy.is_missing),
-        )
-        requests = CounterMetricFamily(
-            "railhead_api_requests", "Requests to the API server.", labels=["verb", "resource", "code"]
-        )
-        for request, number in self._sources.client.answers.items():
+        yield gauge("railhead_leader", "1 while this replica plans.", found.leadership.is_leading())
+        yield gauge("railhead_avoided_nodes", "Nodes that jobs avoid, summed over the jobs.", found.store.avoided_nodes)
+        missing = "1 while the admission policy that restricts jobs is gone."
+        yield gauge("railhead_admission_policy_missing", missing, found.policy.is_missing)
+        names = ["verb", "resource", "code"]
+        requests = CounterMetricFamily("railhead_api_requests", "Requests to the API server.", labels=names)
+        for request, number in found.client.answers.items():
             requests.add_metric([request.verb, request.resource, str(request.code)], number)
         yield requests
         yield from self._collect_watches()
 
     def _collect_watches(self) -> Iterator[Metric]:
-        labels = ["resource", "namespace"]
-        refused = GaugeMetricFamily(
-            "railhead_refused_watches", "1 while the API server refuses this watch (403, 404).", labels=labels
-        )
-        age = GaugeMetricFamily(
-            "railhead_watch_age_seconds", "Since this watch delivered an event, a bookmark or a list.", labels=labels
-        )
-        for watch in self._sources.watches:
-            place = [watch.kind.plural, watch.namespace or ""]
-            age.add_metric(place, watch.age)
-            if watch.is_refused:
-                refused.add_metric(place, 1)
-        yield refused
-        yield age
+        refused = "1 while the API server refuses this watch (403, 404)."
+        age = "Since this watch delivered an event, a bookmark or a list."
+        watches = {(watch.kind.plural, watch.namespace or ""): watch for watch in self._sources.watches}
+        refusals = {place: 1 for place, watch in watches.items() if watch.is_refused}
+        yield build_gauge("railhead_refused_watches", refused, ["resource", "namespace"], refusals)
+        ages = {place: watch.age for place, watch in watches.items()}
+        yield build_gauge("railhead_watch_age_seconds", age, ["resource", "namespace"], ages)
 
 
 def _find_end(status: JobStatus) -> str:

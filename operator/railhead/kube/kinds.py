@@ -60,7 +60,6 @@ SELF_ACCESS_REVIEW = Kind(
 DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
 DAEMON_SET = Kind("apps", "v1", "daemonsets", "DaemonSet")
 ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
-RESOURCE_QUOTA = Kind("", "v1", "resourcequotas", "ResourceQuota")
 CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False)
 TRAIN_JOB = Kind(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
