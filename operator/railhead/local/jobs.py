@@ -9,20 +9,20 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.conditions import Condition
 from railhead.api.status import JobStatus, parse_status
+from railhead.client.errors import ClientError
+from railhead.client.rendering import read_jobs
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope, connect
 from railhead.kube.errors import Gone
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
 from railhead.local import Echo, LocalError
+from railhead.together import run_together
 
 DEFAULT_NAMESPACE = "default"
 FIRST_METRICS = ("epoch", "step", "loss", "accuracy")
@@ -56,27 +56,13 @@ def find_job(path: Path) -> JobName:
         LocalError: the file cannot be read, or it does not contain exactly one TrainJob with a name.
     """
     try:
-        documents = list(yaml.safe_load_all(path.read_text()))
-    except OSError as error:
-        raise LocalError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LocalError(f"{path} is not YAML: {error}") from None
-    jobs = [d["metadata"] for d in documents if _is_train_job(d)]
+        jobs = read_jobs(path)
+    except ClientError as error:
+        raise LocalError(str(error)) from None
     if len(jobs) != 1:
         raise LocalError(f"{path} contains {len(jobs)} TrainJobs of {names.API_VERSION}; `run` needs exactly one")
-    name = jobs[0].get("name")
-    if not isinstance(name, str) or not name:
-        raise LocalError(f"{path}: the TrainJob has no metadata.name; give it one")
-    return JobName(str(jobs[0].get("namespace") or DEFAULT_NAMESPACE), name)
-
-
-def _is_train_job(document: object) -> bool:
-    return (
-        isinstance(document, dict)
-        and document.get("kind") == names.KIND
-        and str(document.get("apiVersion", "")).partition("/")[0] == names.GROUP
-        and isinstance(document.get("metadata"), dict)
-    )
+    metadata = jobs[0]["metadata"]
+    return JobName(str(metadata.get("namespace") or DEFAULT_NAMESPACE), metadata["name"])
 
 
 async def follow(kubeconfig: str, *, namespace: str, name: str, echo: Echo) -> JobResult:
@@ -114,18 +100,8 @@ async def _follow(client: KubeClient, job: Object, echo: Echo) -> JobResult:
     one = Scope(TRAIN_JOB, namespace, field_selector=f"metadata.name={metadata['name']}")
     jobs = Informer(client, one, on_change=on_job, slim=keep_all)
     pods = Informer(client, Scope(POD, namespace, selector), on_change=on_pod, slim=keep_all)
-    tasks = [asyncio.create_task(informer.run()) for informer in (jobs, pods)]
-    try:
-        waited: list[asyncio.Future[Any]] = [ending, *tasks]
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            if task.done():
-                task.result()  # an informer ends only with an error
-        return await ending
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await run_together(jobs.run(), pods.run(), ending)  # an informer ends only with an error
+    return ending.result()
 
 
 def status_of(job: Object) -> JobStatus:

@@ -41,11 +41,11 @@ def test_namespace_is_taken_from_the_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "contains 0 TrainJobs"),
-        (FOREIGN, "contains 0 TrainJobs"),
-        ("just text", "contains 0 TrainJobs"),
+        ("", "has no TrainJob of railhead.dev/v1alpha1"),
+        (FOREIGN, "has no TrainJob of railhead.dev/v1alpha1"),
+        ("just text", "has no TrainJob of railhead.dev/v1alpha1"),
         (f"{JOB}---\n{JOB}", "contains 2 TrainJobs"),
-        (JOB.replace("name: digits", "generateName: digits-"), "no metadata.name"),
+        (JOB.replace("name: digits", "generateName: digits-"), "with metadata.name"),
         ("a: [", "is not YAML"),
     ],
 )
