@@ -182,8 +182,7 @@ class Agent:
             for runner in self.runners.values():
                 labels = runner.pod["metadata"].get("labels") or {}
                 is_selected = bool(selector) and selector.items() <= labels.items()
-                takes_part = runner.is_ready and not runner.is_released and not runner.is_stopping
-                if is_selected and takes_part and runner.key[0] == metadata["namespace"]:
+                if is_selected and runner.is_served and runner.key[0] == metadata["namespace"]:
                     yield f"{metadata['name']}.{metadata['namespace']}.svc", runner
 
 
@@ -289,7 +288,7 @@ async def _stream(
     with path.open("rb") as file:
         file.seek(offset)
         while True:
-            has_ended = runner.has_ended(container)  # checked before the read, so that nothing is missed
+            has_ended = runner.status.has_ended(container)  # checked before the read, so that nothing is missed
             while data := file.read(CHUNK_BYTES):
                 await response.write(data)
             if not follow or has_ended or not path.exists():

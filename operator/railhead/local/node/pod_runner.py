@@ -31,10 +31,10 @@ class PodRunner:
     def __init__(self, client: KubeClient, pod: Object, place: Place, *, on_change: Callable[[], None]) -> None:
         """`on_change` is called when the pod may have become ready or unready."""
         self._client = client
-        self._status = PodStatus(client, pod, place, on_change=on_change)
+        self.status = PodStatus(client, pod, place, on_change=on_change)
         self._stop = StopRequest()
         volumes = VolumeMaker(client, pod, place.folder, address=place.address)
-        self._context = PodContext(pod, place, self._status, self._stop, volumes)
+        self._context = PodContext(pod, place, self.status, self._stop, volumes)
         self.pod = pod
         self.place = place
         self.is_released = False  # the agent has freed its address and GPUs
@@ -46,22 +46,15 @@ class PodRunner:
     def log_file(self, container: str) -> Path:
         return self._context.log_file(container)
 
-    def has_ended(self, container: str) -> bool:
-        return self._status.has_ended(container)
-
     @property
     def holds_devices(self) -> bool:
         """False from its last status on: the next pod may be bound before that status is acknowledged."""
-        return not self.is_released and self._status.phase not in ("Succeeded", "Failed")
+        return not self.is_released and self.status.phase not in ("Succeeded", "Failed")
 
     @property
-    def is_ready(self) -> bool:
-        """Whether all its containers run and pass their readiness probes, if any."""
-        return self._status.is_ready
-
-    @property
-    def is_stopping(self) -> bool:
-        return self._stop.is_made
+    def is_served(self) -> bool:
+        """Whether a Service leads to it."""
+        return self.status.is_ready and not self.is_released and not self._stop.is_made
 
     def stop(self, grace_seconds: float) -> None:
         """Ends the containers: SIGTERM, then SIGKILL after the grace period. A second call may shorten it."""
@@ -87,7 +80,7 @@ class PodRunner:
                 if isinstance(end, BaseException):
                     raise end
         finally:
-            await self._status.publish()
+            await self.status.publish()
 
     async def delete(self) -> None:
         """Removes the pod object after its processes have ended, and the pod's folder, but no volume elsewhere."""
@@ -103,9 +96,9 @@ class PodRunner:
     async def fail_lost(self) -> None:
         """Fails a pod that an earlier agent process started: its processes ended with that agent."""
         message = "the node agent was restarted; the container ended with it"
-        for name in self._status.facts:
-            self._status.end(name, code=137, message=message, container_id="", reason="ContainerStatusUnknown")
-        await self._status.publish()
+        for name in self.status.facts:
+            self.status.end(name, code=137, message=message, container_id="", reason="ContainerStatusUnknown")
+        await self.status.publish()
 
     async def _make_volumes(self) -> dict[str, Path]:
         """Returns the volumes' folders by name; retries until everything that they refer to exists."""
@@ -116,7 +109,7 @@ class PodRunner:
                 return await self._context.volumes.make()
             except (MissingReference, KubeError, OSError) as error:
                 if isinstance(error, NotPossible):
-                    await self._status.wait_for("CreateContainerConfigError", str(error))
+                    await self.status.wait_for("CreateContainerConfigError", str(error))
                 elif delay > RETRY_SECONDS:
                     await warn_of_pod(self._client, self.pod, "FailedMount", str(error))
                 await self._stop.pause(delay)
