@@ -16,6 +16,7 @@ from railhead.api.base import ClassName, StatusModel, text_field, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
 from railhead.api.queue import AdmissionStatus
+from railhead.api.slow_ranks import SlowRanks
 from railhead.contract.failure import POLICIES, FailureClass
 from railhead.contract.report import MAX_LOST_PODS, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
 from railhead.contract.text import parse_time
@@ -201,6 +202,7 @@ class ProgressStatus(StatusModel):
     restart: RestartStatus | None = Field(
         default=None, description="The last restart of the worker group in the same pods, after a failure of its own."
     )
+    slow_ranks: SlowRanks = None
     outcome: OutcomeStatus | None = Field(
         default=None, description="How the attempt ended; used when the head pod vanishes with its termination message."
     )

@@ -296,6 +296,11 @@ FOUND: Mapping[str, Cause] = {
     "NodesAvoided": Cause(
         "The job avoids nodes that refused a pod or whose hardware failed.", "Have these nodes checked."
     ),
+    "SlowRank": Cause(
+        "Ranks compute slowly, by the sections that the code marks, and all others wait for them in each step.",
+        "Compare their nodes with the others (GPU clocks, temperature, other load); if all ranks are slow, the work of "
+        "a step may have grown.",
+    ),
     "ReportsStale": Cause(
         "Training runs, but the driver has reported no progress for more than 15 minutes.",
         "Read `railhead logs {name}`: the last lines say what the driver waits for.",

@@ -156,3 +156,7 @@ def _running(snapshot: Snapshot, since: datetime) -> Iterator[Finding]:
         yield _make(snapshot, "ReportsStale", since=status.progress.update_time)
     if status.checkpoint is None and now - since > NO_CHECKPOINT:
         yield _make(snapshot, "NoCheckpoint", since=format_time(since))
+    slow = status.progress.slow_ranks if status.progress.attempt == status.attempt else None
+    if slow:
+        names = ", ".join(f"rank {each.rank} ({each.pod} on {each.node or '(none)'}) at {each.score}" for each in slow)
+        yield _make(snapshot, "SlowRank", names, min(each.since or "" for each in slow))

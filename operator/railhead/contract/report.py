@@ -21,6 +21,7 @@ PATH = "/v1/report"
 AUDIENCE = "railhead.dev/report"  # of the projected token; the API server does not accept it for itself
 LIMIT_BYTES = 65536
 MAX_LOST_PODS = 128
+MAX_SLOW_RANKS = 8
 DEADLINE = "progressDeadlineSeconds"
 HANG_POLICY = "hangPolicy"
 RESTART_AT_HANG = "Restart"  # of spec.hangPolicy
@@ -73,6 +74,23 @@ class Steps:
     tokens_per_second: str = ""
     percent: Optional[int] = None
     remaining_seconds: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class SlowRank:
+    """A rank that has computed slowly for long.
+
+    Attributes:
+        rank: its world rank.
+        pod: its worker pod.
+        score: its pace as a part of the other ranks', or of its own best if that is less; a decimal number below 1.
+        since: when that began (RFC 3339, UTC).
+    """
+
+    rank: int
+    pod: str = ""
+    score: str = ""
+    since: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,6 +205,7 @@ class Report:
         lost_pods: names of worker pods whose Ray nodes do not answer the driver, of the last loss, at most
             `MAX_LOST_PODS`.
         restart: the last restart in place, or None.
+        slow_ranks: at most `MAX_SLOW_RANKS`; their scores alone are no reason to report.
         outcome: only in the attempt's last report; the operator uses it when the head pod vanishes with its
             termination message.
     """
@@ -211,6 +230,7 @@ class Report:
     restart: Optional[RestartInPlace] = None
     steps: Steps = field(default_factory=Steps)
     spent: Optional[Spent] = None
+    slow_ranks: Tuple[SlowRank, ...] = ()
 
     def to_json(self) -> bytes:
         """At most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""
@@ -231,3 +251,8 @@ class Report:
             "checkpoint": self.checkpoint.to_dict() if self.checkpoint else None,
             "best_checkpoint": best.to_dict() if best else None,
         }
+
+
+def without_scores(ranks: Tuple[SlowRank, ...]) -> Tuple[SlowRank, ...]:
+    """Returns who is slow, and since when."""
+    return tuple(replace(each, score="") for each in ranks)

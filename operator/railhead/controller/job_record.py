@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from railhead.api.base import Object
 from railhead.api.job import InvalidSpec, JobKey, parse_spec
+from railhead.api.slow_ranks import list_spells
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import Owner
 from railhead.kube.bodies import decode, encode
 from railhead.kube.informer import version_of
-from railhead.planning.observed import Place, find_place
+from railhead.planning.observed import Announced, Place, find_place
 from railhead.resources.queues.kueue import PRIORITY_CLASS, QUEUE_NAME
 
 FASTEST = 1
@@ -36,6 +37,7 @@ class JobRecord:
 
     Attributes:
         leaves_pods: it is deleted with --cascade=orphan, so that its pods are to stay.
+        announced: what counts as announced when this record is the first one.
         avoided_nodes: how many.
         queue_label, priority_label: values of Kueue's labels.
         place: in the start line of its namespace, if it is there and is not being deleted.
@@ -52,7 +54,7 @@ class JobRecord:
     attempt: int
     driver: str
     is_finished: bool
-    newest_index: int
+    announced: Announced
     avoided_nodes: int
     queue_label: str
     priority_label: str
@@ -101,7 +103,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         attempt=status.attempt,
         driver=status.driver,
         is_finished=status.is_finished,
-        newest_index=status.newest_index,
+        announced=Announced(status.newest_index, slow_ranks=list_spells(status.progress.slow_ranks)),
         avoided_nodes=len(status.avoided_nodes or ()),
         queue_label=str(labels.get(QUEUE_NAME) or ""),
         priority_label=str(labels.get(PRIORITY_CLASS) or ""),

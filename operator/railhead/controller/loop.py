@@ -165,7 +165,7 @@ class Loop:
             self._retry(key, f"{type(error).__name__}: {error}", at_least=TROUBLE_RETRY_SECONDS)
             return "error"
         if wanted.announced is not None:
-            self.store.note_announced(observed.uid, wanted.announced, at=self.now())
+            self.store.note_announced(observed.uid, wanted.announced)
         if pod is not None and events is not None:
             self.store.note_pod_events(pod, events)
             self.queue.add(key)  # the next pass reports it, with the time of the next look-up

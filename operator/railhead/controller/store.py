@@ -21,7 +21,7 @@ from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.controller.queues import Queues
 from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.facts.start_line import find_creators, find_rivals
-from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Place, Rejection
+from railhead.planning.observed import Announced, Denial, Observed, Place, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.queue_view import WorkloadView
 from railhead.resources.base import OperatorSettings
@@ -82,7 +82,7 @@ class Store:
         self._heads: set[str] = set()  # uids of pods
         self._keys: dict[str, JobKey] = {}
         self._rejections: dict[str, Rejection] = {}
-        self._announced: dict[str, AnnouncedCommit] = {}
+        self._announced: dict[str, Announced] = {}
         self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
         self.avoided_nodes = 0
         self.lines = StartLines()
@@ -127,7 +127,7 @@ class Store:
         self._jobs[key] = new
         self._count(new, 1)
         self.lines.change(key, new)
-        self._announced.setdefault(uid, AnnouncedCommit(new.newest_index))
+        self._announced.setdefault(uid, new.announced)
         return key
 
     def _count(self, record: JobRecord | None, change: int) -> None:
@@ -159,10 +159,10 @@ class Store:
         self._announced.pop(uid, None)
         self._denials.pop(uid, None)
 
-    def note_announced(self, uid: str, index: int, *, at: datetime) -> None:
-        """Remembers that an Event announced this commit of a known job."""
+    def note_announced(self, uid: str, announced: Announced) -> None:
+        """Remembers what Events have announced of a known job."""
         if uid in self._keys:
-            self._announced[uid] = AnnouncedCommit(index, at)
+            self._announced[uid] = announced
 
     def begin_lead(self, *, at: datetime) -> None:
         """This process plans from now on. Another may have led before: it announced what is committed by now, and
@@ -172,7 +172,7 @@ class Store:
         self._denials.clear()
         self._pod_events.clear()
         for record in self._jobs.values():
-            self._announced[record.uid] = AnnouncedCommit(record.newest_index)
+            self._announced[record.uid] = record.announced
 
     def note_rejection(self, uid: str, problem: Problem, *, at: datetime) -> None:
         """The API server rejected a child of a known job; `at` is the time by the API server's clock."""

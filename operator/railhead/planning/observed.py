@@ -88,11 +88,17 @@ class Denial:
 
 
 @dataclass(frozen=True)
-class AnnouncedCommit:
-    """The newest commit that has an event; index -1 = none, `at` None = sent by an earlier operator process."""
+class Announced:
+    """What has an event.
 
-    index: int
+    Attributes:
+        index: of the newest commit that has one, -1 = none; sent at `at`, None = by an earlier operator process.
+        slow_ranks: each with the time since when it is slow.
+    """
+
+    index: int = -1
     at: datetime | None = None
+    slow_ranks: frozenset[tuple[int, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,7 @@ class Observed:
     source: JobStatus | None = None
     rejection: Rejection | None = None
     line: tuple[Place, ...] = ()
-    announced: AnnouncedCommit | None = None
+    announced: Announced | None = None
     led_since: datetime | None = None
     denials: tuple[Denial, ...] = ()
     foreign_pods: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Any, Literal
 
+from railhead.planning.observed import Announced
 from railhead.planning.pod_view import PodView
 from railhead.planning.status_change import StatusChange, StatusWrite
 
@@ -186,7 +187,7 @@ class Effects:
 
     Attributes:
         wake_at: when to reconcile the job again even if nothing changes.
-        announced: the commit that its events announce.
+        announced: what has an event after its own; None = nothing new.
         look_up_events_of: the pod whose events may explain why it does not start.
         workload: what changes in the job's Workload, after the deletes and before the creates.
     """
@@ -197,7 +198,7 @@ class Effects:
     delete_job: DeleteJob | None = None
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
-    announced: int | None = None
+    announced: Announced | None = None
     look_up_events_of: PodView | None = None
     workload: WorkloadPatch | None = None
 

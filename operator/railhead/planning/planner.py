@@ -27,6 +27,7 @@ from railhead.planning.amendments.records import (
     list_attempts,
     list_avoided_nodes,
 )
+from railhead.planning.amendments.slow_ranks import announce_slow_ranks
 from railhead.planning.amendments.workload import end_workload, keep_workload
 from railhead.planning.decisions.attempts import (
     decide_first_attempt,
@@ -102,6 +103,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     list_attempts,  # joins a status change, whichever added it
     count_time,  # likewise
     announce_commit,  # for the checkpoint that the status will have
+    announce_slow_ranks,  # adds to what that one announces
 )
 
 

@@ -1,5 +1,5 @@
 """What training code may ask Railhead on any rank, which attempt this is and whether the run or its node ends, and
-what it may tell: how far it is.
+what it may tell: how far it is, and which of its code only computes.
 
 Every pod of a job has this package, whatever its image contains. It runs on Python 3.9, needs the standard library
 only, and does nothing outside of a TrainJob: the same code runs on a laptop.
@@ -8,13 +8,15 @@ only, and does nothing outside of a TrainJob: the same code runs on a laptop.
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from railhead.contract import environment
+from railhead.driver.rank.sections import SECTIONS
 from railhead.driver.rank.steps import note_progress
 
-__all__ = ["EndNotice", "attempt", "end_notice", "progress"]
+__all__ = ["EndNotice", "attempt", "compute", "end_notice", "progress"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,18 @@ class EndNotice:
 def attempt() -> int:
     """The number of the job's attempt that this process belongs to, from 1; 1 outside of a TrainJob."""
     return int(os.environ.get(environment.ATTEMPT) or 1)
+
+
+def compute() -> AbstractContextManager[None]:
+    """Marks code that computes without waiting for other ranks, so that status.progress.slowRanks names slow ranks.
+
+    Use it in each step, on every rank: `with railhead.training.compute(): loss = loss_of(model(batch))`. What it
+    measures must be the same work on all ranks and have no collective in it, such as the forward pass and the loss,
+    but not `backward()`, which waits for the others under DDP. On a CUDA or ROCm GPU its events measure it, and
+    elsewhere the host's clock does, so a device of another kind must have finished the work when the block ends.
+    Costs a few microseconds, and waits for nothing. Has no effect outside of a TrainJob.
+    """
+    return SECTIONS
 
 
 def end_notice() -> Optional[EndNotice]:

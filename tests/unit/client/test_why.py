@@ -164,6 +164,22 @@ def test_long_silence_and_a_missing_checkpoint_are_findings(
     assert reasons(job) == expected
 
 
+@pytest.mark.parametrize(("attempt", "expected"), [(2, ["SlowRank"]), (1, ["Training"])])
+def test_slow_ranks_of_the_current_attempt_are_one_finding(attempt: int, expected: list[str]) -> None:
+    slow = [
+        {"rank": 3, "pod": "w3", "node": "n1", "score": "0.68", "since": "2026-11-25T11:20:00Z"},
+        {"rank": 5, "pod": "w5", "score": "0.7", "since": "2026-11-25T11:10:00Z"},
+    ]
+    progress = {"updateTime": "2026-11-25T11:59:00Z", "attempt": attempt, "slowRanks": slow}
+    job = make_running(**{**REPORTED, "progress": progress})
+    job["status"]["attempt"] = 2
+    [finding] = explain_job(make_snapshot(job))
+    assert [finding.reason] == expected
+    if attempt == 2:
+        assert finding.message == "rank 3 (w3 on n1) at 0.68, rank 5 (w5 on (none)) at 0.7"
+        assert finding.since == "2026-11-25T11:10:00Z"
+
+
 @pytest.mark.parametrize("value", [None, 7, "text", [], [7], {"containerStatuses": 7}, {"conditions": ["x"]}])
 def test_a_pod_of_any_shape_does_no_harm(value: Any) -> None:
     pod = {"metadata": {"labels": value}, "status": value, "spec": value}

@@ -9,6 +9,7 @@ import pytest
 from railhead.api.job import InvalidSpec, parse_spec
 from railhead.api.status import parse_status
 from railhead.controller.job_record import Content, record_job
+from railhead.planning.observed import Announced
 from tests.unit.builders import RUNNING_STATUS, SPEC
 from tests.unit.controller.raws import make_job
 
@@ -26,7 +27,7 @@ def test_a_job_that_is_finished_or_suspended_is_packed_and_reads_the_same(status
     assert record.read() == Content(parse_spec(INLINE), parse_status(status))
     kept = parse_status(status)
     assert (record.phase, record.attempt, record.driver) == (kept.phase, kept.attempt, kept.driver)
-    assert (record.is_finished, record.newest_index) == (kept.is_finished, kept.newest_index)
+    assert (record.is_finished, record.announced) == (kept.is_finished, Announced(kept.newest_index))
 
 
 @pytest.mark.parametrize("status", [FINISHED, None])

@@ -14,7 +14,7 @@ from railhead.api.names import head_name
 from railhead.api.spec import TrainJobSpec
 from railhead.controller.observe import Owner, record_pod
 from railhead.controller.store import Store
-from railhead.planning.observed import AnnouncedCommit
+from railhead.planning.observed import Announced
 from railhead.planning.pod_view import PodEvents, Problem
 from tests.unit.builders import NOW, SETTINGS, SPEC, UID
 from tests.unit.controller.raws import Object, make_job, make_pod
@@ -51,21 +51,30 @@ def test_a_job_is_new_once() -> None:
 def test_commits_count_as_announced_when_a_job_is_first_seen_and_when_a_lead_begins() -> None:
     store = Store()
 
-    def announced() -> AnnouncedCommit | None:
+    def announced() -> Announced | None:
         observed = store.observe(KEY, now=NOW, settings=SETTINGS)
         return observed.announced if observed else None
 
     store.put_job(make_job(1, status={"checkpoint": {"index": 2, "uri": "/c2", "attempt": 1}}))
-    assert announced() == AnnouncedCommit(2)
+    assert announced() == Announced(2)
     store.put_job(make_job(2, status={"checkpoint": {"index": 5, "uri": "/c5", "attempt": 1}}))
-    assert announced() == AnnouncedCommit(2)
+    assert announced() == Announced(2)
     store.begin_lead(at=NOW)
-    assert announced() == AnnouncedCommit(5)
-    store.note_announced(UID, 6, at=NOW)
-    assert announced() == AnnouncedCommit(6, NOW)
+    assert announced() == Announced(5)
+    store.note_announced(UID, Announced(6, NOW))
+    assert announced() == Announced(6, NOW)
     store.drop_job(KEY, UID, version=9)
-    store.note_announced(UID, 7, at=NOW)
+    store.note_announced(UID, Announced(7, NOW))
     assert announced() is None
+
+
+def test_slow_ranks_count_as_announced_when_a_job_is_first_seen() -> None:
+    slow = [{"rank": 3, "since": "2026-01-01T00:00:00Z"}, {"rank": 4}]
+    store = Store()
+    store.put_job(make_job(1, status={"progress": {"slowRanks": slow}}))
+    observed = store.observe(KEY, now=NOW, settings=SETTINGS)
+    assert observed is not None
+    assert observed.announced == Announced(slow_ranks=frozenset({(3, "2026-01-01T00:00:00Z"), (4, "")}))
 
 
 def test_notes_on_children_from_an_earlier_lead_are_forgotten() -> None:

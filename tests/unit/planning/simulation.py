@@ -23,7 +23,7 @@ from railhead.contract.report import Checkpoint, Report, ReportedOutcome, Resume
 from railhead.contract.text import format_time
 from railhead.controller.executor import Executor
 from railhead.controller.observe import observe_pod
-from railhead.planning.observed import AnnouncedCommit, Observed
+from railhead.planning.observed import Announced, Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import ENDED_WITHIN, PodView
 from railhead.resources.base import OperatorSettings
@@ -138,7 +138,7 @@ class Simulation:
         return spec
 
     @property
-    def announced(self) -> AnnouncedCommit | None:
+    def announced(self) -> Announced | None:
         return self.observe().announced
 
     @property

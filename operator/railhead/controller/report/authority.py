@@ -60,6 +60,11 @@ class JobFacts:
     pods: tuple[PodView, ...]
     limits: Limits = Limits()
 
+    @property
+    def nodes(self) -> dict[str, str]:
+        """Returns each pod's, by the pod's name."""
+        return {pod.name: pod.node for pod in self.pods}
+
 
 class KnownJobs(Protocol):
     """What the endpoint asks the operator's caches. `is_head`: whether a job has a head pod with this uid."""

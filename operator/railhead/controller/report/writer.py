@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from railhead.api.base import Object
@@ -23,7 +23,7 @@ from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.planning.facts.report import change_by_report, cut_count, with_estimate
+from railhead.planning.facts.report import change_by_report, cut_count, without_measures
 from railhead.planning.status_change import build_fields
 
 log = logging.getLogger(__name__)
@@ -31,14 +31,14 @@ FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells 
 CLOSE_SECONDS = 3.0
 
 
-def status_fields(report: Report, status: JobStatus) -> Object:
-    """The status fields that this report changes, as JSON; None removes a field. Pure."""
-    return build_fields(status, change_by_report(report, status))
+def status_fields(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> Object:
+    """The status fields that this report changes, as JSON; None removes a field. `nodes`: of pods, by name. Pure."""
+    return build_fields(status, change_by_report(report, status, nodes=nodes))
 
 
-def find_urgency(report: Report, status: JobStatus) -> Urgency | None:
+def find_urgency(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> Urgency | None:
     """How soon the report has to be written; None when it changes nothing. Pure."""
-    change = change_by_report(report, status)
+    change = change_by_report(report, status, nodes=nodes)
     fields = build_fields(status, change)
     if not fields:
         return None
@@ -50,11 +50,9 @@ def find_urgency(report: Report, status: JobStatus) -> Urgency | None:
 
 
 def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
-    progress = with_estimate(progress, percent=None, seconds=None)
+    progress = without_measures(progress)
     steps = dict.fromkeys(("step", "total_steps", "steps_per_second", "tokens_per_second"))
-    return progress.model_copy(
-        update={"reports": 0, "joined": 0, "metrics": {}, "update_time": None, "spent": None, **steps}
-    )
+    return progress.model_copy(update={"reports": 0, "joined": 0, "metrics": {}, **steps})
 
 
 def is_outrun(report: Report, status: JobStatus) -> bool:
@@ -141,7 +139,7 @@ class ReportWriter:
     def _request_write(self, key: JobKey, report: Report, *, since: float, unwritten: Waiting | None = None) -> None:
         """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
         facts = self._find_facts(key, report)
-        urgency = find_urgency(report, facts.status) if facts else None
+        urgency = find_urgency(report, facts.status, nodes=facts.nodes) if facts else None
         if urgency is None and self._schedule.is_busy(key):
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
         if urgency is None:
@@ -190,7 +188,7 @@ class ReportWriter:
     async def _write(self, key: JobKey, waiting: Waiting) -> None:
         report = waiting.report
         facts = self._find_facts(key, report)
-        fields = status_fields(report, facts.status) if facts else {}
+        fields = status_fields(report, facts.status, nodes=facts.nodes) if facts else {}
         if not fields:
             return
         tests = {"/metadata/uid": report.uid, "/status/attempt": report.attempt}

@@ -30,6 +30,7 @@ class Beat:
         calls: of `railhead.training.progress`.
         step, total, tokens: as its last call said; None if it did not.
         reports: how many calls of ray.train.report it has begun; `open_reports`: how many of them are under way.
+        sections, section_seconds: how many sections of `railhead.training.compute` are over, and how long they took.
         uploads: of its checkpoints.
         gpus: the use of its GPUs, at the time `gpus_clock` of the same clock.
     """
@@ -42,6 +43,8 @@ class Beat:
     tokens: Optional[int] = None
     reports: int = 0
     open_reports: int = 0
+    sections: int = 0
+    section_seconds: float = 0.0
     uploads: Uploads = NO_UPLOADS
     gpus: Tuple[GpuUse, ...] = ()
     gpus_clock: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from railhead.contract.report import Steps
+from railhead.contract.report import SlowRank, Steps
 from railhead.driver.reporting.progress import Progress
 
 FIRST_STEPS = 20  # of a group, among which compilers and caches may take any time
@@ -53,6 +53,7 @@ class Heartbeat:
         steps: for the status.
         uploads: of all ranks together.
         gpus: of the ranks that have answered, at most `MOST_GPUS`.
+        slow_ranks: as in the report.
     """
 
     number: int
@@ -62,6 +63,7 @@ class Heartbeat:
     steps: Steps
     uploads: Uploads = NO_UPLOADS
     gpus: tuple[GpuUse, ...] = ()
+    slow_ranks: tuple[SlowRank, ...] = ()
 
 
 class StepWatch:

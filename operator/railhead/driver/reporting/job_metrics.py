@@ -58,6 +58,8 @@ def _list_events(report: Report, fit: FromController) -> Iterable[Metric]:
     yield _one("checkpoint_uploads_total", "Uploads of checkpoints, or of their shards, by all ranks.", number)
     yield _one("checkpoint_upload_seconds_total", "Seconds of all these uploads together.", taken)
     yield _one("checkpoint_upload_bytes_total", "Bytes of all these uploads together.", size)
+    slow = tuple(((("rank", str(each.rank)),), float(each.score)) for each in report.slow_ranks if each.score)
+    yield _build("slow_rank_score", "Pace of a slow rank, as a part of the median rank's.", slow)
     reasons = (((("reason", report.warning.reason),), 1.0),) if report.warning else ()
     yield _build("warning", "1 while the status has this warning.", reasons)
 

@@ -34,6 +34,7 @@ from railhead.contract.report import (
     ResumedFrom,
     RunWarning,
     Steps,
+    without_scores,
 )
 from railhead.contract.text import now_text
 from railhead.driver.describe import log, read_text
@@ -149,6 +150,7 @@ class Publisher:
             lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
             restart=fit.restart,
             steps=steps,
+            slow_ranks=fit.heartbeat.slow_ranks if fit.heartbeat else (),
         )
 
     def begin_stop(self) -> None:
@@ -199,6 +201,8 @@ class Publisher:
         if known is None:
             return 0.0
         report = replace(report, steps=known.steps)
+        if without_scores(report.slow_ranks) == without_scores(known.slow_ranks):
+            report = replace(report, slow_ranks=known.slow_ranks)
         if report == known:
             return SILENCE_SECONDS - passed if report.state == "RUNNING" else SILENCE_SECONDS
         if replace(report, reports=known.reports, joined=known.joined, metrics=known.metrics) == known:

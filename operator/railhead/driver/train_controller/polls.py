@@ -33,7 +33,8 @@ from pathlib import PurePath
 from typing import Optional
 
 from railhead.contract import environment
-from railhead.contract.report import Steps
+from railhead.contract.report import SlowRank, Steps
+from railhead.contract.text import now_text
 from railhead.driver.describe import describe_exception, log, never_raises
 from railhead.driver.errors import Kind, TrainingError
 from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
@@ -44,6 +45,7 @@ from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, Worke
 from railhead.driver.reporting.heartbeat import MOST_GPUS, NO_UPLOADS, GpuUse, Heartbeat
 from railhead.driver.reporting.mailbox import Box, FromController, Hang, Mailbox, Stack
 from railhead.driver.train_controller.group import Answer, Group, call_ranks
+from railhead.driver.train_controller.slow_ranks import SlowRankWatch
 
 RETURN_TIMEOUT_SECONDS = 30.0  # the processes have just answered Ray's own poll
 STACKS_TIMEOUT_SECONDS = 10.0
@@ -224,7 +226,7 @@ def watch_steps(group: Group, worker_group: WorkerGroup, box: Box[FromController
 
 
 def _ask(group: Group, worker_group: WorkerGroup, box: Box[FromController]) -> None:
-    pulse = Pulse()
+    pulse, slow_ranks = Pulse(), SlowRankWatch()
     ranks = range(len(worker_group.get_workers()))
     while True:
         time.sleep(HEARTBEAT_SECONDS)
@@ -236,27 +238,38 @@ def _ask(group: Group, worker_group: WorkerGroup, box: Box[FromController]) -> N
             return
         beat = pulse.add(answers)
         if beat is not None:
-            box.change(functools.partial(replace, heartbeat=beat))
+            slow = name_pods(group, slow_ranks.look(pulse.beats, now=time.monotonic(), time=now_text()))
+            box.change(functools.partial(replace, heartbeat=replace(beat, slow_ranks=slow)))
+
+
+def name_pods(group: Group, found: Sequence[SlowRank]) -> tuple[SlowRank, ...]:
+    """Adds each rank's pod."""
+    processes = group.read_processes() if found else {}
+    return tuple(replace(each, pod=processes[each.rank].hostname) for each in found if each.rank in processes)
 
 
 class Pulse:
-    """Merges the answers of one group. Pure."""
+    """Merges the answers of one group. Pure.
+
+    Attributes:
+        beats: the last answer of each rank.
+    """
 
     def __init__(self) -> None:
         self._number = 0
-        self._beats: dict[int, Beat] = {}
+        self.beats: dict[int, Beat] = {}
         self._firsts: deque[Beat] = deque()  # of rank 0, those of the last RATE_SECONDS
 
     def add(self, answers: Mapping[int, Answer[Beat]]) -> Optional[Heartbeat]:
         """A rank that does not answer is where it was; None while no rank has answered at all."""
         fresh = {rank: answer.value for rank, answer in answers.items() if isinstance(answer.value, Beat)}
-        self._beats.update(fresh)
-        if not self._beats:
+        self.beats.update(fresh)
+        if not self.beats:
             return None
         if 0 in fresh:
             self._note_rank_0(fresh[0])
         self._number += 1
-        beats = self._beats.values()
+        beats = self.beats.values()
         return Heartbeat(
             number=self._number,
             alive=sum(beat.optimizer + beat.calls for beat in beats),

@@ -87,5 +87,6 @@ def announce_commit(job: Job, decision: Decision) -> Decision:
     if phase not in ENDS and at > job.now:
         return decision.waking(at)
     message = f"Checkpoint {found.index} was committed: {found.uri[:800]}"
+    announced = replace(job.announced, index=found.index, at=job.now)
     event = Event("Normal", "CheckpointCommitted", message, is_series=True)
-    return replace(decision, events=(event, *decision.events), announced=found.index)
+    return replace(decision, events=(event, *decision.events), announced=announced)

@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from railhead.api.goodput import MOST, SpentStatus
+from railhead.api.slow_ranks import SlowRankStatus
 from railhead.api.status import (
     MAX_MESSAGE,
     CheckpointStatus,
@@ -31,6 +32,7 @@ from railhead.contract.report import (
     MAX_METRIC_NAME,
     MAX_METRIC_VALUE,
     MAX_METRICS,
+    MAX_SLOW_RANKS,
     MAX_URI,
     NO_CHECKPOINT,
     Checkpoint,
@@ -38,6 +40,7 @@ from railhead.contract.report import (
     ReportedOutcome,
     RestartInPlace,
     RunWarning,
+    SlowRank,
 )
 from railhead.contract.spent import Spent
 from railhead.contract.text import clean_line, clean_text, format_time, parse_time
@@ -48,8 +51,8 @@ TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # of seconds, the largest first
 
 
-def change_by_report(report: Report, status: JobStatus) -> StatusChange:
-    """What a report of the job's current attempt changes."""
+def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> StatusChange:
+    """What a report of the job's current attempt changes; `nodes`: of the job's pods, by name."""
     progress = ProgressStatus(
         attempt=report.attempt,
         state=report.state,
@@ -65,13 +68,14 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         spent=_cut_spent(report.spent),
         warning=_cut_warning(report.warning),
         restart=_cut_restart(report.restart),
+        slow_ranks=[_cut_slow_rank(each, nodes) for each in report.slow_ranks[:MAX_SLOW_RANKS]] or None,
         lost_pods=[clean_line(name[:253]) for name in report.lost_pods[:MAX_LOST_PODS]] or None,
         outcome=_cut_outcome(report.outcome),
     )
     progress = with_estimate(
         progress, percent=_cut_percent(report.steps.percent), seconds=_cut_step(report.steps.remaining_seconds)
     )
-    is_news = _without_estimate(progress) != _without_estimate(status.progress)
+    is_news = without_measures(progress) != without_measures(status.progress)
     change = StatusChange(
         progress=progress if is_news else UNSET,  # else it only shows that the driver is alive
         run_uri=report.run_uri if _is_uri(report.run_uri) else UNSET,
@@ -92,9 +96,11 @@ def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int
     )
 
 
-def _without_estimate(progress: ProgressStatus) -> ProgressStatus:
+def without_measures(progress: ProgressStatus) -> ProgressStatus:
     """Time that passes changes these without any news."""
-    return with_estimate(progress, percent=None, seconds=None).model_copy(update={"update_time": None, "spent": None})
+    slow_ranks = [each.model_copy(update={"score": ""}) for each in progress.slow_ranks or ()]
+    changes = {"update_time": None, "spent": None, "slow_ranks": slow_ranks}
+    return with_estimate(progress, percent=None, seconds=None).model_copy(update=changes)
 
 
 def change_by_outcome(change: StatusChange, status: JobStatus, outcome: Outcome | None, now: datetime) -> StatusChange:
@@ -184,6 +190,16 @@ def _cut_restart(restart: RestartInPlace | None) -> RestartStatus | None:
         message=clean_text(restart.message[:MAX_MESSAGE]),
         suspect_pod=clean_line(restart.suspect_pod[:253]),
         time=keep_time(restart.time),
+    )
+
+
+def _cut_slow_rank(slow: SlowRank, nodes: Mapping[str, str]) -> SlowRankStatus:
+    return SlowRankStatus(
+        rank=cut_count(slow.rank),
+        pod=clean_line(slow.pod[:253]),
+        node=nodes.get(slow.pod, ""),
+        score=clean_line(slow.score[:16]),
+        since=keep_time(slow.since),
     )
 
 

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from railhead.api.status import MAX_MESSAGE, JobStatus
 from railhead.contract.outcome import MESSAGE_CHARS
-from railhead.contract.report import MAX_INDEX, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI, State
+from railhead.contract.report import (
+    MAX_INDEX,
+    MAX_METRIC_NAME,
+    MAX_METRIC_VALUE,
+    MAX_METRICS,
+    MAX_SLOW_RANKS,
+    MAX_URI,
+    State,
+)
 from railhead.controller.report.schedule import Urgency
 from railhead.controller.report.server import parse_report
 from railhead.controller.report.writer import find_urgency, status_fields
@@ -51,6 +59,17 @@ REPORT = st.fixed_dictionaries(
             optional={"cause": st.just("Hang") | JSON, "reason": st.just("r" * 999), "message": st.just("m" * 5000)},
         ),
         "lost_pods": st.lists(st.text(max_size=4) | st.just("p" * 500), max_size=3) | st.just(["p"] * 500) | JSON,
+        "slow_ranks": st.lists(
+            st.fixed_dictionaries(
+                {"rank": st.integers() | st.just(10**400)},
+                optional={
+                    "pod": st.just("p" * 999),
+                    "score": st.text(max_size=40),
+                    "since": st.text(max_size=4) | JSON,
+                },
+            ),
+            max_size=99,
+        ),
         "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
         "steps": st.fixed_dictionaries(
             {},
@@ -148,6 +167,23 @@ def test_the_estimate_arrives_with_news_and_is_none_itself(seconds: int | None, 
     known = make_facts(progress=progress).status
     assert status_fields(make_report(steps={**steps, "remaining_seconds": 3}), known) == {}
     assert find_urgency(make_report(steps={**steps, "step": 8, "percent": 8}), known) is Urgency.PROGRESS
+
+
+def test_slow_ranks_arrive_with_their_nodes_and_a_score_alone_is_no_news() -> None:
+    slow = {"rank": 3, "pod": "w3", "score": "0.68", "since": "2026-01-01T00:00:00Z"}
+    progress = status_fields(make_report(slow_ranks=[slow]), RUNNING, nodes={"w3": "n1", "w4": "n2"})["progress"]
+    assert progress["slowRanks"] == [{**slow, "node": "n1"}]
+    known = make_facts(progress=progress).status
+    lower, nodes = {**slow, "score": "0.6"}, {"w3": "n1"}
+    assert status_fields(make_report(slow_ranks=[lower]), known, nodes=nodes) == {}
+    stepped = make_report(slow_ranks=[lower], reports=5)
+    assert find_urgency(stepped, known, nodes=nodes) is Urgency.PROGRESS
+    assert status_fields(stepped, known, nodes=nodes)["progress"]["slowRanks"][0]["score"] == "0.6"
+    again = {**slow, "since": "2026-01-01T00:20:00Z"}
+    for other in ([], [again], [slow, {**slow, "rank": 4}]):
+        assert find_urgency(make_report(slow_ranks=other), known, nodes=nodes) is Urgency.STATE
+    many = status_fields(make_report(slow_ranks=[{**slow, "rank": rank} for rank in range(99)]), RUNNING)
+    assert [each["rank"] for each in many["progress"]["slowRanks"]] == list(range(MAX_SLOW_RANKS))
 
 
 @pytest.mark.parametrize(("sent", "shown"), [(-1, 0), (101, 100), (2**40, 100)])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract.report import Checkpoint, Report, RestartInPlace, RunWarning, Steps
+from railhead.contract.report import Checkpoint, Report, RestartInPlace, RunWarning, SlowRank, Steps
 from railhead.driver.reporting.exposition import MOST_SERIES, write_metrics
 from railhead.driver.reporting.heartbeat import MOST_GPUS, GpuUse, Heartbeat, Uploads
 from railhead.driver.reporting.job_metrics import list_metrics, write_job_metrics
@@ -24,7 +24,11 @@ STEPS = Steps(30, 120, "2.5", "1e3", 25, 36)
 TRAINING = replace(
     NEW, state="RUNNING", reports=4, joined=2, workers=8, steps=STEPS, checkpoint=CHECKPOINT, metrics={"loss": "0.5"}
 )
-WARNED = replace(TRAINING, warning=RunWarning("NoSteps", "no rank made a step"))
+WARNED = replace(
+    TRAINING,
+    warning=RunWarning("NoSteps", "no rank made a step"),
+    slow_ranks=(SlowRank(7, "w7", "0.68", "2026-01-02T03:04:05Z"), SlowRank(8, "w8")),
+)
 RESTARTED = FromController().with_restart(RestartInPlace(1, 1, "Application"))
 UPLOADED = replace(
     RESTARTED, heartbeat=Heartbeat(9, 9, 9, False, STEPS, Uploads(3, 4.5, 6000), (GpuUse(1, 20, 80, 50, 7),))
@@ -67,6 +71,10 @@ def test_the_numbers_of_a_job_that_trains() -> None:
         "checkpoint_timestamp_seconds": 1767323045,
         "reported/loss": 0.5,
     }
+
+
+def test_a_slow_rank_has_its_score() -> None:
+    assert {name: value for name, value in values(WARNED).items() if "slow" in name} == {"slow_rank_score/7": 0.68}
 
 
 def test_restarts_are_counted_by_class() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract.report import Checkpoint, Report, RunWarning, Steps
+from railhead.contract.report import Checkpoint, Report, RunWarning, SlowRank, Steps
 from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.mailbox import Mailbox
@@ -195,6 +195,26 @@ def test_steps_alone_are_no_reason_to_report_and_go_along_with_the_next_one(serv
     server.wait_for(2)
     stop(publisher)
     assert [(body["reports"], body["steps"]["step"]) for body in server.bodies] == [(1, None), (2, 49)]
+
+
+def test_who_is_slow_is_reported_at_once_and_a_score_alone_is_not(server: Server, tmp_path: Path) -> None:
+    publisher, mailbox, _ = build(server, tmp_path)
+
+    def tell_slow(number: int, *slow: SlowRank) -> None:
+        tell(mailbox.controller, heartbeat=Heartbeat(number, 9, 9, False, Steps(), slow_ranks=slow))
+
+    tell(mailbox.controller, progress=Progress(state="RUNNING", reports=1))
+    publisher.start()
+    server.wait_for(1)
+    for number in range(20):
+        tell_slow(number, SlowRank(3, "w3", f"0.{50 + number}", "t1"))
+    server.wait_for(2)
+    for number in range(20):
+        tell_slow(number, SlowRank(3, "w3", f"0.{30 + number}", "t1"))
+    tell_slow(99)
+    server.wait_for(3)
+    stop(publisher)
+    assert [[each["rank"] for each in body["slow_ranks"]] for body in server.bodies] == [[], [3], []]
 
 
 def test_new_metrics_wait_no_longer_than_a_heartbeat(

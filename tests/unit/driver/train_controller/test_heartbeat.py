@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract.report import Steps
+from railhead.contract.report import SlowRank, Steps
 from railhead.driver.rank.steps import Beat
 from railhead.driver.reporting.heartbeat import MOST_GPUS, GpuUse, Heartbeat, Uploads
 from railhead.driver.reporting.mailbox import Mailbox
@@ -145,6 +145,14 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
     polls.watch_steps(group, groups[1], mailbox.controller)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked[2:] == [groups[1]] * 2, "its group was shut down"
+
+
+def test_slow_ranks_have_the_names_of_their_pods() -> None:
+    group = Group()
+    workers: list[Any] = [SimpleNamespace(metadata=SimpleNamespace(hostname=f"w{rank}")) for rank in range(3)]
+    group.note_workers(workers)
+    found = polls.name_pods(group, [SlowRank(1, score="0.6", since="t"), SlowRank(5)])
+    assert found == (SlowRank(1, "w1", "0.6", "t"),), "the group has no rank 5 any more"
 
 
 def find_threads() -> list[threading.Thread]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from railhead.contract.report import RunWarning, State
+from railhead.planning.observed import Announced
 from tests.unit.planning.simulation import Simulation
 
 WARNING = RunWarning("RunNameDiffers", "the name is another one")
@@ -208,7 +209,7 @@ def test_at_most_one_event_a_minute_reports_the_newest_commit() -> None:
     assert sim.events.count(REASON) == 1
     assert sim.last.wake_at is not None and (sim.last.wake_at - sim.now).total_seconds() == 10
     sim.now = sim.last.wake_at
-    assert sim.reconcile().announced == 5
+    assert sim.reconcile().announced == Announced(5, sim.now)
     assert sim.events.count(REASON) == 2
     sim.later(3600)
     sim.settle()
