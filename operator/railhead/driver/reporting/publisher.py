@@ -126,14 +126,11 @@ class Publisher:
 
     def build_report(self) -> Report:
         """The current state, without a time. Any thread may ask for it."""
-        fit, script = self._mailbox.read_newest_fit(), self._mailbox.script.read()
-        progress = fit.progress
-        with self._lock:
-            base = self._report
-        steps = fit.heartbeat.steps if fit.heartbeat else Steps()
-        end = base.state if base.state in ("FINISHED", "ERRORED") else ""
-        now = time.monotonic()
-        with self._lock:
+        with self._lock:  # also around the reads: a state that another thread has read earlier may not come later
+            base, fit, script = self._report, self._mailbox.read_newest_fit(), self._mailbox.script.read()
+            progress, now = fit.progress, time.monotonic()
+            steps = fit.heartbeat.steps if fit.heartbeat else Steps()
+            end = base.state if base.state in ("FINISHED", "ERRORED") else ""
             steps = self._estimate.add(steps, progress, now=now, end=end)
             self._account.look(progress, fit.heartbeat, restart=fit.restart, outcome=base.outcome, now=now)
         return replace(

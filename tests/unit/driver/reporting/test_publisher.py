@@ -16,8 +16,9 @@ import pytest
 
 from railhead.contract.report import Checkpoint, Report, RunWarning, SlowRank, Steps
 from railhead.driver.reporting import publisher as publisher_module
+from railhead.driver.reporting.estimate import ProgressMetrics, RunEstimate
 from railhead.driver.reporting.heartbeat import Heartbeat
-from railhead.driver.reporting.mailbox import Mailbox
+from railhead.driver.reporting.mailbox import FromController, Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from tests.unit.driver.certificates import DNS_NAME, write_certificate
@@ -215,6 +216,37 @@ def test_who_is_slow_is_reported_at_once_and_a_score_alone_is_not(server: Server
     server.wait_for(3)
     stop(publisher)
     assert [[each["rank"] for each in body["slow_ranks"]] for body in server.bodies] == [[], [3], []]
+
+
+def test_a_slow_reader_never_counts_a_state_after_a_newer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrape of the job's metrics and the publisher build reports at the same time."""
+    mailbox, counted = Mailbox(tmp_path), list[int]()
+    has_read, may_go_on, original = threading.Event(), threading.Event(), Mailbox.read_newest_fit
+
+    class Estimate(RunEstimate):
+        def add(self, steps: Steps, progress: Progress, *, now: float, end: str = "") -> Steps:
+            counted.append(progress.commits)
+            return super().add(steps, progress, now=now, end=end)
+
+    def read(self: Mailbox) -> FromController:
+        found = original(self)
+        if found.progress.commits == 0:
+            has_read.set()
+            assert may_go_on.wait(10)
+        return found
+
+    monkeypatch.setattr(Mailbox, "read_newest_fit", read)
+    publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE, estimate=Estimate(ProgressMetrics()))
+    slow, fast = threading.Thread(target=publisher.build_report), threading.Thread(target=publisher.build_report)
+    slow.start()
+    assert has_read.wait(10)
+    tell(mailbox.controller, progress=Progress(state="RUNNING", commits=1))
+    fast.start()
+    fast.join(0.2)  # it has to wait
+    may_go_on.set()
+    slow.join(10)
+    fast.join(10)
+    assert counted == [0, 1]
 
 
 def test_new_metrics_wait_no_longer_than_a_heartbeat(
