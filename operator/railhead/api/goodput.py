@@ -21,10 +21,10 @@ class SpentStatus(StatusModel):
     productive: int = _count("The worker group trained, and the run did not lose it in this attempt.")
     starting: int = _count("Until the first worker group trained.")
     restoring: int = _count("The worker group restarted within the attempt.")
-    checkpointing: int = _count("All ranks were in ray.train.report.")
+    checkpointing: int = _count("Rank 0 was in ray.train.report.")
     retrained: int = _count("Training that a restart within the attempt lost.")
     hanging: int = _count("No rank made a step before a hang was detected.")
-    uncommitted: int = _count("The part of productive since the last checkpoint.")
+    uncommitted: int = _count("The part of productive since the report call of the last checkpoint.")
 
 
 class LostSeconds(StatusModel):
@@ -34,8 +34,8 @@ class LostSeconds(StatusModel):
     pods_pending: int = _count("Pods of the attempt were not up yet.")
     starting: int = _count("Ray and the worker group started, before training first ran.")
     restoring: int = _count("The same again after a loss, and the delay before the next attempt.")
-    checkpointing: int = _count("All ranks were in ray.train.report.")
-    retrained: int = _count("Training that a loss took back, since the last checkpoint before it.")
+    checkpointing: int = _count("Rank 0 was in ray.train.report.")
+    retrained: int = _count("Training that a loss took back, since the report call of the last checkpoint.")
     hanging: int = _count("No rank made a step before a hang was detected.")
     draining: int = _count("Pods ended for a suspension.")
     suspended: int = _count("The job was suspended.")

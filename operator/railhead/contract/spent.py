@@ -13,10 +13,10 @@ class Spent:
         productive: the worker group trained, and the run did not lose it in this attempt.
         starting: until the first worker group trained.
         restoring: the worker group restarted within the attempt.
-        checkpointing: all ranks were in ray.train.report.
-        retrained: training that a restart within the attempt lost, since the last checkpoint before it.
+        checkpointing: rank 0 was in ray.train.report.
+        retrained: training that a restart within the attempt lost, since the report call of the last checkpoint.
         hanging: no rank made a step before a hang was detected.
-        uncommitted: the part of `productive` since the last checkpoint, which the loss of the attempt loses.
+        uncommitted: the part of `productive` since that call, which a loss of the attempt loses.
     """
 
     productive: int = 0

@@ -30,6 +30,8 @@ class Beat:
         calls: of `railhead.training.progress`.
         step, total, tokens: as its last call said; None if it did not.
         reports: how many calls of ray.train.report it has begun; `open_reports`: how many of them are under way.
+        blocked: seconds in these calls: of those that have ended, and in an answer also of one that is under way.
+        report_began: when the last of them began, by the same clock.
         sections, section_seconds: how many sections of `railhead.training.compute` are over, and how long they took.
         uploads: of its checkpoints.
         gpus: the use of its GPUs, at the time `gpus_clock` of the same clock.
@@ -43,6 +45,8 @@ class Beat:
     tokens: Optional[int] = None
     reports: int = 0
     open_reports: int = 0
+    blocked: float = 0.0
+    report_began: float = 0.0
     sections: int = 0
     section_seconds: float = 0.0
     uploads: Uploads = NO_UPLOADS
@@ -65,7 +69,21 @@ def note_progress(step: SupportsIndex, total: Optional[SupportsIndex], tokens: O
 
 def read_beat() -> Beat:
     """The controller calls this on a worker."""
-    return replace(STEPS, clock=time.monotonic())
+    now = time.monotonic()
+    return replace(STEPS, clock=now, blocked=_count_blocked(now))
+
+
+def read_times() -> Tuple[float, float]:
+    """Returns the seconds that this process has spent in ray.train.report, and a clock that stands still meanwhile."""
+    now = time.monotonic()
+    blocked = _count_blocked(now)
+    return blocked, now - blocked
+
+
+def _count_blocked(now: float) -> float:
+    """Another thread may end a report meanwhile. Never too many: those that have ended are read first."""
+    blocked = STEPS.blocked
+    return blocked + (max(now - STEPS.report_began, 0.0) if STEPS.open_reports else 0.0)
 
 
 def watch_optimizers() -> None:
@@ -80,12 +98,14 @@ def watch_optimizers() -> None:
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
     """While a report waits for the other ranks and the storage, no step is due."""
+    STEPS.report_began = began = time.monotonic()
     STEPS.reports += 1
     STEPS.open_reports += 1
     try:
         yield
     finally:
         STEPS.open_reports -= 1
+        STEPS.blocked += time.monotonic() - began
 
 
 def _count_step(*_: object) -> None:

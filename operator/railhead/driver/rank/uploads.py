@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage tha
 
 def watch_uploads() -> None:
     """Once per process. Without effect in a Ray whose methods take something else."""
-    watch_reports(Watch(steps.reporting, _announce, _record_missing, _measure, _note_elsewhere))
+    watch_reports(Watch(steps.reporting, steps.read_times, _announce, _record_missing, _measure, _note_elsewhere))
 
 
 @contextlib.contextmanager

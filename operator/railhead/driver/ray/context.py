@@ -8,10 +8,11 @@ success while the run ends.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from dataclasses import dataclass
-from typing import Any, Callable, ContextManager, Optional, Sequence
+from typing import Any, Callable, ContextManager, Optional, Sequence, Tuple
 
 from railhead.driver.describe import log
 from railhead.driver.ray.types import Checkpoint, Storage, TrainContext, Worker
@@ -22,7 +23,8 @@ METHODS = {
     UPLOAD: ["self", "checkpoint_dir_name", "metrics", "checkpoint"],
 }
 NOTICE = "get_preemption_info"
-_WATCHED = "_railhead_is_watched"
+_WATCHED, _CALLED = "_railhead_is_watched", "_railhead_called"
+TIMES = "_railhead_times"  # plain numbers, which any process can unpickle: see `checkpoints.read_times`
 _Method = Callable[..., Any]  # one of Ray's, which is handed what it was called with
 
 
@@ -32,6 +34,7 @@ class Watch:
 
     Attributes:
         reporting: for each report, from its begin to its end.
+        read_times: of this rank, as in `rank.steps`.
         announce: on rank 0, with the folder of a checkpoint before the other ranks learn its name.
         before_upload: with the folder, right before the rank's own upload.
         uploading: with the path of the rank's own copy, for its upload.
@@ -39,6 +42,7 @@ class Watch:
     """
 
     reporting: Callable[[], ContextManager[None]]
+    read_times: Callable[[], Tuple[float, float]]
     announce: Callable[[Storage, str], None]
     before_upload: Callable[[Storage, str], None]
     uploading: Callable[[str], ContextManager[None]]
@@ -71,6 +75,8 @@ def _watch_report(report: _Method, watch: Watch) -> _Method:
         **options: object,
     ) -> object:
         with watch.reporting():
+            if checkpoint is not None:
+                _attach(checkpoint, _CALLED, watch.read_times()[1])
             mode = options.get("checkpoint_upload_mode", others[0] if others else None)
             if checkpoint is not None and getattr(mode, "name", "") != "NO_UPLOAD" and self.get_world_rank() == 0:
                 checkpoint_dir_name = checkpoint_dir_name or self.storage_context.make_default_checkpoint_dir_name()
@@ -96,10 +102,18 @@ def _watch_upload(upload: _Method, watch: Watch) -> _Method:
         with watch.uploading(checkpoint.path):
             done = upload(self, checkpoint_dir_name, metrics, checkpoint, *others, **options)
         if done.checkpoint is not None:
+            blocked, trained = watch.read_times()
+            _attach(done.checkpoint, TIMES, (blocked, trained - getattr(checkpoint, _CALLED, trained)))
             watch.after_upload(self.storage_context, checkpoint_dir_name, done.checkpoint.path)
         return done
 
     return watched_upload
+
+
+def _attach(checkpoint: object, name: str, value: object) -> None:
+    """It travels with Ray's object, also to the controller. One that does not take it is as good."""
+    with contextlib.suppress(Exception):
+        setattr(checkpoint, name, value)
 
 
 @dataclass

@@ -53,6 +53,7 @@ class Heartbeat:
         steps: for the status.
         uploads: of all ranks together.
         gpus: of the ranks that have answered, at most `MOST_GPUS`.
+        blocked: seconds that rank 0 has spent in ray.train.report so far.
         slow_ranks: as in the report.
     """
 
@@ -63,6 +64,7 @@ class Heartbeat:
     steps: Steps
     uploads: Uploads = NO_UPLOADS
     gpus: tuple[GpuUse, ...] = ()
+    blocked: float = 0.0
     slow_ranks: tuple[SlowRank, ...] = ()
 
 

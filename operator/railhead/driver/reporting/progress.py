@@ -27,6 +27,19 @@ _STATES: Dict[str, Tuple[State, State]] = {
 
 
 @dataclass(frozen=True)
+class ReportTimes:
+    """Seconds of rank 0 when it had uploaded a checkpoint, by its own clock.
+
+    Attributes:
+        blocked: in ray.train.report, since its process began to train.
+        trained: of training since the report call of this checkpoint: more than 0 after an upload in the background.
+    """
+
+    blocked: float = 0.0
+    trained: float = 0.0
+
+
+@dataclass(frozen=True)
 class Progress:
     """The latest state of this attempt; `contract.report.Report` documents the fields that both have."""
 
@@ -43,6 +56,7 @@ class Progress:
     warning: Optional[RunWarning] = None
     is_training: bool = False  # the worker group is polled for reports; not while Ray Train shuts it down or validates
     processes: tuple[str, ...] = ()  # of the current group, as in `logs.name_process`
+    times: ReportTimes = field(default_factory=ReportTimes)  # of the group's newest commit
 
     def begin_run(self, *, resumed_from: str = "", warning: Optional[RunWarning] = None) -> Progress:
         """Another fit(): a script may call it several times. The counts continue, and `run_uri` until it trains."""

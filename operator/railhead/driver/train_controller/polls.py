@@ -56,6 +56,7 @@ GPUS_SECONDS = 30.0  # for which numbers of GPUs count
 RATE_SECONDS = 120.0  # over which rates are measured
 LIMIT_CHARS = 12_000  # per rank
 TRAINING_THREAD = "TrainingThread"  # Ray Train's name for it
+NO_BEAT = Beat()
 _REMEDY = "check the last lines of its pod's log, and look for code that ends threads or intercepts their exceptions"
 _NOT_OF_INTEREST = {"ray", "threading", "queue"}  # skips threads with no other frames
 _PACKAGES = ("site-packages", "dist-packages")
@@ -278,6 +279,7 @@ class Pulse:
             steps=self._measure(),
             gpus=_list_gpus(fresh),
             uploads=sum((beat.uploads for beat in beats), NO_UPLOADS),
+            blocked=self._beats.get(0, NO_BEAT).blocked,
         )
 
     def _note_rank_0(self, beat: Beat) -> None:

@@ -26,6 +26,7 @@ from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import (
     Commit,
     Progress,
+    ReportTimes,
     build_checkpoint_uri,
     find_value,
     format_metrics,
@@ -66,7 +67,7 @@ class ProgressStep(Step):
         manager = self._manager = checkpoints.find_manager(worker_group)
         checkpoints.repair_scores(manager, find_score)
         self._record_unreported_commit(manager)
-        self._change(self._with_best(replace(self._progress, processes=processes)))
+        self._change(self._with_best(replace(self._progress, processes=processes, times=ReportTimes())))
 
     @never_raises("record progress")
     def after_finish(self) -> None:
@@ -85,8 +86,9 @@ class ProgressStep(Step):
             self._box.change(lambda value: replace(value, warning=None))  # the storage takes checkpoints again
             progress = self._add_commit(progress, name, values)
             begun = self._group.reports_before_end
+            times = ReportTimes(*checkpoints.read_times(checkpoint))
             is_last = progress.has_last_commit or (begun is not None and self._group.reports > begun)
-            progress = self._with_best(replace(progress, has_last_commit=is_last))
+            progress = self._with_best(replace(progress, has_last_commit=is_last, times=times))
             self._warn_of_missing_score(name)
         self._change(self._warn_of_repeated_name(progress))
 

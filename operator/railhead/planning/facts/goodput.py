@@ -55,11 +55,15 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     until = now if spent is None or ends else min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
     lost, productive = dict(known.lost_seconds), known.productive_seconds
-    shares, back = _find_new(spent or SpentStatus(), known.settled or SpentStatus())
+    before = known.settled or SpentStatus()
+    shares, back = _find_new(spent or SpentStatus(), before)
+    moved = Counter[str]()
     for cause, milliseconds in back.items():
-        moved = min(milliseconds // 1000, productive)
-        productive, lost[cause] = productive - moved, lost[cause] + moved
+        part = min(milliseconds // 1000, productive + moved[PRODUCTIVE])
+        moved.update({cause: part, PRODUCTIVE: -part})
     divided = divide(shares, seconds, rest=find_cause(old))
+    settled = None if ends else _settle(spent, before, moved, divided) if spent else known.settled
+    divided.update(moved)
     productive += divided.pop(PRODUCTIVE, 0)
     for cause, part in divided.items():
         lost[cause] += part
@@ -78,7 +82,7 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
         gpu_seconds=min(known.gpu_seconds + held, MOST),
         lost_gpu_seconds=min(max(known.lost_gpu_seconds + held - was_trained * gpus, 0), known.gpu_seconds + held),
         interruptions=_count_interruptions(known.interruptions, old, new),
-        settled=None if ends else spent or known.settled,
+        settled=settled,
     )
 
 
@@ -123,11 +127,25 @@ def _find_new(spent: SpentStatus, settled: SpentStatus) -> tuple[dict[str, int],
     """Returns the milliseconds to divide, and those of earlier settlements that are productive no longer."""
     new = {cause: max(getattr(spent, cause) - getattr(settled, cause), 0) for cause in PRECEDENCE}
     taken, back = max(settled.productive - spent.productive, 0), {}
-    for cause in ("hanging", "retrained"):
+    for cause in ("hanging", "retrained", "checkpointing"):
         back[cause] = min(new[cause], taken)
         new[cause] -= back[cause]
         taken -= back[cause]
     return new, back
+
+
+def _settle(
+    spent: SpentStatus, before: SpentStatus, moved: Mapping[str, int], divided: Mapping[str, int]
+) -> SpentStatus:
+    """Returns what is settled now. What rounding has left over, less than a second of each cause, is settled later."""
+    taken = {cause: (moved.get(cause, 0) + divided.get(cause, 0)) * 1000 for cause in PRECEDENCE}
+    settled = {
+        cause: min(
+            max(getattr(before, cause) + taken[cause], getattr(spent, cause) - 999, 0), getattr(spent, cause) + 999
+        )
+        for cause in PRECEDENCE
+    }
+    return SpentStatus(**settled, uncommitted=spent.uncommitted)
 
 
 def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatus) -> dict[str, int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from railhead.driver.rank import steps
-from railhead.driver.rank.steps import Beat, read_beat, reporting, watch_optimizers
+from railhead.driver.rank.steps import Beat, read_beat, read_times, reporting, watch_optimizers
 from railhead.training import progress
 
 
@@ -61,3 +62,16 @@ def test_a_rank_says_while_it_is_in_a_report_also_one_that_fails() -> None:
         assert read_beat().open_reports == 1
         raise ValueError("no space")
     assert read_beat().open_reports == 0
+
+
+def test_a_rank_counts_its_seconds_in_reports_also_in_one_that_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(steps, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    with reporting():
+        clock.now = 102.0
+        assert read_beat().blocked == 2.0 and read_times() == (2.0, 100.0)
+    clock.now = 110.0
+    assert read_beat().blocked == 2.0 and read_times() == (2.0, 108.0), "training goes on"
+    with reporting():
+        clock.now = 110.5
+        assert read_beat().blocked == 2.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import queue
 import threading
 import types
@@ -17,6 +18,7 @@ from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.rank import steps, uploads
 from railhead.driver.ray import context
+from railhead.driver.ray.checkpoints import read_times
 from railhead.driver.reporting.heartbeat import Uploads
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import ELSEWHERE, RECORDS, record_upload
@@ -145,6 +147,32 @@ def test_an_upload_counts_with_its_bytes_although_ray_deletes_the_local_files(
     rank.report(checkpoint=rank.make(), mode=mode, delete_local_checkpoint_after_upload=True)
     assert not rank.local.exists()
     assert steps.STEPS.uploads == Uploads(1, 2.5, 100)
+
+
+@pytest.mark.parametrize(("mode", "times"), [(SYNC, (5.0, 0.0)), (ASYNC, (1.0, 4.0))])
+def test_a_checkpoint_brings_how_long_it_blocked_its_rank_and_how_long_training_went_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode, times: tuple[float, float]
+) -> None:
+    """The ranks meet for 1 s, and the upload takes 4 s."""
+    rank, clock = Rank(tmp_path, monkeypatch), types.SimpleNamespace(now=100.0)
+    monkeypatch.setattr(steps, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    has_returned = threading.Event()
+
+    def meet(name: str) -> str:
+        clock.now += 1.0
+        return name
+
+    def upload(checkpoint: Checkpoint, name: str) -> Checkpoint:
+        assert mode is SYNC or has_returned.wait(10)
+        clock.now += 4.0
+        done: Checkpoint = rank.context.storage_context.persist_current_checkpoint(checkpoint, name)
+        return done
+
+    rank.at_barrier = meet
+    rank.context.report({}, rank.make(), None, mode, checkpoint_upload_fn=upload)
+    has_returned.set()
+    done = pickle.loads(pickle.dumps(rank.reports.get(timeout=10).checkpoint))
+    assert read_times(done) == times
 
 
 def test_an_upload_that_fails_and_a_report_without_one_do_not_count(

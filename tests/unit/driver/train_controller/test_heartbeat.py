@@ -39,6 +39,16 @@ def test_uploads_of_all_ranks_add_up_and_a_silent_rank_keeps_its_own() -> None:
     assert found is not None and found.uploads == Uploads(3, 7.0, 50)
 
 
+def test_rank_0_tells_how_long_reports_have_blocked_it() -> None:
+    pulse = Pulse()
+    found = pulse.add({0: Answer(), 1: beat(0.0, blocked=9.0)})
+    assert found is not None and found.blocked == 0.0
+    found = pulse.add({0: beat(10.0, blocked=2.5), 1: beat(10.0, blocked=9.0)})
+    assert found is not None and found.blocked == 2.5
+    found = pulse.add({0: Answer(), 1: beat(20.0, blocked=9.0)})
+    assert found is not None and found.blocked == 2.5
+
+
 def test_gpus_are_those_of_ranks_and_drivers_that_answer() -> None:
     first, second = GpuUse(0, 1, 2, 50), GpuUse(1, 1, 2, 60)
     pulse = Pulse()

@@ -28,6 +28,7 @@ from railhead.contract.report import NO_CHECKPOINT, RunWarning
 from railhead.contract.report import Checkpoint as CommittedCheckpoint
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.ray.checkpoints import Ranking, find_manager, read_ranking, repair_scores
+from railhead.driver.ray.context import TIMES
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Commit, parse_known
 from railhead.driver.run_context import RunContext
@@ -122,12 +123,18 @@ class Run:
             _callbacks=[object(), self.manager], get_workers=lambda: [types.SimpleNamespace(metadata=metadata)]
         )
         assert find_manager(group) is self.manager
-        self.callback.after_worker_group_start(group)
+        self._ray_group = group
+        self.start_group()
 
-    def commit(self, name: str, **metrics: Any) -> None:
+    def start_group(self) -> None:
+        self.callback.after_worker_group_start(self._ray_group)
+
+    def commit(self, name: str, *, times: tuple[float, float] | None = None, **metrics: Any) -> None:
         path = Path(self.storage.build_checkpoint_path_from_name(name))
         path.mkdir(parents=True)
         checkpoint = Checkpoint(path=str(path), filesystem=self.storage.storage_filesystem)
+        if times is not None:
+            setattr(checkpoint, TIMES, times)
         report = _TrainingReport(checkpoint, metrics, False)  # the third is about validation, and its name changes
 
         async def run() -> None:
@@ -188,6 +195,15 @@ def test_commit_numbers_continue_from_earlier_attempts(tmp_path: Path, attempt: 
         run.commit(name, loss=1)
         found.append((read()["checkpoint"]["index"], read()["checkpoint"]["metrics"], read()["reports"]))
     assert found == [(5, {"loss": "1"}, 1), (6, {"loss": "1"}, 2)]
+
+
+def test_a_commit_brings_the_times_of_rank_0_and_a_new_group_begins_without(tmp_path: Path, attempt: Any) -> None:
+    read = attempt()
+    run = Run(tmp_path / "runs")
+    run.commit("c0", times=(9.0, 1.5))
+    assert read()["times"] == {"blocked": 9.0, "trained": 1.5}
+    run.start_group()
+    assert read()["times"] == {"blocked": 0.0, "trained": 0.0}
 
 
 def test_drops_a_best_checkpoint_that_ray_no_longer_has(tmp_path: Path, attempt: Any) -> None:

@@ -114,6 +114,29 @@ def test_remainders_go_to_the_largest_and_a_report_cannot_exceed_the_time() -> N
     assert divide({"productive": 10**15, "starting": 5000}, 7, rest="other") == {"productive": 7}
 
 
+@given(st.lists(st.integers(0, 40), min_size=60, max_size=60), st.integers(100, 900))
+def test_fractions_of_seconds_add_up_over_many_settlements(pauses: list[int], blocked: int) -> None:
+    """The driver counts `blocked` milliseconds of each 7 s as checkpointing, the rest as productive."""
+    status, second = begin(), 0
+    for pause in pauses:
+        second += pause
+        checkpointing = second // 7 * blocked
+        spent = {"productive": second * 1000 - checkpointing, "checkpointing": checkpointing}
+        told = at(spent=spent, second=second, goodput=status.goodput)
+        status = settle(told, told, second=second)
+    assert status.goodput is not None
+    assert abs(status.goodput.lost_seconds.checkpointing - checkpointing / 1000) <= 1
+    assert status.goodput.lost_seconds.other == 0
+
+
+def test_a_report_that_was_settled_as_training_becomes_checkpointing() -> None:
+    told = at(spent={"productive": 60_000}, second=60, goodput=GoodputStatus(time=format_time(NOW)))
+    known = settle(told, told, second=60)
+    told = at(spent={"productive": 52_600, "checkpointing": 9400}, second=62, goodput=known.goodput)
+    after = settle(told, told, second=62)
+    assert after.goodput is not None and (after.goodput.productive_seconds, lost(after)) == (53, {"checkpointing": 9})
+
+
 SPENT = st.dictionaries(
     st.sampled_from(list(SpentStatus.model_fields)), st.integers(0, 2**53 - 1) | st.integers(0, 90_000)
 )
