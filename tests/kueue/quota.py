@@ -61,12 +61,15 @@ def _of_container(container: Object) -> dict[str, Decimal]:
 
 
 def count_usage(workloads: Iterable[Object]) -> Usage:
-    """Returns what they hold: pkg/workload/workload.go, totalRequestsFromAdmission, without reclaimable pods."""
+    """Returns what they hold: pkg/workload/workload.go, totalRequestsFromAdmission, without reclaimable pods, which are
+    subtracted from what was asked for, not from what was admitted (podSetsCountsAfterReclaim)."""
     usage: Usage = Counter()
     for workload in workloads:
         given_back = {each["name"]: each["count"] for each in workload["status"].get("reclaimablePods", ())}
+        asked = {each["name"]: each["count"] for each in workload["spec"]["podSets"]}
         for each in workload["status"]["admission"]["podSetAssignments"]:
-            share = Decimal(max(0, each["count"] - given_back.get(each["name"], 0))) / max(1, each["count"])
+            left = max(0, asked[each["name"]] - given_back.get(each["name"], 0))
+            share = Decimal(min(left, each["count"])) / max(1, each["count"])
             for resource, flavor in each["flavors"].items():
                 amount = parse_quantity(str(each["resourceUsage"][resource])) * share
                 usage[flavor, resource] += amount

@@ -284,6 +284,29 @@ def test_an_elastic_job_begins_with_the_workers_that_are_admitted(stage: Stage) 
     assert counts == [1, QUOTA - 1]
 
 
+def test_an_elastic_job_gives_back_the_quota_of_workers_that_it_has_given_up(stage: Stage) -> None:
+    """And does not take it back when it is asked to grow again: another job may have it."""
+    stage.kueue.make_queue(gpus=QUOTA)
+    numbers = {"minWorkers": 1, "maxWorkers": QUOTA, "desiredWorkers": QUOTA}
+    stage.submit("job", numbers=numbers)
+    stage.start("job", QUOTA + 1)
+    stage.submit("next", gpus=2)
+    stage.wait_reason("next", "WaitingForQuota")
+    scaling = {"useGPU": True, "workersPerPod": 1, **numbers}
+    stage.cluster.change("job", scaling={**scaling, "desiredWorkers": 1})
+    leaving = QUOTA - 1
+    stage.until("the others are deleted", lambda: count_deleting(stage, "job") == leaving)
+    stage.kueue.settle()
+    assert not stage.is_admitted("next"), "their pods still hold their GPUs"
+    for pod in stage.cluster.pods("job").values():
+        if "deletionTimestamp" in pod["metadata"]:
+            stage.cluster.remove_pod(pod)
+    stage.wait_pods("next", 3)
+    asked = stage.cluster.change("job", scaling={**scaling, "desiredWorkers": QUOTA})["metadata"]["generation"]
+    stage.until("the operator has seen it", lambda: stage.cluster.status("job")["observedGeneration"] == asked)
+    assert len(stage.cluster.pods("job")) == 2
+
+
 def test_a_deleted_workload_stops_the_job_which_then_asks_again(stage: Stage) -> None:
     stage.kueue.make_queue(gpus=QUOTA)
     stage.submit("job")

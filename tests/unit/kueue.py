@@ -50,6 +50,7 @@ def make_workload(*conditions: Condition, spec: Any = None, **changes: Any) -> W
         finalizers=(FINALIZER,),
         queue=QUEUE,
         cluster_queue="all",
+        asked_workers=job.requested_workers,
         conditions=conditions,
     )
     return replace(workload, **changes)

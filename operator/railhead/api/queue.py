@@ -49,3 +49,8 @@ class AdmissionStatus(StatusModel):
     def find(self, name: str) -> PodSetAdmission:
         """Returns the pod set of this name, or one without anything."""
         return next((each for each in self.pod_sets if each.name == name), PodSetAdmission(name=name))
+
+    def keep(self, name: str, count: int) -> AdmissionStatus:
+        """Returns the admission of fewer pods of this name."""
+        kept = [each.model_copy(update={"count": count}) if each.name == name else each for each in self.pod_sets]
+        return self.model_copy(update={"pod_sets": kept})

@@ -25,7 +25,7 @@ from railhead.kube.client import KubeClient, Scope
 from railhead.kube.informer import Informer, uid_of
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
 from railhead.planning.queue_view import Assignment, Flavor, QueueState, QueueView, WorkloadView
-from railhead.resources.queues.kueue import DEACTIVATED_BY, DIGEST
+from railhead.resources.queues.kueue import DEACTIVATED_BY, DIGEST, WORKERS
 
 RETRY_SECONDS = 30.0
 MAX_MESSAGE = 2048
@@ -52,6 +52,8 @@ def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
         finalizers=tuple(str(each) for each in metadata.get("finalizers") or ()),
         queue=str(spec.get("queueName") or ""),
         cluster_queue=str(admission.get("clusterQueue") or ""),
+        asked_workers=_count_workers(spec.get("podSets")),
+        reclaimed_workers=_count_workers(status.get("reclaimablePods")),
         assignments=tuple(_read_assignment(each) for each in _list(admission.get("podSetAssignments"))),
         conditions=tuple(_read_conditions(_list(status.get("conditions")))),
     )
@@ -64,6 +66,11 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 def _list(value: Any) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _count_workers(pod_sets: Any) -> int:
+    counts = [each.get("count") for each in _list(pod_sets) if each.get("name") == WORKERS]
+    return counts[0] if counts and isinstance(counts[0], int) else 0
 
 
 def _read_assignment(raw: Mapping[str, Any]) -> Assignment:

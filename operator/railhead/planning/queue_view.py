@@ -52,6 +52,8 @@ class WorkloadView:
         is_active: spec.active.
         deactivated_by: why the operator set that to false; "" = someone else did.
         digest: of what the job asked for when it was created.
+        asked_workers: count of its pod set of workers.
+        reclaimed_workers: how many of them need no quota any more, by status.reclaimablePods.
         assignments: of status.admission; empty without one.
     """
 
@@ -66,6 +68,8 @@ class WorkloadView:
     finalizers: tuple[str, ...] = ()
     queue: str = ""
     cluster_queue: str = ""
+    asked_workers: int = 0
+    reclaimed_workers: int = 0
     assignments: tuple[Assignment, ...] = ()
     conditions: tuple[Condition, ...] = ()
 

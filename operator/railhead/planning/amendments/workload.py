@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from railhead.api import names
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.status import RESTING, Phase
 from railhead.contract.text import format_time
 from railhead.planning.children import create_workload
-from railhead.planning.facts.admission import build_request, find_obstacle, find_queue
+from railhead.planning.facts.admission import build_request, count_assigned, find_obstacle, find_queue
 from railhead.planning.facts.reasons import PRIORITY_CLASS_MISSING, QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
@@ -29,7 +30,7 @@ from railhead.planning.queue_view import (
     WorkloadView,
 )
 from railhead.planning.status_change import UNSET
-from railhead.resources.queues.kueue import DEACTIVATED_BY, FINALIZER, compute_digest
+from railhead.resources.queues.kueue import DEACTIVATED_BY, FINALIZER, WORKERS, compute_digest
 
 BY_SUSPEND = "spec.suspend"
 REQUEUED_BY = ("Preempted", "NodeFailures")  # Kueue itself queues the others again, when their time has come
@@ -51,7 +52,7 @@ def keep_workload(job: Job, decision: Decision) -> Decision:
         return decision
     if _is_unwanted(job, workload, decision, phase):
         return replace(decision, removes=(*decision.removes, Remove("Workload", workload.name)))
-    return replace(decision, workload=_find_patch(job, workload, phase))
+    return replace(decision, workload=_find_patch(job, workload, decision, phase))
 
 
 def end_workload(observed: Observed, decision: Decision) -> Decision:
@@ -97,14 +98,30 @@ def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Ph
     return phase not in RESTING or workload.has(FINISHED) or workload.digest != compute_digest(build_request(job))
 
 
-def _find_patch(job: Job, workload: WorkloadView, phase: Phase) -> WorkloadPatch | None:
+def _find_patch(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> WorkloadPatch | None:
     if job.spec.suspend and workload.is_active:
         return _activate(workload, False, BY_SUSPEND)
     if not job.spec.suspend and not workload.is_active and workload.deactivated_by == BY_SUSPEND:
         return _activate(workload, True, None)
     if workload.has(QUOTA_RESERVED) and workload.has(EVICTED):
         return None if job.acting_pods or phase not in RESTING else _give_back(job, workload)
-    return _show_readiness(job, workload) if phase not in RESTING and workload.is_admitted else None
+    if phase in RESTING or not workload.is_admitted:
+        return None
+    return _reclaim(job, workload, decision) or _show_readiness(job, workload)
+
+
+def _reclaim(job: Job, workload: WorkloadView, decision: Decision) -> WorkloadPatch | None:
+    """Gives back the quota of workers that an elastic job has given up. The status has said before that no attempt of
+    this admission uses it again: Kueue lets the number only grow, and subtracts it from what the Workload asked for."""
+    admission, change = job.status.admission, decision.status
+    if admission is None or not job.is_elastic or (change is not None and change.admission is not UNSET):
+        return None
+    kept = admission.find(WORKERS).count
+    left, pods = workload.asked_workers - kept, sum(pod.role == names.WORKER for pod in job.acting_pods)
+    if pods > kept or kept >= count_assigned(workload) or left <= workload.reclaimed_workers:
+        return None
+    status = {"reclaimablePods": [{"name": WORKERS, "count": left}]}
+    return WorkloadPatch(workload.name, workload.version, {"status": status}, subresource="status")
 
 
 def _activate(workload: WorkloadView, is_active: bool, by: str | None) -> WorkloadPatch:
@@ -153,7 +170,7 @@ def _make(observed: Observed, type_: str, is_true: bool, reason: str, message: s
 def _patch(workload: WorkloadView, *conditions: Condition, is_clearing: bool = False) -> WorkloadPatch:
     status: dict[str, object] = {"conditions": _dump(merge_conditions(workload.conditions, conditions))}
     if is_clearing:
-        status["admission"] = None
+        status |= {"admission": None, "reclaimablePods": None}
     return WorkloadPatch(workload.name, workload.version, {"status": status}, subresource="status")
 
 

@@ -39,6 +39,7 @@ from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import PodView
 from railhead.planning.status_change import GUARD, UNSET, Requirement, StatusChange, Unset, await_again, stand_still
+from railhead.resources.queues.kueue import WORKERS
 
 
 def decide_stale_pods(job: Job) -> Decision | None:
@@ -188,6 +189,10 @@ def _apply(job: Job, wanted: int) -> Decision:
     message = f"Resizing from {now} to {wanted} worker pods (spec.scaling.desiredWorkers)"
     round_ = job.status.round + 1 if wanted < now else UNSET
     status = StatusChange(workers=workers, resize=None, round=round_).requiring(Requirement.SAME_SPEC)
+    admission = job.status.admission
+    if admission is not None and wanted < admission.find(WORKERS).count:
+        message += f"; LocalQueue {admission.queue} gets the quota back, so a larger number needs another admission"
+        status = replace(status, admission=admission.keep(WORKERS, wanted))
     return Decision(status=status, events=(Event("Normal", "Resized", message),))
 
 

@@ -133,19 +133,40 @@ def find_admission(job: Job) -> AdmissionStatus | None:
     return AdmissionStatus(
         queue=workload.queue[:253],
         cluster_queue=workload.cluster_queue[:253],
-        pod_sets=[_find_pod_set(view, HEAD, asked=1), _find_pod_set(view, WORKERS, asked=job.requested_workers)],
+        pod_sets=[_find_pod_set(workload, view, HEAD, 1), _find_pod_set(workload, view, WORKERS, _keep_workers(job))],
     )
 
 
-def _find_pod_set(view: QueueView, name: str, *, asked: int) -> PodSetAdmission:
-    assignments = view.workload.assignments if view.workload else ()
-    found = next((each for each in assignments if each.pod_set == name), Assignment(name))
+def count_assigned(workload: WorkloadView) -> int:
+    """Returns for how many workers Kueue admitted the Workload."""
+    count = _find_assignment(workload, WORKERS).count
+    return workload.asked_workers if count is None else count
+
+
+def _keep_workers(job: Job) -> int:
+    """Returns for how many workers an attempt that begins now has quota. What an elastic job has given up in an earlier
+    attempt of the same admission is not taken back: the queue may have given it to others."""
+    workload, before = job.queue.workload, job.status.admission
+    assert workload is not None
+    kept = min(count_assigned(workload), workload.asked_workers - workload.reclaimed_workers)
+    if not job.is_elastic:
+        return kept
+    given_up = before.find(WORKERS).count if before is not None and not job.is_at_rest else kept
+    return min(kept, given_up, job.requested_workers)
+
+
+def _find_assignment(workload: WorkloadView, name: str) -> Assignment:
+    return next((each for each in workload.assignments if each.pod_set == name), Assignment(name))
+
+
+def _find_pod_set(workload: WorkloadView, view: QueueView, name: str, count: int) -> PodSetAdmission:
+    found = _find_assignment(workload, name)
     flavors = [view.flavors[each] for each in found.flavors]
     labels = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
     tolerations = {each.model_dump_json(): each for flavor in flavors for each in flavor.tolerations}  # once each
     return PodSetAdmission(
         name=name,
-        count=asked if found.count is None else found.count,
+        count=count,
         flavors=list(found.flavors)[:MAX_FLAVORS],
         node_selector=dict(list(labels.items())[:MAX_LABELS]),
         tolerations=list(tolerations.values())[:MAX_TOLERATIONS],

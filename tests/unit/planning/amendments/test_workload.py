@@ -204,6 +204,53 @@ def test_pods_ready_follows_the_pods() -> None:
     assert conditions(wanted.workload)["PodsReady"] == ("True", "Recovered")
 
 
+ELASTIC = queued_spec(scaling={"minWorkers": 1, "maxWorkers": 4, "desiredWorkers": 2})
+SHRUNK = {
+    **RUNNING,
+    "workers": {"desired": 2, "ready": 2, "joined": 2},
+    "admission": {**ADMISSION, "podSets": [{"name": "workers", "count": 2}]},
+}
+
+
+def reclaim(*pods: Any, **changes: Any) -> int | None:
+    """For how many workers the operator of a job that has given up two of four says that they need no quota."""
+    known = {"asked_workers": 4, "count": 4, **changes}
+    queue = served(make_admitted(condition("PodsReady", reason="Started"), **known))
+    wanted = decide(*pods, status=SHRUNK, spec=ELASTIC, queue=queue).workload
+    if wanted is None:
+        return None
+    assert wanted.subresource == "status" and set(wanted.fields["status"]) == {"reclaimablePods"}
+    [each] = wanted.fields["status"]["reclaimablePods"]
+    assert each["name"] == "workers"
+    return int(each["count"])
+
+
+def test_workers_that_an_elastic_job_has_given_up_need_no_quota_once_their_pods_are_gone() -> None:
+    assert reclaim(*PODS) == 2
+    leaving = replace(make_worker(2), is_deleting=True)
+    assert reclaim(*PODS, leaving) is None
+    assert reclaim(*PODS, reclaimed_workers=2) is None, "said already"
+    assert reclaim(*PODS, reclaimed_workers=3) is None, "the queue takes nothing back"
+    assert reclaim(*PODS, count=2) is None, "no more was admitted"
+    assert reclaim(*PODS, asked_workers=5) == 3, "the queue counts from what was asked for"
+    assert reclaim(*PODS[:2]) == 2, "not the quota of a lost worker, which is replaced"
+
+
+def test_no_quota_is_given_back_in_the_pass_that_begins_an_attempt() -> None:
+    """The new attempt may keep another number."""
+    failure = {"attempt": 1, "class": "Infrastructure", "reason": "HeadLost", "time": "2026-01-01T11:00:00Z"}
+    begun = {**SHRUNK, "failure": failure}
+    wanted = decide(status=begun, spec=ELASTIC, queue=served(make_admitted(asked_workers=4, count=4)))
+    assert wanted.status is not None and wanted.status.fields["attempt"] == 2
+    assert wanted.status.fields["admission"]["podSets"][1]["count"] == 2
+    assert wanted.workload is None or "reclaimablePods" not in wanted.workload.fields["status"]
+
+
+def test_what_was_given_back_is_asked_for_again_with_the_next_admission() -> None:
+    released = finish_eviction(EVICTED, reclaimed_workers=1).workload
+    assert released is not None and released.fields["status"]["reclaimablePods"] is None
+
+
 def test_two_names_of_a_queue_are_a_conflict_and_no_workload_is_made() -> None:
     wanted = decide(spec=queued_spec(), queue=served(queue_label="team-b"))
     assert not wanted.creates and wanted.status is not None

@@ -27,6 +27,7 @@ from tests.unit.builders import (
     make_worker,
     to_job,
 )
+from tests.unit.kueue import ADMISSION, make_admitted, queued_spec, served
 from tests.unit.planning.simulation import Simulation
 from tests.unit.planning.state import decide
 
@@ -212,6 +213,25 @@ def test_surplus_workers_leave_only_after_the_next_commit() -> None:
     assert "resize" not in sim.status
     assert sim.status["round"] == 1 and "workerLosses" not in sim.status
     assert sim.status["workers"]["desired"] == 2
+
+
+def test_a_resize_gives_the_quota_of_the_workers_that_leave_up_in_the_same_write() -> None:
+    """Before the queue hears of it: a larger number later must not use what others may have by then."""
+    scaling = {"minWorkers": 1, "maxWorkers": 4, "desiredWorkers": 2}
+    status = {**RUNNING_STATUS, "phase": "Pending", "progress": {}, "workers": {"desired": 3}}
+    for count, kept in ((3, 2), (2, None)):
+        admission = {**ADMISSION, "podSets": [{"name": "workers", "count": count}]}
+        wanted = decide(
+            make_head(),
+            *(make_worker(slot) for slot in range(3)),
+            status={**status, "admission": admission},
+            spec=queued_spec(scaling=scaling),
+            queue=served(make_admitted(count=count, asked_workers=3)),
+        )
+        assert wanted.status is not None and wanted.status.fields["workers"]["desired"] == 2
+        written = wanted.status.fields.get("admission")
+        assert (written["podSets"][0]["count"] if written else None) == kept
+        assert ("gets the quota back" in wanted.events[0].message) is (kept is not None)
 
 
 def test_a_reverted_resize_costs_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railhead.planning.facts.admission import count_workers, find_admission, find_obstacle
-from railhead.planning.queue_view import QueueView
+from railhead.planning.queue_view import Assignment, QueueView
 from tests.unit.builders import RUNNING_STATUS, make_head, make_job
 from tests.unit.kueue import (
     ADMISSION,
@@ -116,3 +116,25 @@ def test_an_elastic_job_begins_with_the_workers_that_were_admitted() -> None:
         queue=job.queue,
     )
     assert running.wanted_workers == 3 and running.requested_workers == 4
+
+
+@pytest.mark.parametrize(
+    ("desired", "admitted", "before", "reclaimed", "expected"),
+    [
+        (4, 4, 4, 0, 4),
+        (3, 4, 4, 0, 3),  # the attempt begins smaller than the last one was admitted
+        (4, 4, 3, 0, 3),  # given up by the status; whether the queue has heard of it plays no part
+        (4, 4, 4, 1, 3),  # released, by the Workload
+        (4, 3, 3, 1, 3),  # the queue subtracts it from what was asked for
+        (4, None, 4, 0, 4),
+    ],
+)
+def test_an_attempt_never_takes_back_what_its_admission_has_given_up(
+    desired: int, admitted: int | None, before: int, reclaimed: int, expected: int
+) -> None:
+    scaling = {"minWorkers": 2, "maxWorkers": 4, "desiredWorkers": desired}
+    assignments = (Assignment("head", ("spot",), 1), Assignment("workers", ("spot",), admitted))
+    workload = make_admitted(assignments=assignments, asked_workers=4, reclaimed_workers=reclaimed)
+    status = {**RUNNING, "admission": {**ADMISSION, "podSets": [{"name": "workers", "count": before}]}}
+    found = find_admission(make_job(status=status, spec=queued_spec(scaling=scaling), queue=served(workload)))
+    assert found is not None and found.find("workers").count == expected
