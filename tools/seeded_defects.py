@@ -2767,8 +2767,8 @@ DEFECTS = (
     Defect(
         "after a lost connection a line with the time of the last one is left out",
         "client/log_lines.py",
-        " and self._skipped < self._alike",
-        "",
+        "time == self._last and self._skipped < self._alike",
+        "time == self._last",
         ("tests/unit/client/test_log_lines.py",),
     ),
     Defect(
@@ -2897,5 +2897,12 @@ DEFECTS = (
         "False",
         ("tests/unit/client/test_run_files.py",),
         raises=("AttributeError",),
+    ),
+    Defect(
+        "a log that its node has rotated seems to be complete",
+        "client/log_lines.py",
+        "self._is_catching_up and self._skipped < self._alike",
+        "False",
+        ("tests/unit/client/test_log_lines.py",),
     ),
 )

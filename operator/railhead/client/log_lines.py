@@ -16,10 +16,12 @@ class Position:
 
     Attributes:
         since: the second of the last line, in RFC 3339; "" = nothing was shown yet.
+        is_torn: whether the last new line does not follow the one before: the log no longer has that one.
     """
 
     def __init__(self) -> None:
         self.since = ""
+        self.is_torn = False
         self._last = (b"", b"")
         self._alike = 0  # lines that were shown with the time of the last one
         self._plain = 0  # lines without a time, which only some kubelets send
@@ -39,6 +41,7 @@ class Position:
         time = (found[1] + found[3], (found[2] or b"").ljust(9, b"0"))
         if self._is_catching_up and self._is_known(time):
             return None
+        self.is_torn = self._is_catching_up and self._skipped < self._alike
         self._is_catching_up = False
         self._alike = self._alike + 1 if time == self._last else 1
         self._last = time

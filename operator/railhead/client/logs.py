@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -14,10 +15,13 @@ from railhead.client.cluster import Cluster, explaining
 from railhead.client.log_lines import Position, read_rank
 from railhead.client.snapshot import PodState, read_pod
 from railhead.kube.client import STREAM_SILENT
-from railhead.kube.errors import Denied, Gone, RetryAfter
+from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 
 RETRY_SECONDS = 1.0
+STALL_SECONDS = 10.0  # about as often a kubelet looks whether to rotate a log
+MOST_REFUSALS = 10  # in a row, of a log that was read before: an API server that starts does not know all rights yet
 MOST_TRIES_AFTER_THE_END = 5  # of a log that cannot be read, for example of a node that is lost
+THROWN_AWAY = "its node keeps only the end of a long log"
 Echo = Callable[[str], None]
 
 
@@ -117,8 +121,15 @@ class _Reader:
         self._position = Position()
         self._remark = ""
 
-    async def read_once(self, *, follow: bool = False) -> None:
-        """Prints new lines up to the end of the log as it is, or as it grows. Raises KubeError."""
+    async def read_once(self, *, follow: bool = False, with_rest: bool = True) -> int:
+        """Prints new lines up to the end of the log as it is, or as it grows; `with_rest`: also one without its end.
+
+        Returns:
+            How many lines were new.
+
+        Raises:
+            KubeError: the log cannot be read, or the connection is lost.
+        """
         query = {"container": names.CONTAINER, "timestamps": "true"}
         if follow:
             query["follow"] = "true"
@@ -128,12 +139,27 @@ class _Reader:
             query["tailLines"] = str(self.tail)
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.pod.name}/log?{urlencode(query)}"
         self._position.begin()
-        async for line in self._cluster.client.stream_lines(path, with_rest=not follow):
+        new = 0
+        async for line in self._cluster.client.stream_lines(path, with_rest=with_rest and not follow):
+            before = self._position.since
             text = self._position.take(line)
-            shown = None if text is None else self._wanted.choose(text, self.pod)
+            if text is None:
+                continue
+            new += 1
+            if self._position.is_torn:
+                self._printer.remark(f"lines of pod {self.pod.name} after {before} may be missing: {THROWN_AWAY}")
+            shown = self._wanted.choose(text, self.pod)
             if shown is not None:
                 self._printer.line(shown)
                 await self._printer.drain()
+        return new
+
+    async def _read_to_the_end(self) -> None:
+        """Prints the rest of a log that does not grow. An API server ends its answer as usual where that of the node
+        breaks off, so that only an answer without news shows the end."""
+        while await self.read_once(with_rest=False):
+            pass
+        await self.read_once()
 
     async def follow(self, is_over: Callable[[], bool]) -> None:
         """Prints lines until the pod's container has ended or the pod is gone, `is_over`: the job has finished.
@@ -143,22 +169,31 @@ class _Reader:
         Raises:
             Denied: the user has no right to read the log.
         """
-        tries = 0
+        tries = refusals = 0
+        is_interrupted = False
         while True:
             has_ended = self.pod.phase in ("Succeeded", "Failed")
             self.changed.clear()
             try:
-                await self.read_once(follow=not has_ended)
                 if has_ended:
+                    await self._read_to_the_end()
                     return
+                await self.read_once(follow=True)
+                refusals, is_interrupted = 0, False
             except Gone:
+                if is_interrupted:
+                    self._printer.remark(f"pod {self.pod.name} is gone, and the end of its log was not read")
                 return
             except Denied as error:
-                if error.status != 400:
-                    raise
-                if has_ended:  # its container has never started
-                    return
-                self._say(f"pod {self.pod.name} waits: {self.pod.reason or error.message}")
+                if error.status == 400:
+                    if has_ended:  # its container has never started
+                        return
+                    self._say(f"pod {self.pod.name} waits: {self.pod.reason or error.message}")
+                else:
+                    refusals += 1
+                    if not self._position.since or refusals > MOST_REFUSALS:
+                        raise
+                    self._say_interrupted(error)
             except RetryAfter as error:
                 tries = tries + 1 if is_over() else 0
                 if tries > MOST_TRIES_AFTER_THE_END:
@@ -166,7 +201,8 @@ class _Reader:
                     return
                 if error.reason == STREAM_SILENT:
                     continue
-                self._say(f"the log of pod {self.pod.name} is interrupted ({error.message}); trying again")
+                is_interrupted = True
+                self._say_interrupted(error)
             await self._pause()
 
     async def _pause(self) -> None:
@@ -175,6 +211,9 @@ class _Reader:
             await asyncio.wait_for(self.changed.wait(), RETRY_SECONDS)
         except TimeoutError:
             return
+
+    def _say_interrupted(self, error: KubeError) -> None:
+        self._say(f"the log of pod {self.pod.name} is interrupted ({error.message}); trying again")
 
     def _say(self, text: str) -> None:
         if text != self._remark:
@@ -201,6 +240,7 @@ class _Follower:
         watches = [
             asyncio.ensure_future(self._cluster.watch_pods(self._uid, self._on_pod)),
             asyncio.ensure_future(self._cluster.watch_job(self._job, self._on_job)),
+            asyncio.ensure_future(self._tell_stalls()),
         ]
         for watch in watches:
             watch.add_done_callback(lambda _: self._news.set())
@@ -217,6 +257,17 @@ class _Follower:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _tell_stalls(self) -> None:
+        """Says that the command was stopped, or that its output was not taken: nodes go on throwing lines away."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(1)
+            seconds = time.monotonic() - before - 1
+            if seconds > STALL_SECONDS:
+                self._printer.remark(
+                    f"this command stood still for {seconds:.0f} s; lines may be missing: {THROWN_AWAY}"
+                )
 
     def _on_job(self, _: Object | None, new: Object | None) -> None:
         status = parse_status(new.get("status")) if new is not None else None

@@ -39,6 +39,20 @@ def test_every_line_is_shown_once_and_in_order(steps: list[int], cuts: list[int]
     assert shown == [str(number) for number in range(len(log))]
 
 
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 4))
+def test_a_log_that_lacks_the_last_line_that_was_shown_is_torn(shown: int, kept_from: int, per_second: int) -> None:
+    log, position, torn = make_log([10**9 // per_second] * 10), Position(), []
+    for _, line in log[:shown]:
+        position.take(line)
+        assert not position.is_torn
+    position.begin()
+    for second, line in log[kept_from:]:
+        if second >= position.since and position.take(line) is not None:
+            torn.append(position.is_torn)
+    assert torn[:1] == [kept_from >= shown > 0]
+    assert not any(torn[1:])
+
+
 @given(st.integers(0, 10), CUTS)
 def test_lines_without_a_time_are_counted(number: int, cuts: list[int]) -> None:
     log, shown, position = [str(each).encode() for each in range(number)], [], Position()

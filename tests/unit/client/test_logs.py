@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -202,8 +203,71 @@ async def test_a_lost_connection_costs_no_line_and_repeats_none(api: Api, cluste
     )
     shown = await follow(cluster)
     assert shown.lines == ["a", "b", "c", "d", "end"]
-    assert [each.get("sinceTime", "")[17:19] for each in api.asked] == ["", "01", "01", "01", "02", "03"]
+    assert [each.get("sinceTime", "")[17:19] for each in api.asked] == ["", "01", "01", "01", "02", "03", "03"]
     assert all("is interrupted" in remark for remark in shown.remarks)
+
+
+async def test_an_answer_that_breaks_off_like_an_end_is_asked_for_again(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "a"), line(2, "b")[:-2]), say(line(1, "a"), line(2, "bc"))])
+    api.finish()
+    assert (await follow(cluster)).lines == ["a", "bc"]
+
+
+async def test_lines_that_the_node_has_thrown_away_are_said_to_be_missing(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [break_after(line(1, "a")), say(line(3, "c"), line(4, "d"), then=api.finish), say(line(4, "d"))])
+    shown = await follow(cluster)
+    assert shown.lines == ["a", "c", "d"]
+    [remark] = [each for each in shown.remarks if "missing" in each]
+    assert remark.startswith("lines of pod h after 2026-11-25T12:00:01Z may be missing: its node keeps only the end")
+
+
+async def test_a_right_that_a_starting_api_server_does_not_know_yet_is_waited_for(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [break_after(line(1, "a")), 403, 401, say(line(1, "a"), line(2, "b"), then=api.finish)])
+    assert (await follow(cluster)).lines == ["a", "b"]
+
+
+async def test_a_right_that_is_taken_away_ends_the_command(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [break_after(line(1, "a")), 403])
+    with pytest.raises(ClientError, match="it says 403"):
+        await follow(cluster)
+    assert len(api.asked) > logs.MOST_REFUSALS
+
+
+async def test_a_pod_that_is_gone_before_its_log_was_read_to_the_end_is_named(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [break_after(line(1, "a")), 500, say(), 404])
+    api.set_pod("g", [break_after(line(1, "a")), 404])
+    api.finish()
+    for pod in api.pods.values():
+        pod["status"]["phase"] = "Running"
+    shown = await follow(cluster)
+    assert [each for each in shown.remarks if "is gone" in each] == [
+        "pod g is gone, and the end of its log was not read"
+    ]
+
+
+async def test_a_command_that_stood_still_says_so(api: Api, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "STALL_SECONDS", 1.0)
+    lines: list[str] = []
+    remarks: list[str] = []
+
+    def block(text: str) -> None:  # SIGSTOP, a debugger, or a reader of standard output that takes nothing
+        lines.append(text)
+        time.sleep(2.0)
+
+    def remark(text: str) -> None:
+        remarks.append(text)
+        if "stood still" in text:
+            api.finish()
+
+    async def answer(_: web.Request, response: web.StreamResponse) -> None:
+        await response.write(line(1, "a").encode())
+        await asyncio.sleep(60)
+
+    api.set_pod("h", [answer, say(line(1, "a"))])
+    monkeypatch.setattr(kube_client, "SILENCE_LIMIT_SECONDS", 0.3)
+    await asyncio.wait_for(follow_logs(cluster, "digits", HEAD, Printer(block, remark)), 30)
+    assert any("stood still for" in each for each in remarks)
+    assert lines == ["a"]
 
 
 async def test_the_rank_is_chosen_from_the_worker_pods(api: Api, cluster: Cluster) -> None:
