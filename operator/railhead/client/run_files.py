@@ -166,6 +166,8 @@ class StoreFiles:
 
     async def find(self, names: Sequence[str]) -> list[RunFile]:
         found = await self._call(self._find, names)
+        if not found:
+            await self._call(self._check_bucket, self.root.partition("/")[0])
         return check_listing(found, names, self.place)
 
     def _find(self, names: Sequence[str]) -> list[RunFile]:
@@ -183,6 +185,13 @@ class StoreFiles:
                     found.append(RunFile(own, info.size or 0, info.mtime.timestamp() if info.mtime else 0.0))
         return found
 
+    def _check_bucket(self, bucket: str) -> None:
+        """Raises OSError if there is none: a folder in it would merely be empty."""
+        from pyarrow.fs import FileType
+
+        if bucket and self.store.get_file_info([bucket])[0].type == FileType.NotFound:
+            raise OSError(f"there is no bucket {bucket}")
+
     async def stream(self, files: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
         for file in files:
             path, left = f"{self.root}/{file.name}", file.size
@@ -199,7 +208,10 @@ class StoreFiles:
         try:
             return await asyncio.to_thread(call, argument)
         except (OSError, ValueError, NotImplementedError) as error:
-            raise ClientError(f"cannot read {self.place}: {clean_line(str(error))}") from None
+            words = clean_line(str(error))
+            code = ExitCode.DENIED if "ACCESS_DENIED" in words else ExitCode.FAILED
+            message = f"cannot read {self.place} with the credentials of this machine, which the job's are not: {words}"
+            raise ClientError(message, code) from None
 
 
 def parse_listing(data: bytes, names: Sequence[str], place: str) -> list[RunFile]:
