@@ -71,10 +71,11 @@ def print_rows(
     has_header: bool = True,
 ) -> None:
     """Prints the rows in the format."""
-    from railhead.client.outputs import JobList
     from railhead.client.rows import describe_age
 
     if format_ in ("json", "yaml"):
+        from railhead.client.outputs import JobList  # it takes as long to import as all else that a table needs
+
         console.data(JobList(tuple(rows)), format_)
         return
     if format_ == "name":

@@ -72,10 +72,10 @@ async def show_top(options: argparse.Namespace, cluster: Cluster, console: Conso
 
 
 def _print(jobs: Iterable[JobRow], options: argparse.Namespace, cluster: Cluster, console: Console) -> None:
-    from railhead.client.outputs import JobList
-
     rows = sort_rows(jobs, options.sort)
     if options.output != "table":
+        from railhead.client.outputs import JobList  # slow to import, and a table needs none of it
+
         console.data(JobList(tuple(rows)), options.output)
         return
     if not rows:
