@@ -2807,6 +2807,20 @@ DEFECTS = (
         ("tests/unit/client/test_doctor.py",),
     ),
     Defect(
+        "`railhead stacks` shows the largest group of ranks first",
+        "client/stacks.py",
+        "key=lambda group: (len(group[1]), group[1][0].rank)",
+        "key=lambda group: (-len(group[1]), group[1][0].rank)",
+        ("tests/unit/client/test_stacks.py",),
+    ),
+    Defect(
+        "a second `railhead stacks` asks while the first one waits",
+        "driver/stacks.py",
+        "fcntl.LOCK_EX | fcntl.LOCK_NB",
+        "fcntl.LOCK_SH | fcntl.LOCK_NB",
+        ("tests/unit/driver/test_stacks.py",),
+    ),
+    Defect(
         "`railhead top` counts the GPUs of pods that are only wanted",
         "client/rows.py",
         'gpus=_count_gpus(part(part(job, "spec"), "scaling"), status.workers.ready),',

@@ -204,6 +204,12 @@ class Pods:
                 start_new_session=True,
             )
 
+    def run_in_head(self, role: str) -> subprocess.CompletedProcess[str]:
+        """Runs the bundle with this role beside the head's driver, as an exec does."""
+        command = [self.python, "-I", "-S", str(self.folder / "railhead.pyz"), role]
+        values = {"PATH": os.environ["PATH"], e.TEMP: str(self.temp_of("head"))}
+        return subprocess.run(command, env=values, capture_output=True, text=True, timeout=60, check=False)
+
     def wait_ended(self, name: str = "head", *, timeout: float = 180) -> int:
         try:
             return self._processes[name].wait(timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,17 @@ def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_han
             RESTARTS: 3,
         }
         pods.start(workers=1, env={e.PROGRESS_DEADLINE: "600"})
+        early = pods.run_in_head("stacks")
+        pods.wait_until(lambda: "left behind: False" in pods.read_log())  # the second group hangs from here on
+        first, second = (json.loads(pods.run_in_head("stacks").stdout) for _ in range(2))
         assert pods.wait_ended(timeout=240) == FailureClass.HANG.exit_code, pods.read_log()
         outcome, log, reports = pods.read_outcome(), pods.read_log(), pods.reports
+    assert "no rank trains yet" in early.stderr
+    assert [each["place"] for each in first] == [
+        "at user.py:30 in train_func, inside ray",
+        "at user.py:7 in wait_for_ever, inside threading",
+    ]
+    assert second == first and "threading.Event().wait()" in first[1]["text"]
     restarts = [report["restart"] for report in reports if report["restart"]]
     by_number = {restart["number"]: restart for restart in restarts}
     assert [(each["cause"], each["charged"]) for each in by_number.values()] == [("Application", 1), ("Hang", 1)]

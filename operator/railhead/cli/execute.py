@@ -7,6 +7,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from railhead.cli.cluster_command import Subparsers, add_command
@@ -43,35 +44,13 @@ async def run_in_pod(options: argparse.Namespace, cluster: Cluster, _: Console) 
 async def _find_pod(options: argparse.Namespace, cluster: Cluster, base: Sequence[str]) -> str:
     from railhead.api import names
     from railhead.client.errors import ClientError, ExitCode
+    from railhead.client.kubectl import ask_pod, find_pods
     from railhead.client.ranks import find_rank
-    from railhead.client.snapshot import read_pod
 
-    job = await cluster.get_job(options.name)
-    running = [pod for pod in map(read_pod, await cluster.list_pods(job["metadata"]["uid"])) if pod.is_running]
-    newest = max((pod.attempt for pod in running), default=0)
-    role = names.HEAD if options.rank is None else names.WORKER
-    pods = [pod.name for pod in running if pod.attempt == newest and pod.role == role]
-    if not pods:
-        message = f"{options.name} has no running {role} pod; run `railhead why {options.name}`"
-        raise ClientError(message, ExitCode.NOT_FOUND)
     if options.rank is None:
-        return pods[0]
-
-    async def ask(pod: str, question: Sequence[str]) -> str:
-        command = [*base, pod, "-c", "ray", "--", *question]
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        try:
-            output, errors = await process.communicate()
-        finally:
-            if process.returncode is None:  # another pod has the rank, or the user interrupts
-                process.kill()
-        if process.returncode:
-            raise ClientError(f"cannot look for the rank in pod {pod}: {errors.decode(errors='replace').strip()}")
-        return output.decode(errors="replace")
-
-    found = await find_rank(options.rank, pods, ask)
+        return (await find_pods(cluster, options.name, names.HEAD))[0]
+    pods = await find_pods(cluster, options.name, names.WORKER)
+    found = await find_rank(options.rank, pods, partial(ask_pod, base))
     if found is None:
         message = f"rank {options.rank} runs in none of the worker pods {', '.join(pods[:8])}"
         raise ClientError(f"{message}; its beginning is unknown after 128 MiB of output", ExitCode.NOT_FOUND)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import change, doctor, execute, local, logs, offline, operator, read, results, submit, top
+from railhead.cli import change, doctor, execute, local, logs, offline, operator, read, results, stacks, submit, top
 from railhead.local import LocalError
 
 INTERRUPTED = 130
@@ -33,6 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     top.add_commands(commands)
     logs.add_commands(commands)
     results.add_commands(commands)
+    stacks.add_commands(commands)
     execute.add_commands(commands)
     submit.add_commands(commands)
     change.add_commands(commands)

@@ -1,10 +1,20 @@
-"""The user's kubectl, which has the protocol of commands in pods."""
+"""Commands in a job's pods, by the user's kubectl, which has the protocol for them."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from collections.abc import Sequence
 
-from railhead.client.errors import ClientError
+from railhead.api import names
+from railhead.api.status import parse_status
+from railhead.client.cluster import Cluster
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.snapshot import part, read_pod
+from railhead.contract.text import clean_line
+
+OUTPUT_BYTES = 64 << 20
+LOCAL_HOST = "127.0.0.1"  # of the pods in local mode, and of no others
 
 
 def build_exec(namespace: str, kubeconfig: str | None, context: str | None) -> tuple[str, ...]:
@@ -17,3 +27,52 @@ def build_exec(namespace: str, kubeconfig: str | None, context: str | None) -> t
         *(("--kubeconfig", kubeconfig) if kubeconfig else ()),
         *(("--context", context) if context else ()),
     )
+
+
+async def find_pods(cluster: Cluster, name: str, role: str) -> list[str]:
+    """Returns the job's running pods of this role, of its newest attempt. Raises ClientError if there are none."""
+    job = await cluster.get_job(name)
+    pods = [(read_pod(pod), pod) for pod in await cluster.list_pods(job["metadata"]["uid"])]
+    running = [(state, pod) for state, pod in pods if state.is_running]
+    newest = max((state.attempt for state, _ in running), default=0)
+    found = [(state.name, pod) for state, pod in running if (state.attempt, state.role) == (newest, role)]
+    if not found:
+        status = parse_status(job.get("status"))
+        remedy = f"`railhead logs {name}` has what it printed" if status.is_finished else f"run `railhead why {name}`"
+        message = f"{name} has no running {role} pod (phase {status.phase or 'none'}); {remedy}"
+        raise ClientError(message, ExitCode.NOT_FOUND)
+    if part(found[0][1], "status").get("hostIP") == LOCAL_HOST:
+        raise ClientError("local mode runs no commands in pods: they are processes of this machine; ask those directly")
+    return [each for each, _ in found]
+
+
+async def ask_pod(base: Sequence[str], pod: str, question: Sequence[str]) -> str:
+    """Returns what a command prints in the pod; `base` is that of `build_exec`. Raises ClientError if it fails."""
+    pipe = asyncio.subprocess.PIPE
+    command = [*base, pod, "-c", names.CONTAINER, "--", *question]
+    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+    try:
+        output, errors = await asyncio.gather(_read(process, process.stdout), _read(process, process.stderr))
+        await process.wait()
+    finally:
+        if process.returncode is None:  # another pod has the answer, or the user interrupts
+            process.kill()
+    if max(len(output), len(errors)) > OUTPUT_BYTES:
+        raise ClientError(f"pod {pod} prints more than {OUTPUT_BYTES >> 20} MiB")
+    if process.returncode:
+        lines = [line for line in _decode(errors).splitlines() if not line.startswith("command terminated")]
+        raise ClientError(f"pod {pod}: {clean_line(' '.join(lines)) or f'exit code {process.returncode}'}")
+    return _decode(output)
+
+
+async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
+    data = bytearray()
+    while stream and (chunk := await stream.read(1 << 20)):
+        data += chunk
+        if len(data) > OUTPUT_BYTES and process.returncode is None:
+            process.kill()  # its pipes end then
+    return bytes(data)
+
+
+def _decode(data: bytes) -> str:
+    return data.decode(errors="replace")

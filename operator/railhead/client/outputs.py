@@ -9,6 +9,7 @@ from railhead.client.checkpoints import CheckpointRow
 from railhead.client.curves import Report
 from railhead.client.readiness import Check
 from railhead.client.rows import JobRow
+from railhead.client.stacks import RankStack
 from railhead.client.summary import Section
 from railhead.client.timeline import Moment
 from railhead.client.why import Finding
@@ -77,6 +78,13 @@ class Checkpoints:
     checkpoints: tuple[CheckpointRow, ...]
 
 
+@dataclass(frozen=True)
+class Stacks:
+    """The stacks of the ranks, in their order."""
+
+    ranks: tuple[RankStack, ...]
+
+
 OUTPUTS: Mapping[str, type] = {
     "list": JobList,
     "top": JobList,
@@ -86,4 +94,5 @@ OUTPUTS: Mapping[str, type] = {
     "metrics": Reports,
     "checkpoints": Checkpoints,
     "doctor": Checks,
+    "stacks": Stacks,
 }

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timezone
-from typing import Mapping, Optional
+from typing import Iterable, Mapping, Optional
+
+MOST_SPANS = 8  # of ranks in a message
 
 
 def format_time(moment: datetime) -> str:
@@ -63,3 +65,20 @@ def digest(content: bytes) -> str:
 def digest_files(files: Mapping[str, bytes]) -> str:
     """Of files by name, in any order."""
     return digest("".join(f"{digest(content)} {name}\n" for name, content in sorted(files.items())).encode())
+
+
+def write_ranks(ranks: Iterable[int]) -> str:
+    """Returns for example: rank 3; ranks 37 and 41; ranks 0-36, 38 and 40-511; ranks 0, 2, 4 and 253 more."""
+    spans: list[list[int]] = []
+    for rank in sorted(ranks):
+        if spans and spans[-1][-1] == rank - 1:
+            spans[-1].append(rank)
+        else:
+            spans.append([rank])
+    shown = spans if len(spans) <= MOST_SPANS else spans[:3]
+    left = sum(map(len, spans[len(shown) :]))
+    *texts, last = [f"{each[0]}-{each[-1]}" if len(each) > 1 else f"{each[0]}" for each in shown]
+    if left:
+        texts, last = [*texts, last], f"{left} more"
+    name = "ranks" if texts or "-" in last else "rank"
+    return f"{name} {', '.join(texts)} and {last}" if texts else f"{name} {last}"

@@ -1,5 +1,6 @@
 """The pods' entry point: `head` and `worker`; `ray`, with which both start Ray's own command; `archive`, which uploads
-their logs; `fetch`, which runs before them in an init container; and `credential`, which answers git during the fetch.
+their logs; `stacks`, for `railhead stacks`; `fetch`, which runs before them in an init container; and `credential`,
+which answers git during the fetch.
 
 Ray's command runs through this module rather than `python -m`, which would put the working
 directory, and with it a user's `queue.py`, first on sys.path.
@@ -26,6 +27,10 @@ def main() -> None:
         from railhead.driver.archive.upload import run_upload
 
         run_upload(*arguments)
+    elif role == "stacks":
+        from railhead.driver.stacks import run_stacks
+
+        run_stacks(os.environ)
     elif role == "credential":
         from railhead.driver.fetch import run_credential
 

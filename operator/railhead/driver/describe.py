@@ -19,13 +19,12 @@ import signal
 import time
 import traceback
 from pathlib import PurePath
-from typing import Iterable, Iterator, Mapping
+from typing import Iterator, Mapping
 
 from railhead.contract.outcome import shorten_middle
 
 TEXT_LIMIT = 4000  # characters per exception; a message with a tensor in it has millions
 TRACEBACK_LIMIT = 64_000
-MOST_SPANS = 8  # of ranks in a message
 _BEGAN = time.monotonic()
 _NAME = type.__dict__["__name__"].__get__  # bypasses a metaclass
 
@@ -106,23 +105,6 @@ def describe_exit(code: int) -> str:
         name = f"signal {-code}"
     memory = ", as happens when the head pod runs out of memory (spec.head.resources)" if name == "SIGKILL" else ""
     return f"was killed by {name}{memory}"
-
-
-def write_ranks(ranks: Iterable[int]) -> str:
-    """Returns for example: rank 3; ranks 37 and 41; ranks 0-36, 38 and 40-511; ranks 0, 2, 4 and 253 more."""
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and spans[-1][-1] == rank - 1:
-            spans[-1].append(rank)
-        else:
-            spans.append([rank])
-    shown = spans if len(spans) <= MOST_SPANS else spans[:3]
-    left = sum(map(len, spans[len(shown) :]))
-    *texts, last = [f"{each[0]}-{each[-1]}" if len(each) > 1 else f"{each[0]}" for each in shown]
-    if left:
-        texts, last = [*texts, last], f"{left} more"
-    name = "ranks" if texts or "-" in last else "rank"
-    return f"{name} {', '.join(texts)} and {last}" if texts else f"{name} {last}"
 
 
 HIDDEN = "(hidden)"

@@ -14,7 +14,8 @@ from typing import Callable, Optional
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import NO_STEPS, RESTART_AT_HANG, RunWarning
-from railhead.driver.describe import clean, log, write_ranks
+from railhead.contract.text import write_ranks
+from railhead.driver.describe import clean, log
 from railhead.driver.reporting.heartbeat import StepWatch
 from railhead.driver.reporting.mailbox import Hang, Mailbox, Stack
 from railhead.driver.reporting.progress import Progress
@@ -113,7 +114,7 @@ def watch_for_hang(mailbox: Mailbox, publisher: Publisher, on_fatal: Callable[[F
         if suspicion is None:
             continue
         log(suspicion.because)
-        stacks = _wait_for_stacks(mailbox)
+        stacks = wait_for_stacks(mailbox, REQUESTER, STACKS_SECONDS)
         if watch.look() is None:
             continue
         for line in describe_stacks(stacks):
@@ -144,12 +145,12 @@ def _hand_over(mailbox: Mailbox, message: str, rank: int, *, is_of_steps: bool) 
     return True
 
 
-def _wait_for_stacks(mailbox: Mailbox) -> Optional[list[Stack]]:
-    """Returns each rank's, or None when Ray Train's controller does not respond either."""
-    mailbox.ask_for_stacks(REQUESTER)
-    until = time.monotonic() + STACKS_SECONDS
+def wait_for_stacks(mailbox: Mailbox, requester: str, seconds: float) -> Optional[list[Stack]]:
+    """Asks for each rank's and returns them, or None when Ray Train's controller does not respond either."""
+    mailbox.ask_for_stacks(requester)
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
-        stacks = mailbox.read_stacks(REQUESTER)
+        stacks = mailbox.read_stacks(requester)
         if stacks is not None:
             return stacks
         time.sleep(0.1)

@@ -71,7 +71,7 @@ async def test_the_command_runs_in_the_pod_with_its_exit_code(
 @pytest.mark.parametrize(
     ("arguments", "pods", "message"),
     [
-        ([], [], "has no running head pod; run `railhead why digits`"),
+        ([], [], r"has no running head pod \(phase none\); run `railhead why digits`"),
         (["--rank", "0"], [make_pod("w0", slot=0)], "has no running worker pod"),
         (["--rank", "4"], PODS, "rank 4 runs in none of the worker pods w0, w1"),
     ],

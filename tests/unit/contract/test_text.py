@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.contract.text import clean_line, clean_text, format_time, parse_time
+from railhead.contract.text import clean_line, clean_text, format_time, parse_time, write_ranks
 
 
 def test_a_time_is_read_as_it_was_written() -> None:
@@ -52,3 +52,18 @@ def test_ordinary_text_is_kept(text: str) -> None:
 )
 def test_everything_else_is_replaced(text: str, clean: str) -> None:
     assert clean_line(text) == clean_text(text) == clean
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ([3], "rank 3"),
+        ([41, 37], "ranks 37 and 41"),
+        (range(512), "ranks 0-511"),
+        ([rank for rank in range(512) if rank != 37], "ranks 0-36 and 38-511"),
+        (range(0, 16, 2), "ranks 0, 2, 4, 6, 8, 10, 12 and 14"),
+        ([*range(0, 18, 2), 17], "ranks 0, 2, 4 and 7 more"),
+    ],
+)
+def test_many_ranks_are_spans_or_counted(ranks: list[int], text: str) -> None:
+    assert write_ranks(ranks) == text

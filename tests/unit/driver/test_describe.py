@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.driver.describe import describe_task_error, is_task_error, redact, strip_credentials, write_ranks
+from railhead.driver.describe import describe_task_error, is_task_error, redact, strip_credentials
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJyYWlsaGVhZCJ9.c2lnbmF0dXJl"
 
@@ -134,18 +134,3 @@ def test_recognizes_a_task_error_by_rays_class() -> None:
     kind = type("RayTaskError(ValueError)", (type("RayTaskError", (Exception,), {}), ValueError), {})
     assert is_task_error(kind("x"))
     assert not is_task_error(ValueError("x"))
-
-
-@pytest.mark.parametrize(
-    ("ranks", "text"),
-    [
-        ([3], "rank 3"),
-        ([41, 37], "ranks 37 and 41"),
-        (range(512), "ranks 0-511"),
-        ([rank for rank in range(512) if rank != 37], "ranks 0-36 and 38-511"),
-        (range(0, 16, 2), "ranks 0, 2, 4, 6, 8, 10, 12 and 14"),
-        ([*range(0, 18, 2), 17], "ranks 0, 2, 4 and 7 more"),
-    ],
-)
-def test_many_ranks_are_spans_or_counted(ranks: list[int], text: str) -> None:
-    assert write_ranks(ranks) == text

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from railhead.driver.describe import write_ranks
+from railhead.contract.text import write_ranks
 from railhead.driver.node.flight_dump import OUTPUT_BYTES
 
 _DEFAULT = "default_pg"  # torch's description of the group of all ranks

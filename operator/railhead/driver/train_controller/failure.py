@@ -14,7 +14,7 @@ from typing import Optional
 from railhead.contract.failure import Failure, FailureClass, Payer
 from railhead.contract.metric_policy import METRIC_RULE
 from railhead.contract.report import NO_STEPS
-from railhead.driver.describe import write_ranks
+from railhead.contract.text import write_ranks
 from railhead.driver.errors import Kind
 
 

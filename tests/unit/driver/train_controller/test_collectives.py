@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from railhead.driver.describe import write_ranks
+from railhead.contract.text import write_ranks
 from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record
 from tests.unit.driver.flight_dumps import Call, convert, make_dump, run
 
