@@ -28,6 +28,24 @@ class StatusModel(BaseModel):
 NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
+def checked(*checks: tuple[str, str, str]) -> ConfigDict:
+    """The configuration of a model with these CEL rules, as `rules` takes them."""
+    return ConfigDict(json_schema_extra=rules(*checks))
+
+
+def optional(description: str, **constraints: Any) -> Any:
+    """A field that may be absent, with constraints as pydantic's Field takes them."""
+    return Field(default=None, description=description, **constraints)
+
+
+def exactly_one(first: str, *others: str) -> tuple[str, str, str]:
+    """The rule that one of these fields is set, and no other."""
+    *most, last = [first, *others]
+    sets = [f"has(self.{name})" for name in (first, *others)]
+    rule = " != ".join(sets) if len(sets) == 2 else f"[{', '.join(sets)}].exists_one(x, x)"
+    return "", rule, f"exactly one of {', '.join(most)} and {last} must be set"
+
+
 def time_limit(description: str, *, least: int = 1, default: int | None = None) -> Any:
     """Seconds, at most a year; without a default no limit when absent. Must be in `changes.ALWAYS` too."""
     text = f"{description} May be changed at any time."

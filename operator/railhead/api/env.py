@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
-from railhead.api.base import Model, Name, rules
+from railhead.api.base import Model, Name, checked, exactly_one, optional, rules
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # Used between operator, driver and Ray: a user's value would break the job in ways that are hard to diagnose.
@@ -28,81 +28,60 @@ class KeySelector(Model):
 
     name: Name = Field(description="Name of the ConfigMap or Secret.")
     key: str = Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$", description="Key in it.")
-    optional: bool | None = Field(default=None, description="Whether the pod may start without it.")
+    optional: bool | None = optional("Whether the pod may start without it.")
 
 
 class FieldSelector(Model):
     """A field of the pod."""
 
-    api_version: str | None = Field(default=None, max_length=63, description="Version of the path's schema.")
+    api_version: str | None = optional("Version of the path's schema.", max_length=63)
     field_path: str = Field(min_length=1, max_length=512, description="Path, for example spec.nodeName.")
 
 
 class ResourceFieldSelector(Model):
     """A resource of a container."""
 
-    container_name: str | None = Field(default=None, max_length=63, description="Which container. Default: this one.")
+    container_name: str | None = optional("Which container. Default: this one.", max_length=63)
     resource: str = Field(min_length=1, max_length=253, description="For example limits.memory.")
-    divisor: str | None = Field(default=None, max_length=32, description="Unit of the value, for example 1Mi.")
+    divisor: str | None = optional("Unit of the value, for example 1Mi.", max_length=32)
 
 
 class ValueFrom(Model):
     """Where a variable's value comes from."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                "",
-                "[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef), "
-                "has(self.resourceFieldRef)].exists_one(x, x)",
-                "exactly one of configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef must be set",
-            )
-        )
-    )
-    config_map_key_ref: KeySelector | None = Field(default=None, description="A key of a ConfigMap.")
-    secret_key_ref: KeySelector | None = Field(default=None, description="A key of a Secret.")
-    field_ref: FieldSelector | None = Field(default=None, description="A field of the pod.")
-    resource_field_ref: ResourceFieldSelector | None = Field(default=None, description="A resource of the container.")
+    model_config = checked(exactly_one("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef"))
+    config_map_key_ref: KeySelector | None = optional("A key of a ConfigMap.")
+    secret_key_ref: KeySelector | None = optional("A key of a Secret.")
+    field_ref: FieldSelector | None = optional("A field of the pod.")
+    resource_field_ref: ResourceFieldSelector | None = optional("A resource of the container.")
 
 
 class EnvVar(Model):
     """A Kubernetes EnvVar."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (".name", f"!({RESERVED.format('self.name')})", RESERVED_MESSAGE),
-            ("", "!(has(self.value) && has(self.valueFrom))", "value and valueFrom are mutually exclusive"),
-        )
+    model_config = checked(
+        (".name", f"!({RESERVED.format('self.name')})", RESERVED_MESSAGE),
+        ("", "!(has(self.value) && has(self.valueFrom))", "value and valueFrom are mutually exclusive"),
     )
     name: str = Field(min_length=1, max_length=256, pattern=ENV_NAME, description="Name of the variable.")
-    value: Annotated[str, Field(max_length=32768)] | None = Field(default=None, description="Its value.")
-    value_from: ValueFrom | None = Field(default=None, description="Where its value comes from, as in a pod.")
+    value: Annotated[str, Field(max_length=32768)] | None = optional("Its value.")
+    value_from: ValueFrom | None = optional("Where its value comes from, as in a pod.")
 
 
 class EnvSource(Model):
     """All keys of a ConfigMap or Secret of the same namespace."""
 
     name: Name = Field(description="Name of the ConfigMap or Secret.")
-    optional: bool | None = Field(default=None, description="Whether the pod may start without it.")
+    optional: bool | None = optional("Whether the pod may start without it.")
 
 
 class EnvFrom(Model):
     """A Kubernetes EnvFromSource."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                "",
-                "has(self.configMapRef) != has(self.secretRef)",
-                "exactly one of configMapRef and secretRef must be set",
-            )
-        )
-    )
-    prefix: str | None = Field(
-        default=None, max_length=256, pattern=ENV_NAME, description="Prefix of the variables' names."
-    )
-    config_map_ref: EnvSource | None = Field(default=None, description="All keys of a ConfigMap.")
-    secret_ref: EnvSource | None = Field(default=None, description="All keys of a Secret.")
+    model_config = checked(exactly_one("configMapRef", "secretRef"))
+    prefix: str | None = optional("Prefix of the variables' names.", max_length=256, pattern=ENV_NAME)
+    config_map_ref: EnvSource | None = optional("All keys of a ConfigMap.")
+    secret_ref: EnvSource | None = optional("All keys of a Secret.")
 
 
 def _check_form(value: Any) -> Any:
@@ -125,22 +104,17 @@ class RuntimeEnvConfig(Model):
     """Ray's RuntimeEnvConfig."""
 
     model_config = ConfigDict(alias_generator=None)
-    setup_timeout_seconds: int | None = Field(
-        default=None, ge=1, le=86400, description="Timeout for creating the environment. Default: 600."
-    )
-    eager_install: bool | None = Field(
-        default=None, description="Whether it is created before a worker needs it. Default: true."
-    )
+    setup_timeout_seconds: int | None = optional("Timeout for creating the environment. Default: 600.", ge=1, le=86400)
+    eager_install: bool | None = optional("Whether it is created before a worker needs it. Default: true.")
 
 
 class RuntimeEnv(Model):
     """The environment of the training processes, created by Ray in each worker pod."""
 
     model_config = ConfigDict(alias_generator=None)
-    env_vars: dict[VariableName, Annotated[str, Field(max_length=32768)]] | None = Field(
-        default=None,
+    env_vars: dict[VariableName, Annotated[str, Field(max_length=32768)]] | None = optional(
+        "Environment variables.",
         max_length=128,
-        description="Environment variables.",
         json_schema_extra=rules(
             (
                 "",
@@ -149,22 +123,20 @@ class RuntimeEnv(Model):
             )
         ),
     )
-    pip: Packages | None = Field(
-        default=None,
-        description="Packages to install: a list, a requirements file, or {packages, pip_check, pip_version, "
-        "pip_install_options}. The image needs virtualenv.",
+    pip: Packages | None = optional(
+        "Packages to install: a list, a requirements file, or {packages, pip_check, pip_version, "
+        "pip_install_options}. The image needs virtualenv."
     )
-    uv: Packages | None = Field(default=None, description="As pip, with uv.")
-    conda: Packages | None = Field(default=None, description="A conda environment: its name, its file, or its content.")
-    working_dir: Place | None = Field(
-        default=None,
-        description="Folder or archive that the workers run in: a URI, or a path in the head pod; a relative one "
-        "starts in the code's folder.",
+    uv: Packages | None = optional("As pip, with uv.")
+    conda: Packages | None = optional("A conda environment: its name, its file, or its content.")
+    working_dir: Place | None = optional(
+        "Folder or archive that the workers run in: a URI, or a path in the head pod; a relative one "
+        "starts in the code's folder."
     )
-    py_modules: list[Place] | None = Field(
-        default=None, min_length=1, max_length=32, description="Modules or wheels for the workers, as working_dir."
+    py_modules: list[Place] | None = optional(
+        "Modules or wheels for the workers, as working_dir.", min_length=1, max_length=32
     )
-    excludes: list[Place] | None = Field(
-        default=None, min_length=1, max_length=128, description="What to exclude from working_dir and py_modules."
+    excludes: list[Place] | None = optional(
+        "What to exclude from working_dir and py_modules.", min_length=1, max_length=128
     )
-    config: RuntimeEnvConfig | None = Field(default=None, description="How the environment is created.")
+    config: RuntimeEnvConfig | None = optional("How the environment is created.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from railhead.api.base import Model, rules
+from railhead.api.base import Model, checked
 
 # Of Ray's worker processes by default, and of the heads' GCS (`names.head_port`).
 OF_RAY = (10_000, 29_999)
@@ -13,13 +13,11 @@ OF_RAY = (10_000, 29_999)
 class Metrics(Model):
     """Where Prometheus reads a job's own metrics."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                ".port",
-                f"self.port < {OF_RAY[0]} || self.port > {OF_RAY[1]}",
-                f"ports {OF_RAY[0]}-{OF_RAY[1]} are Ray's; choose another one, such as 9400",
-            )
+    model_config = checked(
+        (
+            ".port",
+            f"self.port < {OF_RAY[0]} || self.port > {OF_RAY[1]}",
+            f"ports {OF_RAY[0]}-{OF_RAY[1]} are Ray's; choose another one, such as 9400",
         )
     )
     port: int = Field(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from railhead.api.base import Function, Model, Name, rules
+from railhead.api.base import Function, Model, Name, checked, exactly_one, optional, rules
 
 # Folders of the pods' own volumes and of the image's system.
 OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
@@ -48,38 +48,28 @@ class StorageVolume(Model):
 class CheckpointConfig(Model):
     """Ray Train's CheckpointConfig."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                ".scoreOrder",
-                "!has(self.scoreOrder) || has(self.scoreAttribute)",
-                "needs scoreAttribute, the metric to compare",
-            )
+    model_config = checked(
+        (
+            ".scoreOrder",
+            "!has(self.scoreOrder) || has(self.scoreAttribute)",
+            "needs scoreAttribute, the metric to compare",
         )
     )
-    num_to_keep: int | None = Field(
-        default=None,
-        ge=1,
-        le=10000,
-        description="How many checkpoints to keep; Ray is configured with at least 2. Default: all.",
+    num_to_keep: int | None = optional(
+        "How many checkpoints to keep; Ray is configured with at least 2. Default: all.", ge=1, le=10000
     )
-    score_attribute: str | None = Field(
-        default=None, min_length=1, max_length=128, description="Metric by which checkpoints are ranked."
-    )
-    score_order: Literal["min", "max"] | None = Field(
-        default=None, description="Whether a low or a high score is better."
-    )
+    score_attribute: str | None = optional("Metric by which checkpoints are ranked.", min_length=1, max_length=128)
+    score_order: Literal["min", "max"] | None = optional("Whether a low or a high score is better.")
 
 
 class FailureConfig(Model):
     """Ray Train's FailureConfig."""
 
-    max_failures: int | None = Field(
-        default=None,
+    max_failures: int | None = optional(
+        "How often, at most, an attempt restarts its worker group in the same pods after a failure of the "
+        "application. Default: as long as backoffLimit allows it, and not after the same failure twice in a row.",
         ge=0,
         le=10000,
-        description="How often, at most, an attempt restarts its worker group in the same pods after a failure of the "
-        "application. Default: as long as backoffLimit allows it, and not after the same failure twice in a row.",
     )
 
 
@@ -100,27 +90,24 @@ class ProgressMetrics(Model):
 class Run(Model):
     """Name, storage and policies of the run."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                ".storageVolume",
-                "!has(self.storageVolume) || self.storagePath.startsWith('/')",
-                "storagePath must be an absolute path when a volume is mounted there; change it or remove the volume",
-            ),
-            (
-                ".storagePath",
-                f"!has(self.storageVolume) || !self.storagePath.matches('^/({OWN_FOLDERS})(/|$)')",
-                "a volume cannot be mounted over a system folder or one of Railhead's; choose another path",
-            ),
-        )
+    model_config = checked(
+        (
+            ".storageVolume",
+            "!has(self.storageVolume) || self.storagePath.startsWith('/')",
+            "storagePath must be an absolute path when a volume is mounted there; change it or remove the volume",
+        ),
+        (
+            ".storagePath",
+            f"!has(self.storageVolume) || !self.storagePath.matches('^/({OWN_FOLDERS})(/|$)')",
+            "a volume cannot be mounted over a system folder or one of Railhead's; choose another path",
+        ),
     )
-    name: str | None = Field(
-        default=None,
+    name: str | None = optional(
+        "Name of the Ray Train run. Default: job name and uid. A fixed name continues where an "
+        "earlier job of that name stopped.",
         min_length=1,
         max_length=63,
         pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        description="Name of the Ray Train run. Default: job name and uid. A fixed name continues where an "
-        "earlier job of that name stopped.",
     )
     storage_path: str = Field(
         min_length=1,
@@ -129,33 +116,25 @@ class Run(Model):
         description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
         json_schema_extra=rules(NO_DOTS, NO_CREDENTIALS),
     )
-    storage_volume: StorageVolume | None = Field(
-        default=None, description="Volume that is mounted at storagePath in every pod."
+    storage_volume: StorageVolume | None = optional("Volume that is mounted at storagePath in every pod.")
+    checkpoint: CheckpointConfig | None = optional("Which checkpoints are kept.")
+    failure: FailureConfig | None = optional("What happens when train_func raises.")
+    progress: ProgressMetrics | None = optional(
+        "Where status.progress.percentComplete comes from while training code does not call "
+        "railhead.training.progress with a total. Default: epoch of epochs, or step of max_steps."
     )
-    checkpoint: CheckpointConfig | None = Field(default=None, description="Which checkpoints are kept.")
-    failure: FailureConfig | None = Field(default=None, description="What happens when train_func raises.")
-    progress: ProgressMetrics | None = Field(
-        default=None,
-        description="Where status.progress.percentComplete comes from while training code does not call "
-        "railhead.training.progress with a total. Default: epoch of epochs, or step of max_steps.",
+    collective_timeout_seconds: int | None = optional(
+        "Limit for Ray Train's own collectives (RAY_TRAIN_COLLECTIVE_TIMEOUT_S), in seconds.", ge=1, le=86400
     )
-    collective_timeout_seconds: int | None = Field(
-        default=None,
-        ge=1,
-        le=86400,
-        description="Limit for Ray Train's own collectives (RAY_TRAIN_COLLECTIVE_TIMEOUT_S), in seconds.",
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] | None = optional(
+        "Level of Ray Train's own log lines (LoggingConfig.log_level); not of your code's. Needs Ray 2.56. "
+        "Default: INFO."
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] | None = Field(
-        default=None,
-        description="Level of Ray Train's own log lines (LoggingConfig.log_level); not of your code's. Needs Ray 2.56. "
-        "Default: INFO.",
-    )
-    callbacks: list[Function] | None = Field(
-        default=None,
+    callbacks: list[Function] | None = optional(
+        "module:Class of subclasses of ray.train.UserCallback, instantiated without arguments. "
+        "They run in the head pod.",
         min_length=1,
         max_length=16,
-        description="module:Class of subclasses of ray.train.UserCallback, instantiated without arguments. "
-        "They run in the head pod.",
     )
 
 
@@ -168,19 +147,14 @@ CheckpointLocation = Annotated[
 class ResumeFrom(Model):
     """Another TrainJob, or a checkpoint."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            ("", "has(self.trainJob) != has(self.checkpoint)", "exactly one of trainJob and checkpoint must be set"),
-            (".best", "!self.best || has(self.trainJob)", "needs trainJob"),
-        )
+    model_config = checked(
+        exactly_one("trainJob", "checkpoint"),
+        (".best", "!self.best || has(self.trainJob)", "needs trainJob"),
     )
-    train_job: Name | None = Field(
-        default=None,
-        description="Name of a finished TrainJob of the same namespace. Its newest checkpoint is used.",
+    train_job: Name | None = optional(
+        "Name of a finished TrainJob of the same namespace. Its newest checkpoint is used."
     )
-    checkpoint: CheckpointLocation | None = Field(
-        default=None, description="Path or URI of a checkpoint's folder, which all pods can read."
-    )
+    checkpoint: CheckpointLocation | None = optional("Path or URI of a checkpoint's folder, which all pods can read.")
     best: bool = Field(default=False, description="Uses status.bestCheckpoint of trainJob instead of the newest.")
 
 
@@ -217,28 +191,24 @@ SPLIT_OF_BUILD = (
 class Dataset(Model):
     """Files in one of Ray Data's formats, or a function that builds a dataset."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            ("", "has(self.uri) != has(self.function)", "exactly one of uri and function must be set"),
-            (".format", "!has(self.uri) || has(self.format)", "is required with uri"),
-            (".format", "!has(self.function) || !has(self.format)", "requires uri; a function reads its data itself"),
-        )
+    model_config = checked(
+        exactly_one("uri", "function"),
+        (".format", "!has(self.uri) || has(self.format)", "is required with uri"),
+        (".format", "!has(self.function) || !has(self.format)", "requires uri; a function reads its data itself"),
     )
-    format: Literal["parquet", "csv", "json", "text", "images", "binary"] | None = Field(
-        default=None, description="Format of the files, read by ray.data.read_parquet, read_csv, ..."
+    format: Literal["parquet", "csv", "json", "text", "images", "binary"] | None = optional(
+        "Format of the files, read by ray.data.read_parquet, read_csv, ..."
     )
-    uri: str | None = Field(
-        default=None,
+    uri: str | None = optional(
+        "A file or a folder: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
         min_length=2,
         max_length=1024,
         pattern=LOCATION,
-        description="A file or a folder: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
         json_schema_extra=rules(NO_DOTS, NO_CREDENTIALS),
     )
-    function: Function | None = Field(
-        default=None,
-        description="module:function that returns a ray.data.Dataset, with any option of Ray Data; called in the "
-        "driver, with trainLoopConfig if it takes a parameter.",
+    function: Function | None = optional(
+        "module:function that returns a ray.data.Dataset, with any option of Ray Data; called in the "
+        "driver, with trainLoopConfig if it takes a parameter."
     )
     split: bool = Field(
         default=True,

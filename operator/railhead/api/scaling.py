@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from railhead.api.base import Model, rules
+from railhead.api.base import Model, checked, optional, rules
 from railhead.api.quantities import WorkerResources
 
 DEFAULT_GPU = "nvidia.com/gpu"
@@ -79,125 +79,108 @@ RESIZE_INTERVAL_SECONDS = 60  # default of elasticResizeMonitorIntervalSeconds, 
 class Scaling(Model):
     """The workers and the resources of each: a fixed number of them, or between a minimum and a maximum."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                ".minWorkers",
-                "has(self.minWorkers) == has(self.maxWorkers)",
-                "minWorkers and maxWorkers must be set together; use numWorkers for a fixed number of workers",
-            ),
-            (
-                ".numWorkers",
-                "!has(self.numWorkers) || !has(self.minWorkers)",
-                "must not be set together with minWorkers and maxWorkers",
-            ),
-            (
-                ".maxWorkers",
-                "!has(self.minWorkers) || !has(self.maxWorkers) || self.minWorkers <= self.maxWorkers",
-                "must not be less than minWorkers",
-            ),
-            (
-                ".desiredWorkers",
-                "!has(self.desiredWorkers) || (has(self.minWorkers) && has(self.maxWorkers) "
-                "&& self.minWorkers <= self.desiredWorkers && self.desiredWorkers <= self.maxWorkers)",
-                "needs minWorkers and maxWorkers, and must be between them",
-            ),
-            (
-                ".startWaitSeconds",
-                "!has(self.startWaitSeconds) || has(self.minWorkers)",
-                "needs minWorkers and maxWorkers; with numWorkers the job always waits for all workers",
-            ),
-            (
-                ".elasticResizeMonitorIntervalSeconds",
-                "!has(self.elasticResizeMonitorIntervalSeconds) || has(self.minWorkers)",
-                "needs minWorkers and maxWorkers",
-            ),
-            (
-                ".workersPerPod",
-                "!has(self.numWorkers) ? (has(self.minWorkers) || self.workersPerPod == 1) "
-                ": self.numWorkers % self.workersPerPod == 0",
-                "must divide spec.scaling.numWorkers, so that all pods are alike",
-            ),
-            (
-                ".workersPerPod",
-                "(!has(self.minWorkers) || self.minWorkers % self.workersPerPod == 0) && "
-                "(!has(self.maxWorkers) || self.maxWorkers % self.workersPerPod == 0) && "
-                "(!has(self.desiredWorkers) || self.desiredWorkers % self.workersPerPod == 0)",
-                "must divide minWorkers, maxWorkers and desiredWorkers, so that all pods are alike",
-            ),
-            NEEDS_USE_GPU,
-            NAME_NEEDS_USE_GPU,
-            ONE_KIND_OF_GPU,
-            (
-                ".acceleratorType",
-                "!has(self.acceleratorType) || self.useGPU",
-                "needs useGPU: it is the type of the workers' GPUs",
-            ),
-            (
-                ".placementStrategy",
-                "self.placementStrategy != 'STRICT_PACK' || self.workersPerPod == "
-                "(has(self.numWorkers) ? self.numWorkers : has(self.maxWorkers) ? self.maxWorkers : 1)",
-                "STRICT_PACK needs all workers in one pod: set workersPerPod to the number of workers",
-            ),
-            (
-                ".placementStrategy",
-                "self.placementStrategy != 'STRICT_SPREAD' || self.workersPerPod == 1",
-                "STRICT_SPREAD puts each worker on its own node, so workersPerPod must be 1",
-            ),
-        )
+    model_config = checked(
+        (
+            ".minWorkers",
+            "has(self.minWorkers) == has(self.maxWorkers)",
+            "minWorkers and maxWorkers must be set together; use numWorkers for a fixed number of workers",
+        ),
+        (
+            ".numWorkers",
+            "!has(self.numWorkers) || !has(self.minWorkers)",
+            "must not be set together with minWorkers and maxWorkers",
+        ),
+        (
+            ".maxWorkers",
+            "!has(self.minWorkers) || !has(self.maxWorkers) || self.minWorkers <= self.maxWorkers",
+            "must not be less than minWorkers",
+        ),
+        (
+            ".desiredWorkers",
+            "!has(self.desiredWorkers) || (has(self.minWorkers) && has(self.maxWorkers) "
+            "&& self.minWorkers <= self.desiredWorkers && self.desiredWorkers <= self.maxWorkers)",
+            "needs minWorkers and maxWorkers, and must be between them",
+        ),
+        (
+            ".startWaitSeconds",
+            "!has(self.startWaitSeconds) || has(self.minWorkers)",
+            "needs minWorkers and maxWorkers; with numWorkers the job always waits for all workers",
+        ),
+        (
+            ".elasticResizeMonitorIntervalSeconds",
+            "!has(self.elasticResizeMonitorIntervalSeconds) || has(self.minWorkers)",
+            "needs minWorkers and maxWorkers",
+        ),
+        (
+            ".workersPerPod",
+            "!has(self.numWorkers) ? (has(self.minWorkers) || self.workersPerPod == 1) "
+            ": self.numWorkers % self.workersPerPod == 0",
+            "must divide spec.scaling.numWorkers, so that all pods are alike",
+        ),
+        (
+            ".workersPerPod",
+            "(!has(self.minWorkers) || self.minWorkers % self.workersPerPod == 0) && "
+            "(!has(self.maxWorkers) || self.maxWorkers % self.workersPerPod == 0) && "
+            "(!has(self.desiredWorkers) || self.desiredWorkers % self.workersPerPod == 0)",
+            "must divide minWorkers, maxWorkers and desiredWorkers, so that all pods are alike",
+        ),
+        NEEDS_USE_GPU,
+        NAME_NEEDS_USE_GPU,
+        ONE_KIND_OF_GPU,
+        (
+            ".acceleratorType",
+            "!has(self.acceleratorType) || self.useGPU",
+            "needs useGPU: it is the type of the workers' GPUs",
+        ),
+        (
+            ".placementStrategy",
+            "self.placementStrategy != 'STRICT_PACK' || self.workersPerPod == "
+            "(has(self.numWorkers) ? self.numWorkers : has(self.maxWorkers) ? self.maxWorkers : 1)",
+            "STRICT_PACK needs all workers in one pod: set workersPerPod to the number of workers",
+        ),
+        (
+            ".placementStrategy",
+            "self.placementStrategy != 'STRICT_SPREAD' || self.workersPerPod == 1",
+            "STRICT_SPREAD puts each worker on its own node, so workersPerPod must be 1",
+        ),
     )
-    num_workers: int | None = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="Number of Ray Train workers; each runs train_func once. Default: 1.",
+    num_workers: int | None = optional(
+        "Number of Ray Train workers; each runs train_func once. Default: 1.", ge=1, le=4096
     )
-    min_workers: int | None = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="Elastic training: the minimum number of workers to start and to keep training. Needs Ray 2.55.",
+    min_workers: int | None = optional(
+        "Elastic training: the minimum number of workers to start and to keep training. Needs Ray 2.55.", ge=1, le=4096
     )
-    max_workers: int | None = Field(
-        default=None, ge=1, le=4096, description="Elastic training: the maximum number of workers."
-    )
-    desired_workers: int | None = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="Elastic training: how many workers are wanted now, between minWorkers and maxWorkers. "
+    max_workers: int | None = optional("Elastic training: the maximum number of workers.", ge=1, le=4096)
+    desired_workers: int | None = optional(
+        "Elastic training: how many workers are wanted now, between minWorkers and maxWorkers. "
         "May be changed while the job runs. Default: maxWorkers.",
+        ge=1,
+        le=4096,
     )
-    start_wait_seconds: int | None = Field(
-        default=None,
-        ge=0,
-        le=86400,
-        description="Elastic training: how long the first start waits for all desired workers; then it starts "
+    start_wait_seconds: int | None = optional(
+        "Elastic training: how long the first start waits for all desired workers; then it starts "
         "with those available, at least minWorkers. Default: 120.",
-    )
-    elastic_resize_monitor_interval_seconds: int | None = Field(
-        default=None,
         ge=0,
         le=86400,
-        description="Elastic training: a worker group is not resized before it has run for that long. Default: 60.",
+    )
+    elastic_resize_monitor_interval_seconds: int | None = optional(
+        "Elastic training: a worker group is not resized before it has run for that long. Default: 60.", ge=0, le=86400
     )
     use_gpu: bool = Field(
         default=False,
         alias="useGPU",
         description="Each worker gets GPUs: gpuResourceName of resourcesPerWorker, or 1.",
     )
-    gpu_resource_name: str | None = Field(
-        default=None,
+    gpu_resource_name: str | None = optional(
+        "The extended resource of the workers' GPUs, one that Ray counts as a GPU: nvidia.com/gpu, "
+        "nvidia.com/mig-1g.5gb, amd.com/gpu, gpu.intel.com/i915 and so on. Default: nvidia.com/gpu.",
         min_length=1,
         max_length=128,
         json_schema_extra=rules(GPU_RESOURCE),
-        description="The extended resource of the workers' GPUs, one that Ray counts as a GPU: nvidia.com/gpu, "
-        "nvidia.com/mig-1g.5gb, amd.com/gpu, gpu.intel.com/i915 and so on. Default: nvidia.com/gpu.",
     )
-    resources_per_worker: WorkerResources | None = Field(
-        default=None,
-        description="Kubernetes resources of one worker. Default: cpu 1 and memory 2Gi, with useGPU "
-        "cpu 2 and memory 8Gi for each of its GPUs.",
+    resources_per_worker: WorkerResources | None = optional(
+        "Kubernetes resources of one worker. Default: cpu 1 and memory 2Gi, with useGPU "
+        "cpu 2 and memory 8Gi for each of its GPUs."
     )
     workers_per_pod: int = Field(
         default=1,
@@ -211,23 +194,21 @@ class Scaling(Model):
         "possible. SPREAD: across nodes, as far as possible. STRICT_PACK: all workers in one pod. STRICT_SPREAD: each "
         "worker on its own node.",
     )
-    accelerator_type: str | None = Field(
-        default=None,
+    accelerator_type: str | None = optional(
+        "Type of GPU that each worker needs, as Ray names it, for example H100. A node with another "
+        "type fails the job; select nodes with rayLabelSelector or worker.podTemplate.",
         min_length=1,
         max_length=63,
         pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        description="Type of GPU that each worker needs, as Ray names it, for example H100. A node with another "
-        "type fails the job; select nodes with rayLabelSelector or worker.podTemplate.",
     )
     ray_label_selector: (
         Annotated[
             dict[LabelKey, LabelValue], Field(min_length=1, max_length=16, json_schema_extra=rules(LABELS_OF_RAY))
         ]
         | None
-    ) = Field(
-        default=None,
-        description="Labels of the nodes that worker pods may run on, in Ray's syntax: value, !value, in(a, b), "
-        "!in(a, b). Needs Ray 2.55.",
+    ) = optional(
+        "Labels of the nodes that worker pods may run on, in Ray's syntax: value, !value, in(a, b), "
+        "!in(a, b). Needs Ray 2.55."
     )
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
-from railhead.api.base import Image, Model, Name, rules
+from railhead.api.base import Image, Model, Name, checked, exactly_one, optional, rules
 
 MAX_INLINE_BYTES = 32_768  # every watch event carries the whole spec
 Text = Annotated[str, Field(max_length=262144)]  # longer than a rule allows, whose message tells what to do
@@ -32,11 +32,10 @@ class ConfigMapSource(Model):
     """User code in a ConfigMap of the same namespace, as it is when the job starts."""
 
     name: Name = Field(description="Name of the ConfigMap; without items each key is one file.")
-    items: list[ConfigMapItem] | None = Field(
-        default=None,
+    items: list[ConfigMapItem] | None = optional(
+        "Which keys become which files; other keys are omitted.",
         min_length=1,
         max_length=128,
-        description="Which keys become which files; other keys are omitted.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["path"],
@@ -80,13 +79,11 @@ def _matching(pattern: str, message: str) -> Any:
 class GitSource(Model):
     """User code from a commit of a git repository, fetched by an init container of each pod."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                ".secretName",
-                "has(self.secretName) || self.repository.startsWith('https://')",
-                "ssh needs a Secret with a private key, of type kubernetes.io/ssh-auth",
-            )
+    model_config = checked(
+        (
+            ".secretName",
+            "has(self.secretName) || self.repository.startsWith('https://')",
+            "ssh needs a Secret with a private key, of type kubernetes.io/ssh-auth",
         )
     )
     repository: Annotated[str, _matching(REPOSITORY, REPOSITORY_MESSAGE)] = Field(
@@ -101,47 +98,31 @@ class GitSource(Model):
         description="Full hash of the commit, so that all attempts run the same code.",
         json_schema_extra=rules(("", f"self.matches(r'{REVISION}')", REVISION_MESSAGE)),
     )
-    path: RelativePath | None = Field(
-        default=None, description="Folder of the repository with the modules. Default: its root."
+    path: RelativePath | None = optional("Folder of the repository with the modules. Default: its root.")
+    secret_name: Name | None = optional(
+        "Secret with credentials: username and password, or ssh-privatekey and known_hosts; and ca.crt."
     )
-    secret_name: Name | None = Field(
-        default=None,
-        description="Secret with credentials: username and password, or ssh-privatekey and known_hosts; and ca.crt.",
-    )
-    image: Image | None = Field(
-        default=None, description="Image of the init container, with git and python3. Default: spec.image."
-    )
+    image: Image | None = optional("Image of the init container, with git and python3. Default: spec.image.")
 
 
 class ImageSource(Model):
     """User code in a separate image, mounted read-only in each pod (a Kubernetes image volume)."""
 
     reference: Image = Field(description="The image; its content is mounted, nothing in it is executed.")
-    path: RelativePath | None = Field(
-        default=None, description="Folder of the image with the modules. Default: its root."
-    )
-    pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
-        default=None, description="When the image is pulled, as in a pod. imagePullSecrets apply to it as well."
+    path: RelativePath | None = optional("Folder of the image with the modules. Default: its root.")
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = optional(
+        "When the image is pulled, as in a pod. imagePullSecrets apply to it as well."
     )
 
 
 class Source(Model):
     """Where the code of train_func comes from. Default: the image."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                "",
-                "[has(self.inline), has(self.configMap), has(self.git), has(self.image)].exists_one(x, x)",
-                "exactly one of inline, configMap, git and image must be set",
-            )
-        )
-    )
-    inline: dict[FileName, Text] | None = Field(
-        default=None,
+    model_config = checked(exactly_one("inline", "configMap", "git", "image"))
+    inline: dict[FileName, Text] | None = optional(
+        "File name to content, for example {train.py: ...}. For small code: 32 KiB in total.",
         min_length=1,
         max_length=32,
-        description="File name to content, for example {train.py: ...}. For small code: 32 KiB in total.",
         json_schema_extra=rules(
             (
                 "",
@@ -151,10 +132,10 @@ class Source(Model):
             )
         ),
     )
-    config_map: ConfigMapSource | None = Field(
-        default=None, description="A ConfigMap whose keys are the files; it is copied once, before the first attempt."
+    config_map: ConfigMapSource | None = optional(
+        "A ConfigMap whose keys are the files; it is copied once, before the first attempt."
     )
-    git: GitSource | None = Field(default=None, description="A commit of a git repository.")
-    image: ImageSource | None = Field(
-        default=None, description="An image whose files are mounted; Kubernetes 1.35 or newer mounts images by default."
+    git: GitSource | None = optional("A commit of a git repository.")
+    image: ImageSource | None = optional(
+        "An image whose files are mounted; Kubernetes 1.35 or newer mounts images by default."
     )

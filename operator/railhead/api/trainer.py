@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from railhead.api.base import FreeObject, Function, Model, free, rules
+from railhead.api.base import FreeObject, Function, Model, checked, free, optional
 
 Framework = Literal["Torch", "TensorFlow", "XGBoost", "LightGBM", "JAX", "Python"]
 DEFAULT_FRAMEWORK: Framework = "Torch"
@@ -15,20 +15,17 @@ DEFAULT_FRAMEWORK: Framework = "Torch"
 class Backend(Model):
     """Options of the framework's config in Ray Train: TorchConfig, XGBoostConfig."""
 
-    name: Literal["gloo", "nccl", "rabit"] | None = Field(
-        default=None,
-        description="How workers communicate. Torch: gloo or nccl; default nccl with GPUs, gloo without. "
-        "XGBoost: rabit, the default. Other frameworks have no such option.",
+    name: Literal["gloo", "nccl", "rabit"] | None = optional(
+        "How workers communicate. Torch: gloo or nccl; default nccl with GPUs, gloo without. "
+        "XGBoost: rabit, the default. Other frameworks have no such option."
     )
-    timeout_seconds: int | None = Field(
-        default=None,
+    timeout_seconds: int | None = optional(
+        "Torch only: timeout of collective operations in seconds (TorchConfig.timeout_s). Default: 1800.",
         ge=1,
         le=86400,
-        description="Torch only: timeout of collective operations in seconds (TorchConfig.timeout_s). Default: 1800.",
     )
-    init_method: Literal["env", "tcp"] | None = Field(
-        default=None,
-        description="Torch only: how the process group is formed (TorchConfig.init_method). Default: env.",
+    init_method: Literal["env", "tcp"] | None = optional(
+        "Torch only: how the process group is formed (TorchConfig.init_method). Default: env."
     )
 
 
@@ -110,65 +107,58 @@ SCRIPT_RULES = (
 class TrainerConfig(Model):
     """The Ray Train trainer: built from trainFunc, or by the user's own code."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                "",
-                "[has(self.trainFunc), has(self.build), has(self.entrypoint)].filter(w, w).size() == 1",
-                "exactly one of trainFunc, build and entrypoint must be set",
-            ),
-            (
-                ".trainLoopConfig",
-                "!has(self.trainLoopConfig) || !has(self.entrypoint)",
-                "requires trainFunc or build; pass arguments to a script in entrypoint, or variables in spec.env",
-            ),
-            (
-                ".framework",
-                "!has(self.framework) || has(self.trainFunc)",
-                "requires trainFunc; with build or a script, the trainer class determines the framework",
-            ),
-            (
-                ".validationFunction",
-                "!has(self.validationFunction) || has(self.trainFunc)",
-                "requires trainFunc; pass a ValidationConfig to the trainer that build or the script creates",
-            ),
-            (
-                ".backend",
-                "!has(self.backend) || has(self.trainFunc)",
-                "requires trainFunc; pass the options to the trainer that build or the script creates",
-            ),
-        )
+    model_config = checked(
+        (
+            "",
+            "[has(self.trainFunc), has(self.build), has(self.entrypoint)].filter(w, w).size() == 1",
+            "exactly one of trainFunc, build and entrypoint must be set",
+        ),
+        (
+            ".trainLoopConfig",
+            "!has(self.trainLoopConfig) || !has(self.entrypoint)",
+            "requires trainFunc or build; pass arguments to a script in entrypoint, or variables in spec.env",
+        ),
+        (
+            ".framework",
+            "!has(self.framework) || has(self.trainFunc)",
+            "requires trainFunc; with build or a script, the trainer class determines the framework",
+        ),
+        (
+            ".validationFunction",
+            "!has(self.validationFunction) || has(self.trainFunc)",
+            "requires trainFunc; pass a ValidationConfig to the trainer that build or the script creates",
+        ),
+        (
+            ".backend",
+            "!has(self.backend) || has(self.trainFunc)",
+            "requires trainFunc; pass the options to the trainer that build or the script creates",
+        ),
     )
-    framework: Framework | None = Field(
-        default=None,
-        description="Which of Ray Train's trainers runs trainFunc: Torch (TorchTrainer), TensorFlow "
+    framework: Framework | None = optional(
+        "Which of Ray Train's trainers runs trainFunc: Torch (TorchTrainer), TensorFlow "
         "(TensorflowTrainer), XGBoost (XGBoostTrainer), LightGBM (LightGBMTrainer), JAX (JaxTrainer), or Python "
-        "(DataParallelTrainer without a backend). Default: Torch.",
+        "(DataParallelTrainer without a backend). Default: Torch."
     )
-    train_func: Function | None = Field(
-        default=None,
-        description="module:function that runs once per worker, as in Ray Train's train_loop_per_worker.",
+    train_func: Function | None = optional(
+        "module:function that runs once per worker, as in Ray Train's train_loop_per_worker."
     )
     train_loop_config: FreeObject | None = free(
         "Free-form object passed to trainFunc as its config argument, or to build as train_loop_config."
     )
-    backend: Backend | None = Field(default=None, description="Options of the framework's config in Ray Train.")
-    validation_function: Function | None = Field(
-        default=None,
-        description="module:function of Ray Train's ValidationConfig: takes a checkpoint and returns metrics, for "
-        "reports with validation. It runs as a task next to the workers. Needs Ray 2.54.",
+    backend: Backend | None = optional("Options of the framework's config in Ray Train.")
+    validation_function: Function | None = optional(
+        "module:function of Ray Train's ValidationConfig: takes a checkpoint and returns metrics, for "
+        "reports with validation. It runs as a task next to the workers. Needs Ray 2.54."
     )
-    build: Function | None = Field(
-        default=None,
-        description="module:function called in the head pod with scaling_config, run_config, "
-        "train_loop_config and datasets, and returns one of Ray Train's trainers.",
+    build: Function | None = optional(
+        "module:function called in the head pod with scaling_config, run_config, "
+        "train_loop_config and datasets, and returns one of Ray Train's trainers."
     )
-    entrypoint: list[Argument] | None = Field(
-        default=None,
+    entrypoint: list[Argument] | None = optional(
+        "Command of a script that runs in the head pod and calls fit() itself, "
+        "for example [python, train.py]. python means the Python that has Ray.",
         min_length=1,
         max_length=64,
-        description="Command of a script that runs in the head pod and calls fit() itself, "
-        "for example [python, train.py]. python means the Python that has Ray.",
     )
 
     @model_validator(mode="after")
