@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from railhead.api.base import NAMED_LIST, Image, Model, rules, time_limit
+from railhead.api.base import NAMED_LIST, Image, Model, checked, optional, time_limit
 from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
 from railhead.api.logs import MOST_FORWARDED, Logs
 from railhead.api.metric_policy import MetricPolicy
@@ -43,39 +43,28 @@ class OnExitCodes(Model):
 class FailureRule(Model):
     """One rule."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                "",
-                "[has(self.onExitCodes), has(self.onReason), has(self.onClass)].filter(isSet, isSet).size() == 1",
-                "exactly one of onExitCodes, onReason and onClass must be set",
-            ),
-        )
+    model_config = checked(
+        (
+            "",
+            "[has(self.onExitCodes), has(self.onReason), has(self.onClass)].filter(isSet, isSet).size() == 1",
+            "exactly one of onExitCodes, onReason and onClass must be set",
+        ),
     )
     action: Action = Field(
         description="Fail: the job fails. Restart: another attempt follows, also after class Configuration, and the "
         "limits count as without a rule. RestartAndIgnore: another attempt follows after a backoff, and no limit "
         "counts the lost one.",
     )
-    on_exit_codes: OnExitCodes | None = Field(
-        default=None,
-        description="The exit code of trainer.entrypoint's process (128 + n after signal n), or the code with which a "
+    on_exit_codes: OnExitCodes | None = optional(
+        "The exit code of trainer.entrypoint's process (128 + n after signal n), or the code with which a "
         "rank called sys.exit(); status.failure.processExitCode. Ray does not report the code of a rank that was "
-        "killed or called os._exit(): then no such rule matches.",
+        "killed or called os._exit(): then no such rule matches."
     )
-    on_reason: list[Reason] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=32,
-        description="status.failure.reason is one of these.",
-        json_schema_extra=SET,
+    on_reason: list[Reason] | None = optional(
+        "status.failure.reason is one of these.", min_length=1, max_length=32, json_schema_extra=SET
     )
-    on_class: list[RuledClass] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=8,
-        description="status.failure.class is one of these.",
-        json_schema_extra=SET,
+    on_class: list[RuledClass] | None = optional(
+        "status.failure.class is one of these.", min_length=1, max_length=8, json_schema_extra=SET
     )
 
 
@@ -92,59 +81,48 @@ class FailureRules(Model):
 class TrainJobSpec(Model):
     """What is trained, from which code, on how many workers, and where its checkpoints go."""
 
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            *BACKEND_RULES,
-            *CPU_LIMIT_RULES,
-            CPU_FOR_TASKS,
-            SPLIT_OF_BUILD,
-            *SCRIPT_RULES,
-            PRIORITY_RULE,
-            TOPOLOGY_RULE,
-        )
+    model_config = checked(
+        *BACKEND_RULES,
+        *CPU_LIMIT_RULES,
+        CPU_FOR_TASKS,
+        SPLIT_OF_BUILD,
+        *SCRIPT_RULES,
+        PRIORITY_RULE,
+        TOPOLOGY_RULE,
     )
     image: Image = Field(
         description="Container image of head and workers: Ray 2.52 or newer and the framework, no part of Railhead.",
     )
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
-        default=None, description="When the image is pulled, as in a pod."
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = optional(
+        "When the image is pulled, as in a pod."
     )
-    image_pull_secrets: list[PullSecret] | None = Field(
-        default=None,
-        max_length=8,
-        description="Secrets with registry credentials.",
-        json_schema_extra=NAMED_LIST,
+    image_pull_secrets: list[PullSecret] | None = optional(
+        "Secrets with registry credentials.", max_length=8, json_schema_extra=NAMED_LIST
     )
     trainer: TrainerConfig = Field(description="What is trained.")
-    source: Source | None = Field(default=None, description="Where the code comes from; without it, from the image.")
+    source: Source | None = optional("Where the code comes from; without it, from the image.")
     scaling: Scaling = Field(default_factory=Scaling, description="Workers and their resources (ScalingConfig).")
     run: Run = Field(description="Name, storage and policies of the run (RunConfig).")
-    datasets: dict[DatasetName, Dataset] | None = Field(
-        default=None,
+    datasets: dict[DatasetName, Dataset] | None = optional(
+        "Ray Data datasets by name; train_func gets its shard with ray.train.get_dataset_shard(name).",
         min_length=1,
         max_length=16,
-        description="Ray Data datasets by name; train_func gets its shard with ray.train.get_dataset_shard(name).",
     )
-    env: list[EnvVar] | None = Field(
-        default=None, max_length=128, description="Environment of both roles.", json_schema_extra=NAMED_LIST
+    env: list[EnvVar] | None = optional("Environment of both roles.", max_length=128, json_schema_extra=NAMED_LIST)
+    runtime_env: RuntimeEnv | None = optional(
+        "Ray's runtime_env, for the training workers only; its keys are Ray's own."
     )
-    runtime_env: RuntimeEnv | None = Field(
-        default=None, description="Ray's runtime_env, for the training workers only; its keys are Ray's own."
+    env_from: list[EnvFrom] | None = optional(
+        "ConfigMaps and Secrets whose keys become environment variables of both roles.", max_length=32
     )
-    env_from: list[EnvFrom] | None = Field(
-        default=None,
-        max_length=32,
-        description="ConfigMaps and Secrets whose keys become environment variables of both roles.",
-    )
-    pod_template: PodTemplate | None = Field(
-        default=None,
-        description="PodTemplateSpec for both roles: node selectors, tolerations, volumes, additional containers. "
-        "The main container is named ray.",
+    pod_template: PodTemplate | None = optional(
+        "PodTemplateSpec for both roles: node selectors, tolerations, volumes, additional containers. "
+        "The main container is named ray."
     )
     head: HeadConfig = Field(default_factory=HeadConfig, description="The head pod.")
     worker: Worker = Field(default_factory=Worker, description="The worker pods.")
-    metrics: Metrics | None = Field(default=None, description="Where Prometheus reads the job's own metrics.")
-    logs: Logs | None = Field(default=None, description="Where the logs go, and what of them is kept.")
+    metrics: Metrics | None = optional("Where Prometheus reads the job's own metrics.")
+    logs: Logs | None = optional("Where the logs go, and what of them is kept.")
     backoff_limit: int = Field(
         default=3,
         ge=0,
@@ -166,23 +144,20 @@ class TrainJobSpec(Model):
         "and Hang) without a new checkpoint before the job fails, or with one that followed on less than "
         "backoffResetSeconds of training before a Hang; disruptions do not count. May be changed at any time.",
     )
-    disruption_limit: int | None = Field(
-        default=None,
-        ge=0,
-        le=1_000_000,
-        description="How many disruptions the job may suffer before it fails: attempts and rounds of worker pods lost "
+    disruption_limit: int | None = optional(
+        "How many disruptions the job may suffer before it fails: attempts and rounds of worker pods lost "
         "to preemption, eviction, a drain, a lost node or a deleted pod. Absent: any number. "
         "May be changed at any time.",
+        ge=0,
+        le=1_000_000,
     )
-    failure_policy: FailureRules | None = Field(
-        default=None,
-        description="Rules for particular failures: which end the job, and which no limit counts. They look at what "
-        "ends an attempt; a worker pod that is replaced ends none. May be changed at any time.",
+    failure_policy: FailureRules | None = optional(
+        "Rules for particular failures: which end the job, and which no limit counts. They look at what "
+        "ends an attempt; a worker pod that is replaced ends none. May be changed at any time."
     )
-    metric_policy: MetricPolicy | None = Field(
-        default=None,
-        description="Rules for the metrics that training reports: they warn, end the job, or restart its worker group. "
-        "May be changed at any time; the driver learns of it with its next report.",
+    metric_policy: MetricPolicy | None = optional(
+        "Rules for the metrics that training reports: they warn, end the job, or restart its worker group. "
+        "May be changed at any time; the driver learns of it with its next report."
     )
     managed_by: str = Field(
         default="railhead.dev/operator",
@@ -196,19 +171,17 @@ class TrainJobSpec(Model):
         description="Suspends the job, which releases its pods; with false it resumes from its last checkpoint. "
         "May be changed at any time.",
     )
-    suspend_grace_seconds: int | None = Field(
-        default=None,
-        ge=0,
-        le=86400,
-        description="How long the driver waits for one more committed checkpoint after SIGTERM (suspend, a drain of "
+    suspend_grace_seconds: int | None = optional(
+        "How long the driver waits for one more committed checkpoint after SIGTERM (suspend, a drain of "
         "the head's node, activeDeadlineSeconds): train_func sees it in ray.train.get_preemption_info() (Ray 2.58) "
         "and should save a checkpoint. Default: 60, with scaling.useGPU 600.",
+        ge=0,
+        le=86400,
     )
-    resume_from: ResumeFrom | None = Field(
-        default=None,
-        description="A TrainJob or a checkpoint to start from. It is only read; the job writes to its own run.",
+    resume_from: ResumeFrom | None = optional(
+        "A TrainJob or a checkpoint to start from. It is only read; the job writes to its own run."
     )
-    scheduling: Scheduling | None = Field(default=None, description="Which nodes the job's pods may use, and when.")
+    scheduling: Scheduling | None = optional("Which nodes the job's pods may use, and when.")
     start_deadline_seconds: int | None = time_limit(
         "Limit from the start, or from a resume, until training runs. After it all pods are released and the next "
         "attempt backs off."

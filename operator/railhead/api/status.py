@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
-from railhead.api.base import ClassName, StatusModel, text_field, time_field
+from railhead.api.base import ClassName, StatusModel, optional, text_field, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
 from railhead.api.queue import AdmissionStatus
@@ -147,7 +147,7 @@ class OutcomeStatus(StatusModel):
     outcome: str = text_field("Succeeded, or a failure class.", 32)
     reason: str = text_field("CamelCase reason.", 128)
     message: str = text_field("What happened, in a sentence.", 4096)
-    process_exit_code: int | None = Field(default=None, description=PROCESS_EXIT_CODE)
+    process_exit_code: int | None = optional(PROCESS_EXIT_CODE)
     suspect_pod: str = text_field(SUSPECT_POD, 253)
 
 
@@ -173,13 +173,13 @@ class ProgressStatus(StatusModel):
     reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
     joined: int = Field(default=0, description="Worker pods that have joined.")
     workers: int = Field(default=0, description="Ray Train workers of the current worker group.")
-    step: int | None = Field(default=None, description="Steps of the run so far, by railhead.training.progress.")
-    total_steps: int | None = Field(default=None, description="Steps that the run will have, likewise.")
-    percent_complete: int | None = Field(
-        default=None, ge=0, le=100, description="How much of the run is done; spec.run.progress. Absent if not known."
+    step: int | None = optional("Steps of the run so far, by railhead.training.progress.")
+    total_steps: int | None = optional("Steps that the run will have, likewise.")
+    percent_complete: int | None = optional(
+        "How much of the run is done; spec.run.progress. Absent if not known.", ge=0, le=100
     )
-    estimated_remaining_seconds: int | None = Field(
-        default=None, ge=0, description="How long training takes until its end, without further interruptions."
+    estimated_remaining_seconds: int | None = optional(
+        "How long training takes until its end, without further interruptions.", ge=0
     )
     remaining: str | None = text_field("The same in short, such as 3h20m.", 16, None)
     steps_per_second: str | None = text_field(
@@ -188,23 +188,21 @@ class ProgressStatus(StatusModel):
     tokens_per_second: str | None = text_field("Decimal; by railhead.training.progress.", 32, None)
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
     update_time: str | None = time_field("When the driver recorded them.")
-    spent: SpentStatus | None = Field(default=None, description="What the attempt's time was spent on until then.")
-    warning: DriverWarning | None = Field(
-        default=None,
-        description="What the user should fix although training runs; conditions Resumable, CheckpointFallback, "
-        "StorageUnavailable, HangSuspected, MetricRuleFired, EndNotice, RayTested.",
+    spent: SpentStatus | None = optional("What the attempt's time was spent on until then.")
+    warning: DriverWarning | None = optional(
+        "What the user should fix although training runs; conditions Resumable, CheckpointFallback, "
+        "StorageUnavailable, HangSuspected, MetricRuleFired, EndNotice, RayTested."
     )
-    lost_pods: list[Annotated[str, Field(max_length=253)]] | None = Field(
-        default=None,
+    lost_pods: list[Annotated[str, Field(max_length=253)]] | None = optional(
+        "Worker pods that do not answer the driver, of the last loss; they, or the head, are replaced.",
         max_length=MAX_LOST_PODS,
-        description="Worker pods that do not answer the driver, of the last loss; they, or the head, are replaced.",
     )
-    restart: RestartStatus | None = Field(
-        default=None, description="The last restart of the worker group in the same pods, after a failure of its own."
+    restart: RestartStatus | None = optional(
+        "The last restart of the worker group in the same pods, after a failure of its own."
     )
     slow_ranks: SlowRanks = None
-    outcome: OutcomeStatus | None = Field(
-        default=None, description="How the attempt ended; used when the head pod vanishes with its termination message."
+    outcome: OutcomeStatus | None = optional(
+        "How the attempt ended; used when the head pod vanishes with its termination message."
     )
 
 
@@ -245,8 +243,8 @@ class FailureStatus(StatusModel):
     pod: str = text_field("Pod where it was observed.", 253)
     node: str = text_field("Node of that pod.", 253)
     container: str = text_field("Container where it was observed.", 253)
-    exit_code: int | None = Field(default=None, description="Exit code of the container, if any.")
-    process_exit_code: int | None = Field(default=None, description=PROCESS_EXIT_CODE)
+    exit_code: int | None = optional("Exit code of the container, if any.")
+    process_exit_code: int | None = optional(PROCESS_EXIT_CODE)
     suspect_pod: str = text_field(SUSPECT_POD, 253)
     suspect_node: str = text_field("Node of that pod.", 253)
     action: str = text_field("Action of the rule of spec.failurePolicy that matched, if any.", 32)
@@ -298,66 +296,54 @@ class JobStatus(StatusModel):
     input: str = text_field("ConfigMap with the driver's input in the current attempt.", 253)
     source: str = text_field("The job's own copy of the ConfigMap of spec.source.configMap, for all attempts.", 253)
     secret: str = text_field("Secret with the token of the current attempt's Ray cluster.", 253)
-    admission: AdmissionStatus | None = Field(default=None, description="What the queue gave the current attempt.")
-    worker_losses: WorkerLosses | None = Field(
-        default=None, description="Lost worker pods without a new checkpoint; absent before the first loss."
+    admission: AdmissionStatus | None = optional("What the queue gave the current attempt.")
+    worker_losses: WorkerLosses | None = optional(
+        "Lost worker pods without a new checkpoint; absent before the first loss."
     )
     restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to restart.")
-    budget: Budget | None = Field(
-        default=None, description="What makes spec.backoffLimit full again; absent before the first failure."
-    )
-    counted_restarts: CountedRestarts | None = Field(
-        default=None, description="Restarts in place of the current attempt; absent if there is none."
+    budget: Budget | None = optional("What makes spec.backoffLimit full again; absent before the first failure.")
+    counted_restarts: CountedRestarts | None = optional(
+        "Restarts in place of the current attempt; absent if there is none."
     )
     start_time: str | None = time_field("When the first attempt was decided.")
     suspended_seconds: int = Field(
         default=0, description="How long the job was suspended, without a current suspension."
     )
-    waiting: Waiting | None = Field(
-        default=None, description="Since when the job waits for training; absent while it runs."
-    )
-    start_line: StartLine | None = Field(
-        default=None, description="Pods were rejected by a quota or released; absent once training runs."
-    )
+    waiting: Waiting | None = optional("Since when the job waits for training; absent while it runs.")
+    start_line: StartLine | None = optional("Pods were rejected by a quota or released; absent once training runs.")
     completion_time: str | None = time_field("When the job ended.")
-    goodput: GoodputStatus | None = Field(default=None, description="What the job's time was spent on.")
+    goodput: GoodputStatus | None = optional("What the job's time was spent on.")
     clean_up_time: str | None = time_field("When spec.keepPodsSeconds removed the job's children.")
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
-    resize: Resize | None = Field(default=None, description="Elastic training: a planned removal of worker pods.")
+    resize: Resize | None = optional("Elastic training: a planned removal of worker pods.")
     progress: ProgressStatus = Field(default_factory=ProgressStatus, description="Latest report of the driver.")
-    checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
-    best_checkpoint: CheckpointStatus | None = Field(
-        default=None, description="Committed checkpoint with the best run.checkpoint.scoreAttribute, of all attempts."
+    checkpoint: CheckpointStatus | None = optional("Newest committed checkpoint.")
+    best_checkpoint: CheckpointStatus | None = optional(
+        "Committed checkpoint with the best run.checkpoint.scoreAttribute, of all attempts."
     )
     run_uri: str = Field(
         default="", alias="runURI", max_length=MAX_URI, description="Where the run keeps its checkpoints."
     )
-    resumed_from: ResumedFromStatus | None = Field(
-        default=None, description="Checkpoint that the current attempt started from."
+    resumed_from: ResumedFromStatus | None = optional("Checkpoint that the current attempt started from.")
+    initial_checkpoint: InitialCheckpoint | None = optional(
+        "What spec.resumeFrom resolved to when the job started; the same for all attempts."
     )
-    initial_checkpoint: InitialCheckpoint | None = Field(
-        default=None, description="What spec.resumeFrom resolved to when the job started; the same for all attempts."
+    failure: FailureStatus | None = optional("The last failure.")
+    attempts: list[Attempt] | None = optional(
+        f"The last {MAX_ATTEMPTS} attempts, the oldest first.", max_length=MAX_ATTEMPTS
     )
-    failure: FailureStatus | None = Field(default=None, description="The last failure.")
-    attempts: list[Attempt] | None = Field(
-        default=None, max_length=MAX_ATTEMPTS, description=f"The last {MAX_ATTEMPTS} attempts, the oldest first."
-    )
-    stuck_pods: list[StuckPod] | None = Field(
-        default=None,
-        max_length=MAX_STUCK_PODS,
-        description="Pods of any attempt that are Terminating 5 minutes beyond their grace period and may still use "
+    stuck_pods: list[StuckPod] | None = optional(
+        "Pods of any attempt that are Terminating 5 minutes beyond their grace period and may still use "
         f"their GPUs, at most {MAX_STUCK_PODS}; absent if there is none.",
+        max_length=MAX_STUCK_PODS,
     )
-    avoided_nodes: list[AvoidedNode] | None = Field(
-        default=None,
+    avoided_nodes: list[AvoidedNode] | None = optional(
+        "Nodes that get no new pods of this job, because they refused one; the oldest first.",
         max_length=MAX_AVOIDED_NODES,
-        description="Nodes that get no new pods of this job, because they refused one; the oldest first.",
     )
-    formerly_avoided_nodes: list[AvoidedNode] | None = Field(
-        default=None,
-        max_length=MAX_AVOIDED_NODES,
-        description=f"The last {MAX_AVOIDED_NODES} nodes that were avoided and may get pods again.",
+    formerly_avoided_nodes: list[AvoidedNode] | None = optional(
+        f"The last {MAX_AVOIDED_NODES} nodes that were avoided and may get pods again.", max_length=MAX_AVOIDED_NODES
     )
 
     def reason_of(self, type_: str) -> str | None:
