@@ -43,13 +43,16 @@ def sent() -> Iterator[str]:
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 continue
             if node.func.id == "Event":
-                yield _reason(node.args[1])
+                yield from _reasons(node.args[1])
             elif node.func.id == "begin_next_attempt":
-                yield from (_reason(keyword.value) for keyword in node.keywords if keyword.arg == "reason")
+                yield from _reasons(next(keyword.value for keyword in node.keywords if keyword.arg == "reason"))
 
 
-def _reason(node: ast.expr) -> str:
-    return str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
+def _reasons(node: ast.expr) -> list[str]:
+    """Both of a choice between two."""
+    if isinstance(node, ast.IfExp):
+        return [*_reasons(node.body), *_reasons(node.orelse)]
+    return [str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)]
 
 
 def documented() -> list[str]:

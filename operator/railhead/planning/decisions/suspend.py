@@ -150,13 +150,10 @@ def decide_resume(job: Job) -> Decision | None:
     """Resumes a suspended or queued job; one that stays so does not get past `decide_suspend` and `decide_queue`."""
     if not job.status.is_resting:
         return None
-    remains = job.acting_pods
-    if remains:
-        return Decision(deletes=delete_all(remains))
-    if job.status.phase == "Queued":
-        decision = begin_next_attempt(job, reason="Admitted", phase="Pending")
-    else:
-        decision = begin_next_attempt(job, reason="Resumed", phase="Pending")
+    if job.acting_pods:
+        return Decision(deletes=delete_all(job.acting_pods))
+    is_queued = job.status.phase == "Queued"
+    decision = begin_next_attempt(job, reason="Admitted" if is_queued else "Resumed", phase="Pending")
     if decision.status is None:
         return decision
     return replace(decision, status=replace(decision.status, suspended_seconds=count_suspended(job) or UNSET))
