@@ -1381,9 +1381,8 @@ DEFECTS = (
     Defect(
         "NetworkPolicies from before they were disabled stay",
         "planning/children.py",
-        "        is_wanted=lambda job: job.settings.job_network_policy is not None,\n",
-        "        is_wanted=lambda job: job.settings.job_network_policy is not None,\n"
-        "        may_exist=lambda job: job.settings.job_network_policy is not None,\n",
+        "configs), policy, *gang_removal(job))",
+        "configs), *((policy,) if job.settings.job_network_policy else ()), *gang_removal(job))",
         (CLEAN_UP,),
     ),
     Defect(

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from railhead.kube.kinds import CHILDREN, POD_GROUP
-from railhead.planning.children import CHILDREN as OF_JOBS
+from railhead.planning.plan import INPUT, NETWORK_POLICY, POD, SOURCE
 from railhead.resources.gangs.schedulers import SCHEDULERS
 from tests.chart.chart import NAMESPACE, Chart
 
 
 def _on_children(verb: str) -> set[tuple[str, str, str, str]]:
     """The permission for this verb on each kind of child that the TrainJob may own."""
-    kinds = {CHILDREN[kind] for kind in {"Pod", *(child.kind for child in OF_JOBS)}}
+    kinds = {CHILDREN[policy.kind] for policy in (POD, INPUT, SOURCE, NETWORK_POLICY)}
     groups = {group.api_version.partition("/")[0] for each in SCHEDULERS.values() for group in each.pod_groups}
     return {
         *(("", verb, kind.group, kind.plural) for kind in kinds),

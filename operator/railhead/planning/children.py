@@ -1,13 +1,11 @@
-"""The children of a job as one list, used to create them, to delete them and to test the operator's RBAC rules; and
-their material: the checkpoint of spec.resumeFrom, and the child that a pod of the attempt cannot mount.
-
-A new kind is one row here, one in `kube/kinds.py` and its RBAC rules in the chart.
+"""The children of a job: which there are to create, and which to delete; and their material: the checkpoint of
+spec.resumeFrom, and the child that a pod of the attempt cannot mount.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from railhead.api import names
@@ -25,7 +23,6 @@ from railhead.planning.plan import (
     POD_GROUP,
     SECRET,
     WORKLOAD,
-    ChildKind,
     CopyConfigMap,
     Create,
     Remove,
@@ -39,61 +36,6 @@ from railhead.resources.queues.kueue import build_workload
 from railhead.resources.source import build_source_copy
 
 
-@dataclass(frozen=True)
-class Child:
-    """A child that the pods of a job refer to. The job owns it.
-
-    Attributes:
-        name: the object's name, by the job and the attempt.
-        create: the action that creates it, with this name.
-        is_wanted: whether a new attempt needs it.
-        may_exist: whether to delete it with the job's children: an operator with other settings may have created it.
-    """
-
-    kind: ChildKind
-    name: Callable[[Job, int], str]
-    create: Callable[[Job, str], Create | CopyConfigMap]
-    is_wanted: Callable[[Job], bool] = lambda job: True
-    may_exist: Callable[[Job], bool] = lambda job: True
-
-
-def _copies_source(job: Job) -> bool:
-    return job.spec.source is not None and job.spec.source.config_map is not None
-
-
-def _copy_source(job: Job, name: str) -> CopyConfigMap:
-    """A change to the user's ConfigMap must not affect a running job, nor give two attempts different code."""
-    assert job.spec.source is not None and job.spec.source.config_map is not None
-    source = job.spec.source.config_map
-    keys = tuple(item.key for item in source.items or [])
-    build = partial(build_source_copy, job.ref, name)
-    return CopyConfigMap(name, source.name, keys, build, field="spec.source.configMap")
-
-
-def _create_network_policy(job: Job, name: str) -> Create:
-    assert job.settings.job_network_policy is not None
-    has_metrics = job.spec.metrics is not None
-    build = partial(build_network_policy, job.ref, job.settings.job_network_policy, has_metrics=has_metrics)
-    return Create(NETWORK_POLICY, name, build)
-
-
-CHILDREN = (
-    Child(
-        "ConfigMap",
-        lambda job, attempt: job.mounts_of(attempt).source,
-        _copy_source,
-        is_wanted=_copies_source,
-        may_exist=_copies_source,
-    ),
-    Child(
-        "NetworkPolicy",
-        lambda job, _: names.network_policy_name(job.name, job.uid),
-        _create_network_policy,
-        is_wanted=lambda job: job.settings.job_network_policy is not None,
-    ),
-)
-
-
 def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ...]:
     """The objects that every pod of the attempt refers to. They are created with every pod, idempotent by name:
     somebody may have deleted a child of a running job.
@@ -102,13 +44,13 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     the same.
     """
     wanted, own = job.mounts_of(attempt), job.own_mounts
-    children = (child.create(job, child.name(job, attempt)) for child in CHILDREN if child.is_wanted(job))
     return (
         Create(HEADS_SERVICE, names.HEADS_SERVICE, partial(build_heads_service, job.namespace)),
         *((_create_driver(job, own.driver),) if wanted.driver == own.driver else ()),
         *((_create_input(job, own.input),) if wanted.input == own.input else ()),
         *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),
-        *children,
+        *_copy_source(job, wanted.source),
+        *_create_network_policy(job),
         *_create_pod_group(job, attempt=attempt),
     )
 
@@ -128,6 +70,24 @@ def _create_secret(job: Job, own: Mounts) -> Create:
     return Create(SECRET, own.secret, lambda: build(), owner=own.input)  # a partial would show the key
 
 
+def _copy_source(job: Job, name: str) -> tuple[CopyConfigMap, ...]:
+    """A change to the user's ConfigMap must not affect a running job, nor give two attempts different code."""
+    source = job.spec.source.config_map if job.spec.source else None
+    if source is None:
+        return ()
+    keys = tuple(item.key for item in source.items or [])
+    build = partial(build_source_copy, job.ref, name)
+    return (CopyConfigMap(name, source.name, keys, build, field="spec.source.configMap"),)
+
+
+def _create_network_policy(job: Job) -> tuple[Create, ...]:
+    policy = job.settings.job_network_policy
+    if policy is None:
+        return ()
+    build = partial(build_network_policy, job.ref, policy, has_metrics=job.spec.metrics is not None)
+    return (Create(NETWORK_POLICY, names.network_policy_name(job.name, job.uid), build),)
+
+
 def _create_pod_group(job: Job, *, attempt: int) -> tuple[Create, ...]:
     """The newest version that the API server serves."""
     scheduler = SCHEDULERS.get(job.spec.gang_scheduler)
@@ -142,9 +102,14 @@ def _create_pod_group(job: Job, *, attempt: int) -> tuple[Create, ...]:
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
-    """Removes all children except the pods. The Secret goes with the input, which owns it."""
-    children = (Remove(child.kind, child.name(job, job.attempt)) for child in CHILDREN if child.may_exist(job))
-    return (Remove("ConfigMap", job.mounts_of(job.attempt).input), *children, *gang_removal(job))
+    """Removes all children except the pods, and a NetworkPolicy also if an operator with other settings created it.
+
+    The Secret goes with the input, which owns it.
+    """
+    mounts = job.mounts_of(job.attempt)
+    configs = (mounts.input, mounts.source) if job.spec.source and job.spec.source.config_map else (mounts.input,)
+    policy = Remove("NetworkPolicy", names.network_policy_name(job.name, job.uid))
+    return (*(Remove("ConfigMap", name) for name in configs), policy, *gang_removal(job))
 
 
 def driver_removal(job: Job) -> tuple[Remove, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from railhead.api import names
 from railhead.kube import kinds
-from railhead.planning.children import CHILDREN, head_pod, prerequisites, removals, worker_pods
+from railhead.planning.children import head_pod, prerequisites, removals, worker_pods
 from railhead.planning.plan import Create
 from railhead.resources import pods
 from railhead.resources.base import JobNetworkPolicy
@@ -36,12 +36,6 @@ def test_everything_created_for_a_job_is_removed_with_it() -> None:
     assert secret[0] == "Secret" and owners == {"", input_[1]}, "it goes with its owner"
     shared = [("Service", names.HEADS_SERVICE), ("ConfigMap", WITH_ALL.settings.bundle_name)]
     assert [service, bundle] == shared, "they belong to the namespace"
-
-
-def test_a_child_is_created_and_removed_by_the_same_name() -> None:
-    for child in CHILDREN:
-        name = child.name(WITH_ALL, 1)
-        assert child.create(WITH_ALL, name).build()["metadata"]["name"] == name
 
 
 def test_pods_have_the_names_of_their_creates() -> None:
