@@ -10,7 +10,7 @@ from typing import NoReturn, Optional, Union
 from railhead.contract.failure import SUCCEEDED_CODE, Failure, FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.contract.report import RestartInPlace
-from railhead.driver.describe import log, read_text
+from railhead.driver.describe import log, never_raises
 from railhead.driver.reporting.progress import Progress
 
 
@@ -64,12 +64,9 @@ def build_outcome(
 
 
 def write_termination_message(text: str, file: Optional[str]) -> None:
-    if file is None:
-        return
-    try:
-        Path(file).write_text(text)
-    except OSError as error:  # the exit code still carries the failure class
-        log(f"cannot write the termination message: {read_text(error)}")
+    if file is not None:
+        with never_raises("write the termination message"):  # the exit code still carries the failure class
+            Path(file).write_text(text)
 
 
 def end_process(failure: Failure, termination_message: Optional[str]) -> NoReturn:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from railhead.driver.describe import describe_exception, log
+from railhead.driver.describe import never_raises
 from railhead.driver.rank import steps
 from railhead.driver.ray.context import Watch, watch_reports
 from railhead.driver.ray.types import Storage
@@ -69,9 +69,7 @@ def _find_folder(storage: Storage) -> RunFolder:
     return RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
 
 
+@never_raises("record an upload, of which files may stay")
 def _record(folder: RunFolder, name: str, *, is_new: bool = True) -> None:
-    try:
-        if is_new or not is_recorded(folder, name):
-            record_upload(folder, name)
-    except Exception as error:
-        log(f"what {name} leaves may stay: {describe_exception(error)}")
+    if is_new or not is_recorded(folder, name):
+        record_upload(folder, name)

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Callable, Optional
 
-from railhead.driver.describe import describe_exception, log
+from railhead.driver.describe import never_raises
 from railhead.driver.reporting.exposition import CONTENT_TYPE
 
 THREADS = 4
@@ -78,11 +78,9 @@ class MetricsServer:
         return _build_answer("200 OK", written)
 
     def _compute(self) -> bytes:
-        try:
+        with never_raises("write the metrics"):
             return self._write().encode()
-        except Exception as error:
-            log(f"cannot write the metrics: {describe_exception(error)}")
-            return b""
+        return b""
 
 
 def _read_request(connection: socket.socket) -> bytes:

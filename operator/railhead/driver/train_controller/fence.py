@@ -161,12 +161,7 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
     return thread
 
 
+@never_raises("report that the storage failed")
 def warn(box: Box[FromController], reason: str, message: str) -> None:
-    """Shows it in the status while training continues without new checkpoints; the next commit removes it.
-
-    Never raises.
-    """
-    try:
-        box.change(lambda value: replace(value, warning=RunWarning(reason, clean(message))))
-    except OSError as error:
-        log(f"cannot report that the storage failed: {describe_exception(error)}")
+    """Shows it in the status while training continues without new checkpoints; the next commit removes it."""
+    box.change(lambda value: replace(value, warning=RunWarning(reason, clean(message))))

@@ -22,7 +22,7 @@ from typing import Callable, Optional
 
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
-from railhead.driver.describe import describe_exception, log, read_text
+from railhead.driver.describe import describe_exception, log, never_raises, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.node.machine import PROC, read_process_table
 from railhead.driver.ray.callback import Step
@@ -216,17 +216,13 @@ def explain_answers(storage_path: str, answers: list[tuple[str, str]]) -> str:
     )
 
 
+@never_raises("look for old markers in run.storagePath")
 def _remove_old_markers(folder: Path) -> None:
     """Removes those of heads that died. An older head that is still checking has lost the run anyway."""
-    try:
-        for marker in (*folder.glob(f"{MARKER}*"), *folder.glob(f"{PROBE}*")):
-            _remove(marker)
-    except OSError as error:
-        log(f"run.storagePath: cannot look for old markers: {read_text(error)}")
+    for marker in (*folder.glob(f"{MARKER}*"), *folder.glob(f"{PROBE}*")):
+        _remove(marker)
 
 
+@never_raises("remove a marker from run.storagePath")
 def _remove(marker: Path) -> None:
-    try:
-        marker.unlink(missing_ok=True)
-    except OSError as error:
-        log(f"run.storagePath: cannot remove {marker}: {read_text(error)}")
+    marker.unlink(missing_ok=True)
