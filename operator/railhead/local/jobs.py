@@ -114,7 +114,8 @@ def describe_job_change(old: Object, new: Object) -> list[str]:
     was, now = status_of(old), status_of(new)
     lines = []
     if now.attempt > 1 and now.attempt != was.attempt:
-        lines.append(f"attempt {now.attempt} starts" + _reason_for_attempt(now))
+        why = f", because {now.failure.reason}: {now.failure.message}" if now.failure else ""
+        lines.append(f"attempt {now.attempt} starts{why}")
     news = [c for c in _troubles(now) if c.message not in {old.message for old in _troubles(was)}]
     if now.phase and now.phase != was.phase:
         about = [c.message for c in news if c.reason == now.phase]
@@ -168,10 +169,6 @@ def _failure_lines(status: JobStatus) -> list[str]:
 
 def _troubles(status: JobStatus) -> list[Condition]:
     return [c for c in status.conditions if c.type in TROUBLE and c.status == "True" and c.message]
-
-
-def _reason_for_attempt(status: JobStatus) -> str:
-    return f", because {status.failure.reason}: {status.failure.message}" if status.failure else ""
 
 
 def _short(text: str) -> str:

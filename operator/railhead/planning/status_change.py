@@ -211,7 +211,7 @@ def build_fields(status: JobStatus, change: StatusChange) -> dict[str, Any]:
     for name in STATUS_FIELDS:
         value = getattr(change, name)
         if value is not UNSET and value != getattr(status, name):
-            fields[_key(name)] = _to_json(value)
+            fields[JobStatus.model_fields[name].alias or name] = _to_json(value)
     return fields
 
 
@@ -249,10 +249,6 @@ def _counts(change: StatusChange) -> bool:
     """Whether the change raises a counter."""
     counters = (change.restarts, change.counted_restarts, change.worker_losses)
     return any(isinstance(each, BaseModel) for each in counters)
-
-
-def _key(name: str) -> str:
-    return JobStatus.model_fields[name].alias or name
 
 
 def _to_json(value: BaseModel | list[BaseModel] | str | int | None) -> Any:
