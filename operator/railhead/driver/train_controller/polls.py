@@ -279,7 +279,7 @@ class Pulse:
             steps=self._measure(),
             gpus=_list_gpus(fresh),
             uploads=sum((beat.uploads for beat in beats), NO_UPLOADS),
-            blocked=self._beats.get(0, NO_BEAT).blocked,
+            blocked=self.beats.get(0, NO_BEAT).blocked,
         )
 
     def _note_rank_0(self, beat: Beat) -> None:
