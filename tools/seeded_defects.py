@@ -2396,6 +2396,20 @@ DEFECTS = (
         ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(
+        "a broken GPU that no pod names restarts in place forever",
+        "driver/train_controller/failure.py",
+        " and bool(failure.suspect_pod)",
+        "",
+        ("tests/unit/driver/train_controller/test_failure.py",),
+    ),
+    Defect(
+        "a second broken GPU replaces the pods of all others",
+        "driver/train_controller/failure.py",
+        "return history.is_allowed and history.unexplained <= UNEXPLAINED_LIMIT",
+        "return history.may_restart and history.unexplained <= UNEXPLAINED_LIMIT",
+        ("tests/unit/driver/train_controller/test_failure.py",),
+    ),
+    Defect(
         "a second hang restarts in place once a checkpoint was committed",
         "driver/train_controller/failure.py",
         "max(history.same, history.hangs) < SAME_LIMIT",

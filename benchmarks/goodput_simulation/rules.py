@@ -135,7 +135,8 @@ class Railhead:
         failure = classify_failure(facts)
         self._count(failure)
         allowed = count_allowed_restarts(self._spec, self._status, now)
-        if not decide_retry(facts, failure, History(same=self._same, hangs=self._hangs, allowed=allowed)):
+        history = History(unexplained=self._same, same=self._same, hangs=self._hangs, allowed=allowed)
+        if not decide_retry(facts, failure, history):
             return self._begin_attempt(failure, loss, now)
         return self._restart(failure, loss, pod, now)
 

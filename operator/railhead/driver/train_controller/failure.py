@@ -96,8 +96,13 @@ class History:
     @property
     def may_restart(self) -> bool:
         """The user's own number applies to any failures; without one, new pods after the same failure twice."""
+        return self.is_allowed and (self.max_failures is not None or self.same < SAME_LIMIT)
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the user's limits leave a restart in place."""
         if self.max_failures is None:
-            return self.same < SAME_LIMIT and self.charged < (self.allowed or 0)
+            return self.charged < (self.allowed or 0)
         is_left = self.allowed is None or self.charged < self.allowed
         return is_left and (self.max_failures < 0 or self.charged < self.max_failures)
 
@@ -176,6 +181,8 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> boo
         return False
     if not is_infrastructure(facts, failure):
         return history.may_restart
+    if is_of_broken_gpu(failure) and facts.source != Source.STARTUP:  # the other pods are as good as before
+        return history.is_allowed and history.unexplained <= UNEXPLAINED_LIMIT
     if failure.class_ in _NEEDS_NEW_PODS and not facts.is_explained:
         return history.may_restart and max(history.same, history.hangs) < SAME_LIMIT
     return facts.is_explained or history.unexplained <= UNEXPLAINED_LIMIT

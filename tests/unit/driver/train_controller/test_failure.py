@@ -90,6 +90,7 @@ def test_a_hang_names_whom_the_collectives_show(error: RankError, text: str) -> 
 
 
 STUCK = RankError(-1, Kind.STUCK, "training reported nothing for 600 s")
+BROKEN = RankError(3, Kind.GPU, "CUDA error: uncorrectable ECC error encountered", pod="w3")
 GPU = RankError(3, Kind.GPU, "CUDA error: uncorrectable ECC error encountered")
 LIMIT = failure.UNEXPLAINED_LIMIT
 
@@ -125,7 +126,12 @@ LIMIT = failure.UNEXPLAINED_LIMIT
         (facts(STUCK), History(max_failures=9, same=2), False),
         (facts(STUCK), History(max_failures=0, allowed=9), False),
         (facts(GPU), History(allowed=1), True),
-        (facts(GPU), History(allowed=1, same=2), False),
+        (facts(GPU), History(allowed=1, same=2), False),  # of a pod that is not known, and so not replaced
+        (facts(BROKEN), History(allowed=1, same=7, unexplained=LIMIT), True),  # each in another pod
+        (facts(BROKEN), History(allowed=1, same=7, unexplained=LIMIT + 1), False),
+        (facts(BROKEN), History(allowed=0), False),
+        (facts(BROKEN), History(max_failures=0, allowed=3), False),
+        (facts(BROKEN, source=Source.STARTUP), History(allowed=1, same=2), False),
         (facts(source=Source.STARTUP), History(unexplained=LIMIT), True),
         (facts(source=Source.STARTUP), History(unexplained=LIMIT + 1), False),
         (facts(source=Source.STARTUP, lost=("n",)), History(unexplained=LIMIT + 1), True),
