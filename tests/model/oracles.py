@@ -223,9 +223,9 @@ def check_attempts(log: list[Entry], *, operators: int = 1) -> None:
         assert len(json.dumps(found, separators=(",", ":"))) <= 4096
 
 
-def check_goodput(api: ModelApiServer, *, operators: int = 1) -> None:
-    """The seconds of each status add up to the time since the job's first attempt; they ride in other writes, the time
-    never goes back, and an ended job's stays as it is.
+def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
+    """Returns the causes of lost time. The seconds of each status add up to the time since the first attempt; they
+    ride in other writes, the time never goes back, and an ended job's stays as it is.
 
     A write whose answer was lost is repeated later, and then changes nothing but the time.
     """
@@ -233,6 +233,7 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> None:
         paths = {operation["path"] for operation in operations if operation["op"] != "test"}
         assert paths != {"/status/goodput"}, "time that passes is no reason for a write"
     begun: dict[str, datetime] = {}
+    causes: set[str] = set()
     for before, after in changes_of(api.log, "trainjobs"):
         old, new = before["status"], after["status"]
         known, found = old.get("goodput"), new.get("goodput")
@@ -248,6 +249,8 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> None:
             assert known is None or old["phase"] not in ("Succeeded", "Failed"), (known, found)
         if operators == 1 and known is not None:
             assert found["wallSeconds"] >= known["wallSeconds"], (known, found)
+        causes |= {cause for cause, seconds in found["lostSeconds"].items() if seconds}
+    return causes
 
 
 def _is_over(status: Object) -> bool:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from railhead.api import names
+from railhead.contract.failure import FailureClass
 from railhead.kube.errors import KubeError
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Crash, Fault, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
@@ -64,6 +65,7 @@ ACTIONS = {
 # A schedule has none of these, all but OOM kills, or all. A job with no budget at all must succeed without them, and
 # with them if its failure policy ignores them.
 FAILURES = ("application", "restart in place", "hang", "kill for memory")
+IN_PLACE = (FailureClass.APPLICATION, FailureClass.HANG, FailureClass.HARDWARE, FailureClass.OUT_OF_MEMORY)
 MANY: dict[str, Any] = {"backoffLimit": 900, "noProgressLimit": 900}
 NONE: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
 IGNORED = {"action": "RestartAndIgnore", "onClass": ["Application", "OutOfMemory", "Hang", "Infrastructure"]}
@@ -162,7 +164,7 @@ class Schedule:
                 world.end_pod(heads[0], action.capitalize())
                 self.application += action == "application" and not self._is_lost()
         elif action == "restart in place":
-            self.in_place += world.restart_in_place()
+            self.in_place += world.restart_in_place(self._random.choice(IN_PLACE))
         elif action == "silence worker" and (up := [p for p in found if p["status"]["phase"] == "Running"]):
             world.silence(name_of(self._random.choice(up)))
         elif action == "kill for memory" and (up := [p for p in found if p["status"]["phase"] == "Running"]):
@@ -288,7 +290,7 @@ class Schedule:
         check_drivers(self.world)
         check_images(self.world)
         check_attempts(self.world.api.log, operators=self.operators)
-        check_goodput(self.world.api, operators=self.operators)
+        self.done.update(f"time {cause}" for cause in check_goodput(self.world.api, operators=self.operators))
         self._watchman.check()
         job = self.world.job()
         assert job is not None

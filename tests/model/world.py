@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,15 +14,17 @@ from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint, Report, ReportedOutcome, RestartInPlace, State
-from railhead.contract.spent import Spent
 from railhead.contract.text import format_time, parse_time
 from railhead.controller.metrics import find_loss
+from railhead.driver.reporting.progress import Progress, ReportTimes
+from railhead.driver.reporting.time_account import TimeAccount
 from railhead.resources.base import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object, Place
 from tests.model.nodes import choose_node, make_node
 from tests.model.run import Run
 from tests.unit.builders import NOW, SETTINGS, SPEC, find_code
 
+BLOCKED = ReportTimes(blocked=2.5, trained=0.25)  # by each commit; and how long training has continued until then
 ALONE = timedelta(seconds=60)  # an epoch of a driver that only reaches the storage
 NAMESPACE, NODE = "default", "node-1"
 BESIDE = "beside"  # another namespace
@@ -46,6 +48,24 @@ class Driver:
     alone_until: datetime = NOW
     due: datetime = NOW  # of the next commit
     restart: RestartInPlace | None = None
+    account: TimeAccount = field(default_factory=lambda: TimeAccount(now=0.0))
+    begun: datetime = NOW
+    groups: int = 0
+    blocked: float = 0.0
+
+    def count_time(self, now: datetime, outcome: ReportedOutcome | None) -> None:
+        """As the publisher does, with the times that rank 0 has attached to the newest checkpoint."""
+        progress = Progress(
+            state=self.state,
+            is_training=self.state == "RUNNING",
+            commits=self.commits,
+            processes=(f"{self.groups}",),
+            times=replace(BLOCKED, blocked=self.blocked),
+        )
+        seconds = (now - self.begun).total_seconds()
+        self.account.look(progress, None, restart=self.restart, outcome=outcome, now=seconds)
+        spent = asdict(self.account.spent)
+        assert 0 <= spent.pop("uncommitted") <= spent["productive"] and sum(spent.values()) <= seconds * 1000
 
 
 @dataclass
@@ -412,6 +432,7 @@ class World:
                 pod=pod["metadata"]["uid"],
                 run=self.runs[owner["name"]],
                 known=str(env[e.KNOWN_CHECKPOINTS]),
+                begun=self.now,
             )
 
     def terminate(self, pod: Object) -> None:
@@ -449,7 +470,7 @@ class World:
                 run.fenced += 1
                 self.end_pod(head, "Fenced")
                 return True
-            driver.state = "RUNNING"
+            driver.state, driver.groups, driver.blocked = "RUNNING", driver.groups + 1, 0.0
             run.claim = max(run.claim, (driver.attempt, driver.pod))
             driver.epoch, driver.due = run.last + 1, self.now + self.pace
             if not driver.commits and run.commits and f'"c{run.last}"' not in driver.known:
@@ -477,6 +498,7 @@ class World:
             return False
         driver.commits += 1
         driver.epoch += 1
+        driver.blocked += BLOCKED.blocked
         driver.due = self.now + self.pace
         return True
 
@@ -514,6 +536,7 @@ class World:
 
     def _report(self, head: Object, driver: Driver, outcome: ReportedOutcome | None = None) -> None:
         [owner] = head["metadata"]["ownerReferences"]
+        driver.count_time(self.now, outcome)
         self.reports.append(
             Report(
                 namespace=head["metadata"]["namespace"],
@@ -524,7 +547,7 @@ class World:
                 reports=driver.commits,
                 joined=self._count_joined(head),
                 time=format_time(self.now),
-                spent=Spent(productive=driver.commits * int(self.pace.total_seconds() * 1000)),
+                spent=driver.account.spent,
                 checkpoint=self._checkpoint(driver),
                 run_uri="/runs",
                 lost_pods=tuple(sorted(self.unreachable | self._find_cut_off(head))),
