@@ -23,7 +23,7 @@ from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient, Scope
-from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, POD_GROUP, TRAIN_JOB, WORKLOAD, Kind
 from railhead.planning.facts.reasons import (
@@ -109,8 +109,12 @@ class Executor:
                 await self._check_for_other_pods(key, uid, plan.status.pods)
             await self._write_status(key, uid, plan.status)
         denied = await self._delete_all(key, uid, plan)
-        if plan.workload is not None:
-            await self.patch_workload(key, plan.workload)
+        failure = None
+        try:
+            if plan.workload is not None:
+                await self.patch_workload(key, plan.workload)
+        except KubeError as error:  # while Kueue is down, its webhooks let no Workload change: nothing else waits
+            failure = error
         try:
             await self._make_all(key, uid, plan.creates)
         except ChildRejected:
@@ -122,6 +126,8 @@ class Executor:
             delete = partial(self._delete_job, key, plan.delete_job)
             await self._try_delete(key, uid, TRAIN_JOB.kind, key.name, delete)
         await self._record_events(key, uid, plan)
+        if failure is not None:
+            raise failure
 
     async def _delete_all(self, key: JobKey, uid: str, plan: Plan) -> int:
         """Tries every delete, and returns how many of them the API server denied: one that a policy forbids must not

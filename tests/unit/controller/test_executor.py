@@ -555,3 +555,13 @@ async def test_a_workload_is_changed_in_the_version_that_was_seen_and_its_answer
 async def test_a_workload_that_is_gone_makes_the_pass_start_again(executor: Executor) -> None:
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, Plan(workload=policies.WorkloadPatch(WORKLOAD[2], "1", FIELDS)))
+
+
+async def test_a_workload_that_cannot_be_changed_holds_up_nothing_else(executor: Executor, client: ModelClient) -> None:
+    """As while Kueue is down, whose webhooks then fail, and the job needs a new pod."""
+    client.faults.script["patch", WORKLOAD[2]] = [RetryAfter(500, "", 'failed calling webhook "vworkload.kb.io"')]
+    patch = policies.WorkloadPatch(WORKLOAD[2], "1", FIELDS)
+    with pytest.raises(RetryAfter, match="vworkload"):
+        await executor.execute(KEY, UID, replace(FULL_PLAN, status=None, workload=patch))
+    assert {"head", "worker"} <= set(client.names("create"))
+    assert [r.body["reason"] for r in client.asked if r.plural == "events"] == ["Created"]
