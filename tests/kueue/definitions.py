@@ -101,6 +101,16 @@ ASSIGNMENT = struct(
     flavors=a_map(NAME),
     resourceUsage=a_map(QUANTITY),
     count={**NUMBER, "minimum": 0},
+    topologyAssignment=OPEN,
+    delayedTopologyRequest={"type": "string", "enum": ["Pending", "Ready"]},
+)
+POD_SET_UPDATE = struct(
+    "name",
+    name=POD_SET_NAME,
+    labels=a_map(TEXT),
+    annotations=a_map(TEXT),
+    nodeSelector=a_map(TEXT),
+    tolerations={"type": "array", "items": OPEN, "maxItems": 8},
 )
 CHECK = struct(
     "name state lastTransitionTime message",
@@ -108,6 +118,7 @@ CHECK = struct(
     state={"type": "string", "enum": ["Pending", "Ready", "Retry", "Rejected"]},
     lastTransitionTime=TIME,
     message={"type": "string", "maxLength": 32768},
+    podSetUpdates={"type": "array", "items": POD_SET_UPDATE, "maxItems": 18},
 )
 WORKLOAD_STATUS = struct(
     conditions=rows(CONDITION, "type", 16),

@@ -105,10 +105,11 @@ class Kueue:
         body = {"apiVersion": API.removeprefix("/apis/"), "kind": "WorkloadPriorityClass", "metadata": {"name": name}}
         _create(self.server, f"{API}/workloadpriorityclasses", {**body, "value": value})
 
-    def set_check(self, workload: Object, state: str, message: str = "") -> None:
-        """As the controller of the Workload's one admission check."""
+    def set_check(self, workload: Object, state: str, message: str = "", *updates: Object) -> None:
+        """As the controller of the Workload's one admission check; `updates` are of its pod sets."""
         [check] = workload["status"]["admissionChecks"]
         changed = {**check, "state": state, "message": message, "lastTransitionTime": format_time(datetime.now(UTC))}
+        changed |= {"podSetUpdates": list(updates)}
         self.patch(workload["metadata"]["name"], status={"admissionChecks": [changed]})
 
     def change_queue(self, **spec: Any) -> None:

@@ -344,6 +344,33 @@ def test_pods_wait_for_admission_checks_and_end_when_one_asks_for_a_retry(stage:
     stage.start("job", 3, attempt=2)
 
 
+def test_pods_have_what_an_admission_check_adds(stage: Stage) -> None:
+    """As the one of ProvisioningRequests does."""
+    stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
+    stage.submit("job")
+    stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
+    added = {"annotations": {"autoscaling.x-k8s.io/consume-provisioning-request": "prov-1"}}
+    updates = [{"name": name, **added, "nodeSelector": {"pool": "new"}} for name in ("head", "workers")]
+    stage.kueue.set_check(stage.workload("job"), "Ready", "", *updates)
+    for pod in stage.wait_pods("job", 3).values():
+        assert added["annotations"].items() <= pod["metadata"]["annotations"].items()
+        assert pod["spec"]["nodeSelector"]["pool"] == "new"
+
+
+def test_a_check_that_contradicts_the_pods_costs_no_quota_and_is_named(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
+    stage.submit("job", gpus=QUOTA)
+    stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
+    update = {"name": "workers", "labels": {"railhead.dev/role": "other"}}
+    stage.kueue.set_check(stage.workload("job"), "Ready", "", update)
+    assert "Admission check prov" in stage.wait_reason("job", "FailedToStart")
+    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+    stage.kueue.delete(stage.workload("job")["metadata"]["name"])
+    stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
+    stage.kueue.set_check(stage.workload("job"), "Ready")
+    stage.wait_pods("job", QUOTA + 1)
+
+
 def test_a_rejected_check_holds_the_job_as_an_administrator_does(stage: Stage) -> None:
     stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
     stage.submit("job")

@@ -8,9 +8,10 @@ from pydantic import Field
 
 from railhead.api.base import StatusModel, text_field
 
-MAX_LABELS, MAX_TOLERATIONS, MAX_FLAVORS = 16, 16, 16
+MAX_LABELS, MAX_TOLERATIONS, MAX_FLAVORS, MAX_ANNOTATION = 16, 16, 16, 1024
 _Key = Annotated[str, Field(max_length=317)]
 _Value = Annotated[str, Field(max_length=63)]
+_Text = Annotated[str, Field(max_length=MAX_ANNOTATION)]
 
 
 class Toleration(StatusModel):
@@ -31,11 +32,17 @@ class PodSetAdmission(StatusModel):
     name: str = text_field("head or workers.", 63)
     count: int = Field(default=0, ge=0, description="Number of pods.")
     flavors: list[_Key] = Field(default_factory=list, max_length=MAX_FLAVORS, description="Names of ResourceFlavors.")
+    labels: dict[_Key, _Value] = Field(
+        default_factory=dict, max_length=MAX_LABELS, description="Labels that admission checks add to the pods."
+    )
+    annotations: dict[_Key, _Text] = Field(
+        default_factory=dict, max_length=MAX_LABELS, description="Annotations that admission checks add to the pods."
+    )
     node_selector: dict[_Key, _Value] = Field(
-        default_factory=dict, max_length=MAX_LABELS, description="Their node labels, which the pods select."
+        default_factory=dict, max_length=MAX_LABELS, description="Node labels that the pods select for them."
     )
     tolerations: list[Toleration] = Field(
-        default_factory=list, max_length=MAX_TOLERATIONS, description="Their tolerations, which the pods have."
+        default_factory=list, max_length=MAX_TOLERATIONS, description="Tolerations that the pods have for them."
     )
 
 

@@ -163,6 +163,10 @@ QUEUES: Mapping[str, Cause] = {
         "An administrator, or Kueue after too many tries, holds the job by spec.active of its Workload.",
         "Have spec.active of the Workload in the message set to true.",
     ),
+    "FailedToStart": Cause(
+        "The pods cannot have what the queue gave them.",
+        "Correct what the message above says, then delete the Workload that it names.",
+    ),
     "QueueMissing": Cause(
         "The job names a queue, but the operator cannot watch Kueue's objects.",
         "Have Kueue installed, and Railhead's chart with queue.kueue.enabled=true.",

@@ -24,7 +24,7 @@ from railhead.controller.observe import owner_uid
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.informer import Informer, uid_of
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
-from railhead.planning.queue_view import Assignment, Flavor, QueueState, QueueView, WorkloadView
+from railhead.planning.queue_view import Assignment, Flavor, PodSetUpdate, QueueState, QueueView, WorkloadView
 from railhead.resources.queues.kueue import DEACTIVATED_BY, DIGEST, WORKERS
 
 RETRY_SECONDS = 30.0
@@ -55,6 +55,7 @@ def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
         asked_workers=_count_workers(spec.get("podSets")),
         reclaimed_workers=_count_workers(status.get("reclaimablePods")),
         assignments=tuple(_read_assignment(each) for each in _list(admission.get("podSetAssignments"))),
+        updates=tuple(_read_updates(_list(status.get("admissionChecks")))),
         conditions=tuple(_read_conditions(_list(status.get("conditions")))),
     )
     return (JobKey(str(metadata.get("namespace")), job), job_uid), view
@@ -75,8 +76,26 @@ def _count_workers(pod_sets: Any) -> int:
 
 def _read_assignment(raw: Mapping[str, Any]) -> Assignment:
     flavors = dict.fromkeys(str(each) for each in _object(raw.get("flavors")).values())
-    count = raw.get("count")
-    return Assignment(str(raw.get("name")), tuple(flavors), count if isinstance(count, int) else None)
+    count, name = raw.get("count"), str(raw.get("name"))
+    has_topology = bool(raw.get("topologyAssignment") or raw.get("delayedTopologyRequest"))
+    return Assignment(name, tuple(flavors), count if isinstance(count, int) else None, has_topology)
+
+
+def _read_updates(checks: list[Mapping[str, Any]]) -> Iterable[PodSetUpdate]:
+    for check in checks:
+        for each in _list(check.get("podSetUpdates")):
+            yield PodSetUpdate(
+                str(check.get("name")),
+                str(each.get("name")),
+                _read_texts(each.get("labels")),
+                _read_texts(each.get("annotations")),
+                _read_texts(each.get("nodeSelector")),
+                tuple(_read_tolerations(_list(each.get("tolerations")))),
+            )
+
+
+def _read_texts(raw: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in _object(raw).items()}
 
 
 def _read_conditions(found: list[Mapping[str, Any]]) -> Iterable[Condition]:
@@ -92,8 +111,8 @@ def _read_conditions(found: list[Mapping[str, Any]]) -> Iterable[Condition]:
 def observe_flavor(raw: Object) -> Flavor:
     """Returns the facts of a ResourceFlavor; it never raises."""
     spec = _object(raw.get("spec"))
-    labels = {str(key): str(value) for key, value in _object(spec.get("nodeLabels")).items()}
-    return Flavor(str(raw["metadata"].get("name")), labels, tuple(_read_tolerations(_list(spec.get("tolerations")))))
+    tolerations = tuple(_read_tolerations(_list(spec.get("tolerations"))))
+    return Flavor(str(raw["metadata"].get("name")), _read_texts(spec.get("nodeLabels")), tolerations)
 
 
 def _read_tolerations(found: list[Mapping[str, Any]]) -> Iterable[Toleration]:

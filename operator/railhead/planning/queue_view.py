@@ -12,6 +12,7 @@ from railhead.resources.queues.kueue import FINALIZER
 
 ADMITTED, EVICTED, FINISHED = "Admitted", "Evicted", "Finished"
 PODS_READY, QUOTA_RESERVED, REQUEUED = "PodsReady", "QuotaReserved", "Requeued"
+FAILED_TO_START = "FailedToStart"  # Kueue's reason of Finished for a job that cannot have what was admitted
 QueueState = Literal["off", "unknown", "missing", "served"]
 
 
@@ -36,11 +37,29 @@ class Assignment:
     Attributes:
         flavors: names of ResourceFlavors, in order and once each.
         count: of pods; None = as many as the pod set asks for.
+        has_topology: the pods may run only where a topology assignment says, which may still follow.
     """
 
     pod_set: str
     flavors: tuple[str, ...] = ()
     count: int | None = None
+    has_topology: bool = False
+
+
+@dataclass(frozen=True)
+class PodSetUpdate:
+    """What an admission check adds to the pods of one pod set.
+
+    Attributes:
+        check: name of the AdmissionCheck.
+    """
+
+    check: str
+    pod_set: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,6 +74,7 @@ class WorkloadView:
         asked_workers: count of its pod set of workers.
         reclaimed_workers: how many of them need no quota any more, by status.reclaimablePods.
         assignments: of status.admission; empty without one.
+        updates: of status.admissionChecks.
     """
 
     name: str
@@ -71,6 +91,7 @@ class WorkloadView:
     asked_workers: int = 0
     reclaimed_workers: int = 0
     assignments: tuple[Assignment, ...] = ()
+    updates: tuple[PodSetUpdate, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
     def find(self, type_: str) -> Condition | None:
@@ -90,6 +111,12 @@ class WorkloadView:
     def is_held(self) -> bool:
         """Whether someone other than this operator set spec.active to false."""
         return not self.is_active and not self.deactivated_by
+
+    @property
+    def could_not_start(self) -> bool:
+        """Whether this operator ended it because the pods cannot have what the admission gave them."""
+        finished = self.find(FINISHED)
+        return finished is not None and finished.is_true and finished.reason == FAILED_TO_START
 
     @property
     def has_finalizer(self) -> bool:

@@ -9,12 +9,14 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.api.job import JobKey
+from railhead.api.queue import Toleration
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.queues import Queues, observe_flavor, observe_priority, observe_workload
 from railhead.controller.store import Store
 from railhead.kube.errors import Gone
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
+from railhead.planning.queue_view import PodSetUpdate
 from railhead.resources.base import build_owner
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
@@ -60,6 +62,18 @@ def test_a_workload_becomes_a_view() -> None:
     assert (key, uid, view.digest, view.queue, view.cluster_queue) == (KEY, UID, "d1", "team-a", "all")
     assert [(each.pod_set, each.flavors, each.count) for each in view.assignments] == [("workers", ("spot",), 2)]
     assert view.has("Admitted") and view.has_finalizer and view.is_active and not view.is_held
+
+
+def test_a_view_has_what_admission_checks_add_and_whether_nodes_are_assigned() -> None:
+    update = {"name": "workers", "labels": {"a": "1"}, "nodeSelector": {"pool": "x"}, "tolerations": [{"key": "k"}]}
+    checks = [{"name": "prov", "podSetUpdates": [update, 3]}, {"name": "other", "podSetUpdates": None}]
+    assignments = [{"name": "head", "delayedTopologyRequest": "Pending"}, {"name": "workers"}]
+    status = {"admissionChecks": checks, "admission": {"podSetAssignments": assignments}}
+    _, view = observe_workload(make_raw(status={**status, "reclaimablePods": [{"name": "workers", "count": 2}]}))
+    expected = PodSetUpdate("prov", "workers", {"a": "1"}, {}, {"pool": "x"}, (Toleration(key="k"),))
+    assert view.updates == (expected,)
+    assert [each.has_topology for each in view.assignments] == [True, False]
+    assert view.reclaimed_workers == 2
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from railhead.planning.plan import Create, Decision, Remove, WorkloadPatch
 from railhead.planning.queue_view import (
     ADMITTED,
     EVICTED,
+    FAILED_TO_START,
     FINISHED,
     PODS_READY,
     QUOTA_RESERVED,
@@ -95,7 +96,8 @@ def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Ph
     begins = any(create.kind == "Pod" for create in decision.creates)
     if workload.is_held or job.acting_pods or begins or not job.is_at_rest:
         return False
-    return phase not in RESTING or workload.has(FINISHED) or workload.digest != compute_digest(build_request(job))
+    is_over = workload.has(FINISHED) and not workload.could_not_start  # a new one could not start either
+    return phase not in RESTING or is_over or workload.digest != compute_digest(build_request(job))
 
 
 def _find_patch(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> WorkloadPatch | None:
@@ -103,6 +105,10 @@ def _find_patch(job: Job, workload: WorkloadView, decision: Decision, phase: Pha
         return _activate(workload, False, BY_SUSPEND)
     if not job.spec.suspend and not workload.is_active and workload.deactivated_by == BY_SUSPEND:
         return _activate(workload, True, None)
+    if workload.is_admitted and job.is_at_rest:
+        problem = find_obstacle(job)
+        if problem is not None and problem.reason == FAILED_TO_START:
+            return _patch(workload, _make(job, FINISHED, True, FAILED_TO_START, problem.message))
     if workload.has(QUOTA_RESERVED) and workload.has(EVICTED):
         return None if job.acting_pods or phase not in RESTING else _give_back(job, workload)
     if phase in RESTING or not workload.is_admitted:

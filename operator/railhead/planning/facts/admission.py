@@ -7,7 +7,8 @@ hold or the end of its Workload stops it.
 
 from __future__ import annotations
 
-from railhead.api.queue import MAX_FLAVORS, MAX_LABELS, MAX_TOLERATIONS, AdmissionStatus, PodSetAdmission
+from railhead.api.queue import AdmissionStatus
+from railhead.planning.facts.pod_sets import CannotStart, check_start, find_assignment, merge_pod_set
 from railhead.planning.facts.reasons import (
     DEACTIVATED,
     FLAVOR_MISSING,
@@ -22,10 +23,9 @@ from railhead.planning.pod_view import Problem
 from railhead.planning.queue_view import (
     ADMITTED,
     EVICTED,
+    FAILED_TO_START,
     FINISHED,
     QUOTA_RESERVED,
-    Assignment,
-    QueueView,
     WorkloadView,
 )
 from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
@@ -62,7 +62,7 @@ def find_obstacle(job: Job) -> Problem | None:
         if not job.is_at_rest:
             return None
         return Problem(QUEUE_MISSING, f"The job waits for LocalQueue {queue}: {MISSING[job.queue.state]}")
-    return _find_missing_class(job) or _explain(job, queue) or _find_missing_flavor(job)
+    return _find_missing_class(job) or _explain(job, queue)
 
 
 def _find_missing_class(job: Job) -> Problem | None:
@@ -80,13 +80,22 @@ def _explain(job: Job, queue: str) -> Problem | None:
         return Problem(QUEUED, f"The job asks LocalQueue {queue} for quota")
     if not workload.is_admitted:
         return explain_workload(workload)
-    if job.is_at_rest and workload.digest != compute_digest(build_request(job)):
+    if not job.is_at_rest:
+        return None
+    request = build_request(job)
+    if workload.digest != compute_digest(request):
         return Problem(QUEUED, f"The job has changed, and asks LocalQueue {queue} for quota again")
-    return None
+    return _find_start_problem(job, workload, request)
 
 
 def explain_workload(workload: WorkloadView) -> Problem:
     """Returns why a Workload that is not admitted waits, by its conditions."""
+    if workload.could_not_start and not workload.is_deleting:
+        finished = workload.find(FINISHED)
+        assert finished is not None
+        return Problem(
+            FAILED_TO_START, f"{finished.message}. Then delete Workload {workload.name}, and the job asks again"
+        )
     if workload.is_deleting or workload.has(FINISHED):
         return Problem(QUEUED, f"Workload {workload.name} is over; the job asks for quota with another one")
     evicted, admitted, quota = (workload.find(each) for each in (EVICTED, ADMITTED, QUOTA_RESERVED))
@@ -107,15 +116,17 @@ def explain_workload(workload: WorkloadView) -> Problem:
     return Problem(QUEUED, f"Kueue has not looked at Workload {workload.name} yet")
 
 
-def _find_missing_flavor(job: Job) -> Problem | None:
-    """A flavor that is gone later plays no part: the attempt has what it needs of it."""
-    workload = job.queue.workload
-    if workload is None or not job.is_at_rest:
-        return None
+def _find_start_problem(job: Job, workload: WorkloadView, request: QueueRequest) -> Problem | None:
+    """Returns why the pods cannot have what the queue gave them. A flavor that is gone later plays no part: the attempt
+    has what it needs of it."""
     gone = [name for each in workload.assignments for name in each.flavors if name not in job.queue.flavors]
-    if not gone:
-        return None
-    return Problem(FLAVOR_MISSING, f"Kueue chose ResourceFlavor {gone[0]}, which does not exist")
+    if gone:
+        return Problem(FLAVOR_MISSING, f"Kueue chose ResourceFlavor {gone[0]}, which does not exist")
+    try:
+        check_start(job.queue, workload, head=request.head, worker=request.worker)
+    except CannotStart as error:
+        return Problem(FAILED_TO_START, str(error))
+    return None
 
 
 def find_admission(job: Job) -> AdmissionStatus | None:
@@ -130,16 +141,19 @@ def find_admission(job: Job) -> AdmissionStatus | None:
         return job.status.admission
     if any(name not in view.flavors for each in workload.assignments for name in each.flavors):
         return job.status.admission
+    try:
+        head = merge_pod_set(view, workload, HEAD, count=1)
+        workers = merge_pod_set(view, workload, WORKERS, count=_keep_workers(job))
+    except CannotStart:
+        return job.status.admission  # of an attempt that follows another one; see `find_obstacle` for the others
     return AdmissionStatus(
-        queue=workload.queue[:253],
-        cluster_queue=workload.cluster_queue[:253],
-        pod_sets=[_find_pod_set(workload, view, HEAD, 1), _find_pod_set(workload, view, WORKERS, _keep_workers(job))],
+        queue=workload.queue[:253], cluster_queue=workload.cluster_queue[:253], pod_sets=[head, workers]
     )
 
 
 def count_assigned(workload: WorkloadView) -> int:
     """Returns for how many workers Kueue admitted the Workload."""
-    count = _find_assignment(workload, WORKERS).count
+    count = find_assignment(workload, WORKERS).count
     return workload.asked_workers if count is None else count
 
 
@@ -153,24 +167,6 @@ def _keep_workers(job: Job) -> int:
         return kept
     given_up = before.find(WORKERS).count if before is not None and not job.is_at_rest else kept
     return min(kept, given_up, job.requested_workers)
-
-
-def _find_assignment(workload: WorkloadView, name: str) -> Assignment:
-    return next((each for each in workload.assignments if each.pod_set == name), Assignment(name))
-
-
-def _find_pod_set(workload: WorkloadView, view: QueueView, name: str, count: int) -> PodSetAdmission:
-    found = _find_assignment(workload, name)
-    flavors = [view.flavors[each] for each in found.flavors]
-    labels = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
-    tolerations = {each.model_dump_json(): each for flavor in flavors for each in flavor.tolerations}  # once each
-    return PodSetAdmission(
-        name=name,
-        count=count,
-        flavors=list(found.flavors)[:MAX_FLAVORS],
-        node_selector=dict(list(labels.items())[:MAX_LABELS]),
-        tolerations=list(tolerations.values())[:MAX_TOLERATIONS],
-    )
 
 
 def count_workers(job: Job, admission: AdmissionStatus | None) -> int:

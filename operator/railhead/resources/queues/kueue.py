@@ -107,10 +107,12 @@ def _list_containers(containers: Iterable[Object]) -> list[Object]:
 def admit(pod: Object, pod_set: str, admission: PodSetAdmission) -> Object:
     """Returns the pod with what the queue gave its pod set; it may share parts with the given pod."""
     metadata, spec = pod["metadata"], dict(pod["spec"])
-    labels = {key: value for key, value in metadata["labels"].items() if key != QUEUE_NAME}
+    labels = {key: value for key, value in {**metadata["labels"], **admission.labels}.items() if key != QUEUE_NAME}
+    annotations = {**metadata["annotations"], **admission.annotations}
     if admission.node_selector:
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **admission.node_selector}
     if admission.tolerations:
         added = [each.model_dump(by_alias=True, exclude_defaults=True) for each in admission.tolerations]
         spec["tolerations"] = [*(spec.get("tolerations") or []), *added]
-    return {**pod, "metadata": {**metadata, "labels": {**labels, POD_SET: pod_set}}, "spec": spec}
+    labels[POD_SET] = pod_set
+    return {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": spec}

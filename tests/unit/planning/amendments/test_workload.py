@@ -10,7 +10,7 @@ import pytest
 from railhead.api.job import InvalidSpec
 from railhead.planning.plan import Plan, WorkloadPatch
 from railhead.planning.planner import plan
-from railhead.planning.queue_view import QueueView
+from railhead.planning.queue_view import PodSetUpdate, QueueView
 from tests.unit.builders import RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
 from tests.unit.kueue import ADMISSION, QUEUE, condition, make_admitted, make_workload, queued_spec, served
 from tests.unit.planning.state import decide
@@ -125,6 +125,19 @@ def test_without_pods_the_quota_is_released_as_kueues_integrations_do(reason: st
 def test_a_reservation_that_waits_for_admission_checks_is_kept() -> None:
     waits = make_workload(condition("QuotaReserved"))
     assert decide(status=QUEUED, spec=queued_spec(), queue=served(waits)).workload is None
+
+
+def test_a_job_that_cannot_have_what_was_admitted_gives_its_quota_back_and_asks_for_no_other() -> None:
+    """With a new Workload it would be admitted, and could not start, again and again."""
+    update = PodSetUpdate("prov", "workers", node_selector={"pool": "other"})
+    wanted = decide(status=QUEUED, spec=queued_spec(), queue=served(make_admitted(updates=(update,))))
+    assert conditions(wanted.workload)["Finished"] == ("True", "FailedToStart") and not wanted.creates
+    assert wanted.status is not None and "prov" in str(wanted.status.fields["conditions"])
+    ended = make_admitted(condition("Finished", reason="FailedToStart"), updates=(update,))
+    again = decide(status=QUEUED, spec=queued_spec(), queue=served(ended))
+    assert again.workload is None and not again.removes and not again.creates
+    changed = decide(status=QUEUED, spec=queued_spec(scaling={"numWorkers": 3}), queue=served(ended))
+    assert [remove.kind for remove in changed.removes] == ["Workload"]
 
 
 def test_the_users_suspension_deactivates_the_workload_and_its_end_activates_it() -> None:

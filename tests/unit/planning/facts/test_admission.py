@@ -79,6 +79,15 @@ def test_the_label_names_a_queue_too_and_a_job_that_began_without_one_goes_on() 
     assert find_obstacle(make_job(make_head(), status=RUNNING_STATUS, queue=queue)) is None
 
 
+def test_a_job_that_could_not_start_says_how_to_go_on_until_its_workload_is_deleted() -> None:
+    topology = (Assignment("head", ("spot",), 1, has_topology=True), Assignment("workers", ("spot",), 2))
+    assert reason(served(make_admitted(assignments=topology))) == "FailedToStart"
+    ended = condition("Finished", reason="FailedToStart", message="Kueue assigned the pods to nodes")
+    found = find_obstacle(make_job(spec=queued_spec(), queue=served(make_admitted(ended))))
+    assert found is not None and found.reason == "FailedToStart" and "delete Workload digits-0f1e2d" in found.message
+    assert reason(served(make_admitted(ended, is_deleting=True))) == "Queued"
+
+
 def test_the_workload_of_an_administrator_says_how_to_go_on() -> None:
     held = find_obstacle(make_job(spec=queued_spec(), queue=served(make_workload(NO_QUOTA, is_active=False))))
     assert held is not None and "spec.active to true" in held.message and "digits-0f1e2d" in held.message

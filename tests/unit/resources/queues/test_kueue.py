@@ -76,7 +76,13 @@ def test_an_admitted_pod_has_the_flavors_labels_and_tolerations_and_names_its_po
     template = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}, "spec": {"nodeSelector": {"zone": "a"}}}
     tolerations = [Toleration(key="spot", operator="Exists")]
     given = [
-        PodSetAdmission(name=name, node_selector={"pool": "spot"}, tolerations=tolerations)
+        PodSetAdmission(
+            name=name,
+            labels={"tier": "b", "kueue.x-k8s.io/queue-name": "team-b"},
+            annotations={"request": "prov-1"},
+            node_selector={"pool": "spot"},
+            tolerations=tolerations,
+        )
         for name in ("head", "workers")
     ]
     attempt = Attempt(JOB, queued_spec(podTemplate=template), 1, MOUNTS, admission=AdmissionStatus(pod_sets=given))
@@ -86,6 +92,7 @@ def test_an_admitted_pod_has_the_flavors_labels_and_tolerations_and_names_its_po
         assert pod["spec"]["nodeSelector"] == {"zone": "a", "pool": "spot"}
         assert {"key": "spot", "operator": "Exists"} in pod["spec"]["tolerations"]
         assert pod["metadata"]["labels"]["kueue.x-k8s.io/podset"] == name
+        assert pod["metadata"]["labels"]["tier"] == "b" and pod["metadata"]["annotations"]["request"] == "prov-1"
         assert "kueue.x-k8s.io/queue-name" not in pod["metadata"]["labels"], "Kueue would manage the pods itself"
 
 

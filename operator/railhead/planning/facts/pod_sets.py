@@ -1,0 +1,119 @@
+"""What a Workload's admission gives the pods of each role, by its flavors and its admission checks.
+
+A check only adds (Kueue's pkg/podset/podset.go, Merge): a key that has another value already is a conflict, and the job
+does not start without what the check has asked for. Nor does it start with less than all of it, or anywhere else than
+on the nodes that a topology assignment names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from railhead.api.base import Object
+from railhead.api.queue import (
+    MAX_ANNOTATION,
+    MAX_FLAVORS,
+    MAX_LABELS,
+    MAX_TOLERATIONS,
+    PodSetAdmission,
+    Toleration,
+)
+from railhead.planning.queue_view import Assignment, PodSetUpdate, QueueView, WorkloadView
+from railhead.resources.queues.kueue import HEAD, POD_SET, WORKERS
+
+_Item = TypeVar("_Item")
+
+
+class CannotStart(Exception):
+    """The pods cannot have what the admission gives them; the message says what it is, for the user."""
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Keys that a pod has by itself, with their values."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    node_selector: Mapping[str, str]
+
+    @classmethod
+    def of(cls, pod: Object) -> _Taken:
+        selector = pod["spec"].get("nodeSelector")  # of a podTemplate that may hold anything
+        metadata = pod["metadata"]
+        return cls(metadata["labels"], metadata["annotations"], selector if isinstance(selector, dict) else {})
+
+
+def check_start(view: QueueView, workload: WorkloadView, *, head: Object, worker: Object) -> None:
+    """Raises CannotStart if pods that would be created like these cannot have what the admission gives them."""
+    if any(each.has_topology for each in workload.assignments):
+        message = (
+            f"Kueue assigned the pods to nodes by Topology Aware Scheduling in ClusterQueue {workload.cluster_queue}, "
+            "which Railhead does not support; use a queue whose ResourceFlavors have no spec.topologyName"
+        )
+        raise CannotStart(message)
+    for name, pod in ((HEAD, head), (WORKERS, worker)):
+        merge_pod_set(view, workload, name, count=1, taken=_Taken.of(pod))
+
+
+def find_assignment(workload: WorkloadView, name: str) -> Assignment:
+    return next((each for each in workload.assignments if each.pod_set == name), Assignment(name))
+
+
+def merge_pod_set(
+    view: QueueView, workload: WorkloadView, name: str, *, count: int, taken: _Taken | None = None
+) -> PodSetAdmission:
+    """Returns what the pods of this role get. Raises CannotStart."""
+    found = find_assignment(workload, name)
+    flavors = [view.flavors[each] for each in found.flavors]
+    updates = [each for each in workload.updates if each.pod_set == name]
+    own = taken or _Taken({}, {}, {})
+    selector = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
+    tolerations = [each for flavor in flavors for each in flavor.tolerations]
+    tolerations += [each for update in updates for each in update.tolerations]
+    return PodSetAdmission(
+        name=name,
+        count=count,
+        flavors=_bound(found.flavors, MAX_FLAVORS, f"ResourceFlavors for {name}"),
+        labels=_merge("labels", {}, {**own.labels, POD_SET: name}, [(each, each.labels) for each in updates]),
+        annotations=_merge("annotations", {}, own.annotations, [(each, each.annotations) for each in updates]),
+        node_selector=_merge(
+            "nodeSelector", selector, own.node_selector, [(each, each.node_selector) for each in updates]
+        ),
+        tolerations=_bound(_unique(tolerations), MAX_TOLERATIONS, f"tolerations for {name}"),
+    )
+
+
+def _unique(tolerations: Iterable[Toleration]) -> list[Toleration]:
+    return list({each.model_dump_json(): each for each in tolerations}.values())
+
+
+def _merge(
+    what: str,
+    given: Mapping[str, str],
+    own: Mapping[str, str],
+    added: Iterable[tuple[PodSetUpdate, Mapping[str, str]]],
+) -> dict[str, str]:
+    """Returns what is given and added; `own` is what the pod has anyway."""
+    merged = dict(given)
+    for update, values in added:
+        for key, value in values.items():
+            known = merged.get(key, own.get(key))
+            if known is not None and known != value:
+                message = f"Admission check {update.check} sets {what} {key}={value[:63]} for pods of pod set "
+                message += f"{update.pod_set}, which have {key}={known[:63]} already; change the check or the job"
+                raise CannotStart(message)
+            if len(value) > MAX_ANNOTATION:
+                raise CannotStart(
+                    f"Admission check {update.check} sets {what} {key} to more than {MAX_ANNOTATION} bytes"
+                )
+            merged[key] = value
+    return dict(_bound(list(merged.items()), MAX_LABELS, what))
+
+
+def _bound(items: Iterable[_Item], most: int, what: str) -> list[_Item]:
+    found = list(items)
+    if len(found) > most:
+        raise CannotStart(f"The admission has {len(found)} {what}, and the pods can have at most {most}")
+    return found

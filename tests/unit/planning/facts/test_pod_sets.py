@@ -1,0 +1,82 @@
+"""What an admission gives the pods of a role, and what keeps them from having it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railhead.api.base import Object
+from railhead.api.queue import PodSetAdmission, Toleration
+from railhead.planning.facts.pod_sets import CannotStart, check_start, merge_pod_set
+from railhead.planning.queue_view import Assignment, PodSetUpdate
+from tests.unit.kueue import SPOT, make_admitted, served
+
+TOLERATION = Toleration(key="gpu", operator="Exists")
+
+
+def make_pod(*, labels: Object | None = None, selector: Any = None, annotations: Object | None = None) -> Object:
+    metadata = {"labels": labels or {}, "annotations": annotations or {}}
+    return {"metadata": metadata, "spec": {"nodeSelector": selector} if selector else {}}
+
+
+def merge(*updates: PodSetUpdate, name: str = "workers") -> PodSetAdmission:
+    workload = make_admitted(updates=updates)
+    return merge_pod_set(served(workload), workload, name, count=2)
+
+
+def find_problem(*updates: PodSetUpdate, worker: Object | None = None, **changes: Any) -> str:
+    """What keeps the pods from starting; empty if nothing does."""
+    workload = make_admitted(updates=updates, **changes)
+    try:
+        check_start(served(workload), workload, head=make_pod(), worker=worker or make_pod())
+    except CannotStart as error:
+        return str(error)
+    return ""
+
+
+def test_a_pod_set_has_what_its_flavors_and_the_checks_give_it() -> None:
+    update = PodSetUpdate("prov", "workers", {"a": "1"}, {"b": "2"}, {"c": "3"}, (TOLERATION, *SPOT.tolerations))
+    found = merge(update)
+    assert (found.labels, found.annotations) == ({"a": "1"}, {"b": "2"})
+    assert found.node_selector == {"pool": "spot", "c": "3"}
+    assert [each.key for each in found.tolerations] == ["spot", "gpu"], "once each"
+    assert merge(update, name="head").labels == {}, "of its own pod set only"
+
+
+@pytest.mark.parametrize("what", ["labels", "annotations", "node_selector"])
+def test_a_check_must_not_change_what_another_one_has_set(what: str) -> None:
+    one: dict[str, Any] = {what: {"key": "1"}}
+    other: dict[str, Any] = {what: {"key": "2"}}
+    first, second = PodSetUpdate("first", "workers", **one), PodSetUpdate("second", "workers", **other)
+    assert find_problem(first, replace(first, check="second")) == "", "the same value"
+    problem = find_problem(first, second)
+    assert "second" in problem and "key=2" in problem and "key=1" in problem
+
+
+@pytest.mark.parametrize(
+    ("update", "pod"),
+    [
+        ({"labels": {"railhead.dev/role": "head"}}, make_pod(labels={"railhead.dev/role": "worker"})),
+        ({"labels": {"kueue.x-k8s.io/podset": "main"}}, make_pod()),
+        ({"annotations": {"key": "2"}}, make_pod(annotations={"key": "1"})),
+        ({"node_selector": {"zone": "b"}}, make_pod(selector={"zone": "a"})),
+        ({"node_selector": {"pool": "b"}}, make_pod()),  # of the flavor
+        ({"labels": {f"key-{number}": "1" for number in range(17)}}, make_pod()),
+        ({"annotations": {"key": "x" * 1025}}, make_pod()),
+        ({"tolerations": tuple(Toleration(key=f"key-{number}") for number in range(17))}, make_pod()),
+    ],
+)
+def test_pods_do_not_start_with_less_than_a_check_has_asked_for(update: Any, pod: Object) -> None:
+    assert find_problem(PodSetUpdate("prov", "workers", **update), worker=pod)
+    assert not find_problem(worker=pod)
+
+
+def test_pods_that_are_assigned_to_nodes_do_not_start_anywhere() -> None:
+    assignments = (Assignment("head", ("spot",), 1), Assignment("workers", ("spot",), 2, has_topology=True))
+    assert "Topology Aware Scheduling" in find_problem(assignments=assignments)
+
+
+def test_a_template_that_holds_anything_still_has_an_answer() -> None:
+    assert not find_problem(PodSetUpdate("prov", "workers", node_selector={"a": "b"}), worker=make_pod(selector=3))
