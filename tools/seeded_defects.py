@@ -2932,4 +2932,18 @@ DEFECTS = (
         "False",
         ("tests/unit/client/test_log_lines.py",),
     ),
+    Defect(
+        "a job that loses most of its time is not slow",
+        "client/slowness.py",
+        "if seconds >= LEAST_SHARE * spent.wall_seconds:",
+        "if seconds > spent.wall_seconds:",
+        ("tests/unit/client/test_slowness.py",),
+    ),
+    Defect(
+        "steps of another job count in the average rate",
+        "client/slowness.py",
+        "status.initial_checkpoint is None and ",
+        "",
+        ("tests/unit/client/test_slowness.py",),
+    ),
 )

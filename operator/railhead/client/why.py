@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from railhead.api import conditions as types
 from railhead.client.causes import Cause, find_cause
 from railhead.client.code_map import is_held
+from railhead.client.slowness import SLOW, find_slowness
 from railhead.client.snapshot import Snapshot, text
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_policy import METRIC_MISSING
@@ -60,7 +61,7 @@ def explain_job(snapshot: Snapshot) -> list[Finding]:
 def _make(
     snapshot: Snapshot, reason: str, message: str = "", since: str | None = "", class_: FailureClass | None = None
 ) -> Finding:
-    cause: Cause = find_cause(reason, class_)
+    cause: Cause = SLOW.get(reason) or find_cause(reason, class_)
     remedy = cause.write_remedy(snapshot.name, is_finished=snapshot.status.is_finished)
     return Finding(reason, cause.sentence, remedy, message.strip(), since or "")
 
@@ -156,6 +157,8 @@ def _running(snapshot: Snapshot, since: datetime) -> Iterator[Finding]:
         yield _make(snapshot, "ReportsStale", since=status.progress.update_time)
     if status.checkpoint is None and now - since > NO_CHECKPOINT:
         yield _make(snapshot, "NoCheckpoint", since=format_time(since))
+    for reason, message in find_slowness(status):
+        yield _make(snapshot, reason, message)
     slow = status.progress.slow_ranks if status.progress.attempt == status.attempt else None
     if slow:
         names = ", ".join(f"rank {each.rank} ({each.pod} on {each.node or '(none)'}) at {each.score}" for each in slow)

@@ -9,10 +9,11 @@ import pytest
 
 from railhead.cli.main import build_parser
 from railhead.client.causes import CLASSES, FAILURES, FOUND, PODS, QUEUES, STATES, Cause, find_cause
+from railhead.client.slowness import SLOW
 from railhead.contract.failure import FailureClass
 
 EVENTS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "events.md"
-TABLES = {"pods": PODS, "queues": QUEUES, "states": STATES, "found": FOUND, "failures": FAILURES}
+TABLES = {"pods": PODS, "queues": QUEUES, "states": STATES, "found": FOUND, "failures": FAILURES, "slow": SLOW}
 ROWS = [(f"{table}-{reason}", cause) for table, rows in TABLES.items() for reason, cause in rows.items()]
 ROWS += [(f"class-{class_}", cause) for class_, cause in CLASSES.items()]
 # Events about something that happened, which is no state of a job.
