@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from tools.go_program import resolve_program
 
 from tests.chart.chart import Chart
 from tests.chart.test_alerts import METRICS as DOCUMENT
-from tests.chart.test_alerts import PARTS, SERIES
+from tests.chart.test_alerts import PARTS, PROMTOOL, PROMTOOL_VERSION, SERIES
 from tests.chart.test_kube_state_metrics import METRICS as OF_JOBS
 from tests.chart.test_kube_state_metrics import RESOURCE
 
@@ -66,3 +70,17 @@ def test_the_dashboards_use_only_metrics_that_exist(dashboards: dict[str, Dashbo
     used = {PARTS.sub("", name) for text in texts for name in SERIES.findall(text)}
     assert used <= known
     assert f"{RESOURCE['metricNamePrefix']}_phase" in used
+
+
+@pytest.mark.slow  # builds promtool
+def test_promtool_parses_each_expression(dashboards: dict[str, Dashboard], tmp_path: Path) -> None:
+    """Grafana replaces the variables first: those in strings are valid as they are."""
+    promtool = str(resolve_program(PROMTOOL, PROMTOOL_VERSION, print) / "promtool")
+    targets = [each for found in dashboards.values() for panel in found["panels"] for each in panel["targets"]]
+    expressions = [each["expr"].replace("$__rate_interval", "5m") for each in targets]
+    rules = [{"record": f"panel:{number}", "expr": text} for number, text in enumerate(expressions)]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(rules)} rules found" in done.stdout

@@ -53,7 +53,10 @@ def _list_events(report: Report, fit: FromController) -> Iterable[Metric]:
     yield _one("checkpoint_index", "Index of the newest checkpoint, from 0.", index)
     seconds = time.timestamp() if time else None
     yield _one("checkpoint_timestamp_seconds", "When the newest checkpoint was committed.", seconds)
-    uploads = fit.heartbeat.uploads if fit.heartbeat else None
+    beat = fit.heartbeat
+    blocked = "Seconds that rank 0 of the current worker group has spent in ray.train.report."
+    yield _one("report_seconds_total", blocked, beat and round(beat.blocked, 3))
+    uploads = beat.uploads if beat else None
     number, taken, size = (uploads.number, round(uploads.seconds, 3), uploads.size) if uploads else (None, None, None)
     yield _one("checkpoint_uploads_total", "Uploads of checkpoints, or of their shards, by all ranks.", number)
     yield _one("checkpoint_upload_seconds_total", "Seconds of all these uploads together.", taken)

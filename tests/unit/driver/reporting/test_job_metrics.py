@@ -31,7 +31,7 @@ WARNED = replace(
 )
 RESTARTED = FromController().with_restart(RestartInPlace(1, 1, "Application"))
 UPLOADED = replace(
-    RESTARTED, heartbeat=Heartbeat(9, 9, 9, False, STEPS, Uploads(3, 4.5, 6000), (GpuUse(1, 20, 80, 50, 7),))
+    RESTARTED, heartbeat=Heartbeat(9, 9, 9, False, STEPS, Uploads(3, 4.5, 6000), (GpuUse(1, 20, 80, 50, 7),), 12.5)
 )
 
 
@@ -90,7 +90,8 @@ def test_uploads_are_known_from_the_first_heartbeat_on() -> None:
     found = values(TRAINING, UPLOADED)
     names = [f"checkpoint_upload{name}_total" for name in ("s", "_seconds", "_bytes")]
     assert [found[name] for name in names] == [3, 4.5, 6000]
-    assert not set(names) & set(values(TRAINING, RESTARTED))
+    assert found["report_seconds_total"] == 12.5
+    assert not {*names, "report_seconds_total"} & set(values(TRAINING, RESTARTED))
 
 
 def test_a_gpu_is_labelled_by_its_rank_and_its_number_there() -> None:
