@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -100,6 +100,11 @@ e2e-install: ## Test helm on such a cluster without Railhead in it: install, upg
 
 e2e-node: $(READY) ## Test what differs on a real kubelet and containerd, started on this machine where possible [E2E_ARGS= for all]
 	@$(BIN)/python tools/e2e_node.py $(if $(filter undefined,$(origin E2E_ARGS)),-m node,$(E2E_ARGS))
+
+KUEUE_TESTS = $(addprefix tests/operator/test_,kueue_rules.py queues.py queue_faults.py)
+test-kueue: $(READY) ## Run the tests of queues with Kueue's own program, from the folder KUEUE= (tests/kueue/README.md) [KUEUE_ARGS="-k hold"]
+	@test -x "$(KUEUE)/kueue" || { echo "KUEUE= must be a folder with Kueue's program and chart: see tests/kueue/README.md"; exit 2; }
+	RAILHEAD_KUEUE="$(abspath $(KUEUE))" $(BIN)/pytest -q $(KUEUE_TESTS) $(KUEUE_ARGS)
 
 coverage: $(READY) ## Print the percentage of lines that the tests without cluster and Ray run, per package
 	@rm -f .coverage .coverage.*

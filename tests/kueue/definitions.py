@@ -230,23 +230,28 @@ WEBHOOK_RULES = (
         "!variables.reservedBefore || (object.spec.podSets.size() == oldObject.spec.podSets.size() && "
         "object.spec.podSets.all(n, oldObject.spec.podSets.exists(o, o.name == n.name && o.template == n.template && "
         "n.count <= o.count && has(o.minCount) == has(n.minCount) && (!has(o.minCount) || o.minCount == n.minCount))))",
-        "spec.podSets: field is immutable",  # but for a smaller count: validateImmutablePodSet
+        "spec.podSets: Invalid value: field is immutable",  # but for a smaller count: validateImmutablePodSet
     ),
     (
         IS_UPDATE + "!has(object.status) || !has(oldObject.status) || !has(object.status.admission) || "
         "!has(oldObject.status.admission) || object.status.admission == oldObject.status.admission",
-        "status.admission: field is immutable",
+        "status.admission: Invalid value: field is immutable",
     ),
     (
         "!has(object.status) || !has(object.status.reclaimablePods) || object.status.reclaimablePods.all(r, "
-        "object.spec.podSets.exists(p, p.name == r.name && r.count <= p.count))",
+        "object.spec.podSets.exists(p, p.name == r.name))",
+        "status.reclaimablePods: Unsupported value",
+    ),
+    (
+        "!has(object.status) || !has(object.status.reclaimablePods) || object.status.reclaimablePods.all(r, "
+        "object.spec.podSets.all(p, p.name != r.name || r.count <= p.count))",
         "status.reclaimablePods: should be less or equal to the podSet's count",
     ),
     (
         "!variables.reservedBefore || !variables.reserved || !has(oldObject.status.reclaimablePods) || "
         "oldObject.status.reclaimablePods.all(o, has(object.status.reclaimablePods) && "
         "object.status.reclaimablePods.exists(n, n.name == o.name && n.count >= o.count))",
-        "status.reclaimablePods: cannot be less than before",
+        "status.reclaimablePods: Invalid value: cannot be less than before",
     ),
 )
 
@@ -268,7 +273,9 @@ def build_webhook() -> list[Object]:
                     "expression": f"request.operation == 'UPDATE' && {HAS.format('oldObject', 'QuotaReserved')}",
                 },
             ],
-            "validations": [{"expression": rule, "message": message} for rule, message in WEBHOOK_RULES],
+            "validations": [
+                {"expression": rule, "message": message, "reason": "Forbidden"} for rule, message in WEBHOOK_RULES
+            ],
         },
     }
     binding = {**meta, "kind": "ValidatingAdmissionPolicyBinding"}

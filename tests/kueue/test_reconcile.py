@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from railhead.contract.text import format_time
+from tests.kueue.client import build_pod_set, build_workload
 from tests.kueue.reconcile import World, advance
-from tests.kueue.stand_in import build_pod_set, build_workload
 from tests.kueue.workload import (
     FINALIZER,
     JOB_UID_LABEL,

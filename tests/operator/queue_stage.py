@@ -9,7 +9,7 @@ from typing import Any
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.contract.report import Checkpoint
-from tests.kueue.stand_in import Kueue, build_pod_set, build_workload
+from tests.kueue.client import Kueue, build_pod_set, build_workload
 from tests.kueue.workload import find_condition, holds_quota, is_true
 from tests.operator.cluster import Cluster, Object
 

@@ -1,10 +1,12 @@
-"""Kueue's stand-in on the operator's API server, with the rights for it that the chart gives the operator."""
+"""Kueue on the operator's API server, with the rights for it that the chart gives the operator."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tools.helm import resolve_helm
 
@@ -12,20 +14,37 @@ from railhead.local.control_plane import ControlPlane
 from railhead.local.install import Kubectl
 from tests.api.server import ApiServer
 from tests.chart.chart import Chart
-from tests.kueue.stand_in import install_kueue, remove_kueue
+from tests.kueue.client import Installation
+from tests.kueue.real import RealInstallation
+from tests.kueue.stand_in import StandInInstallation
 from tests.operator.account import CHART
+
+REAL = "RAILHEAD_KUEUE"
 
 
 @contextmanager
-def serve_kueue(server: ApiServer, plane: ControlPlane) -> Iterator[None]:
-    """The API server has Kueue's kinds, and the operator the chart's roles with queue.kueue.enabled."""
-    install_kueue(server)
-    _apply_roles(plane, is_enabled=True)
+def install_kueue(server: ApiServer, plane: ControlPlane, folder: Path) -> Iterator[Installation]:
+    """The stand-in, or Kueue's own program where the environment names its folder."""
+    source = os.environ.get(REAL)
+    kueue: Installation = StandInInstallation(server)
+    if source:
+        kueue = RealInstallation(folder, source=Path(source), server=server, plane=plane)
+    kueue.install()
     try:
-        yield
+        yield kueue
     finally:
-        remove_kueue(server)
-        _apply_roles(plane, is_enabled=False)
+        kueue.remove()
+
+
+@contextmanager
+def serve_kueue(server: ApiServer, plane: ControlPlane, folder: Path) -> Iterator[Installation]:
+    """The operator has the chart's roles with queue.kueue.enabled, too."""
+    with install_kueue(server, plane, folder) as kueue:
+        _apply_roles(plane, is_enabled=True)
+        try:
+            yield kueue
+        finally:
+            _apply_roles(plane, is_enabled=False)
 
 
 def _apply_roles(plane: ControlPlane, *, is_enabled: bool) -> None:

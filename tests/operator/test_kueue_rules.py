@@ -1,30 +1,35 @@
-"""The stand-in for Kueue on a real API server: what its kinds and its webhook refuse, and what they accept."""
+"""Kueue, or the stand-in for it, on a real API server: what its kinds and its webhook refuse, and what they accept."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
-from tests.kueue.stand_in import Kueue, build_pod_set, build_workload, install_kueue, remove_kueue
+from tests.kueue.client import Installation, Kueue, build_pod_set, build_workload
 from tests.kueue.workload import Object, is_true
+from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
+from tests.operator.served_kueue import install_kueue
 
 NOW = "2026-01-01T00:00:00Z"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def kueue_is_installed(server: ApiServer) -> Iterator[None]:
-    install_kueue(server)
-    yield
-    remove_kueue(server)
+@pytest.fixture(scope="module")
+def installation(
+    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with install_kueue(server, audited_plane[0], tmp_path_factory.mktemp("kueue")) as kueue:
+        yield kueue
 
 
 @pytest.fixture
-def kueue(cluster: Cluster) -> Kueue:
-    kueue = Kueue(cluster.server, cluster.namespace)
+def kueue(cluster: Cluster, installation: Installation) -> Kueue:
+    kueue = installation.at(cluster.namespace)
     kueue.make_queue(gpus=4, preemption={"withinClusterQueue": "LowerPriority"})
     return kueue
 
@@ -79,8 +84,8 @@ def change_queue(workload: Object) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (add_worker, "spec.podSets: field is immutable"),
-        (change_template, "spec.podSets: field is immutable"),
+        (add_worker, "spec.podSets.*field is immutable"),
+        (change_template, "spec.podSets.*field is immutable"),
         (change_queue, "queueName is immutable while workload quota reserved"),
     ],
 )
@@ -98,17 +103,17 @@ def test_what_may_not_change_while_quota_is_reserved_may_before(
     body = kueue.list()["job"]
     change(body)
     answer = kueue.server.request("PUT", path, body)
-    assert answer.status == 422
-    assert words in answer.message
+    assert answer.status in (403, 422), "a webhook answers 403, a rule of the CRD 422"
+    assert re.search(words, answer.message)
 
 
 @pytest.mark.parametrize(
     ("status", "words"),
     [
         ({"admission": None}, "must be set while the QuotaReserved condition is true"),
-        ({"admission": {"clusterQueue": "other"}}, "status.admission: field is immutable"),
+        ({"admission": {"clusterQueue": "other"}}, "status.admission: .*field is immutable"),
         ({"reclaimablePods": [{"name": "workers", "count": 9}]}, "should be less or equal"),
-        ({"reclaimablePods": [{"name": "none", "count": 1}]}, "should be less or equal"),
+        ({"reclaimablePods": [{"name": "none", "count": 1}]}, "Unsupported value"),
         ({"conditions": [{"type": "QuotaReserved", "status": "False"}]}, "lastTransitionTime"),
         ({"conditions": [say("PodsReady", "True", "two words")]}, "reason"),
     ],
@@ -125,7 +130,7 @@ def test_reclaimable_pods_only_grow_while_quota_is_reserved(kueue: Kueue) -> Non
     kueue.submit(build("job"))
     kueue.until("quota", lambda: is_true(kueue.list()["job"], "QuotaReserved"))
     kueue.patch("job", status={"reclaimablePods": [{"name": "workers", "count": 2}]})
-    with pytest.raises(AssertionError, match="cannot be less than before"):
+    with pytest.raises(AssertionError, match="cannot be less than"):
         kueue.patch("job", status={"reclaimablePods": [{"name": "workers", "count": 1}]})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
-from tests.kueue.stand_in import Kueue
+from tests.kueue.client import Installation
 from tests.kueue.workload import Object, holds_quota, is_true
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
@@ -22,23 +22,29 @@ KILL_STEP = 3
 
 
 @pytest.fixture(scope="module")
+def installation(
+    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with serve_kueue(server, audited_plane[0], tmp_path_factory.mktemp("kueue")) as kueue:
+        yield kueue
+
+
+@pytest.fixture(scope="module")
 def faulty_cluster(
     audited_plane: tuple[ControlPlane, AuditLog],
+    installation: Installation,
     operator: RunningOperator,
     server: ApiServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[FaultyCluster]:
     plane, folder = audited_plane[0], tmp_path_factory.mktemp("proxied")
-    with (
-        serve_kueue(server, plane),
-        run_behind_proxy(plane, operator, folder, make_cluster, server=server, flags=["--kueue"]) as cluster,
-    ):
+    with run_behind_proxy(plane, operator, folder, make_cluster, server=server, flags=["--kueue"]) as cluster:
         yield cluster
 
 
-def is_held_and_admitted_again(run: ScenarioRun) -> Iterator[None]:
+def is_held_and_admitted_again(installation: Installation, run: ScenarioRun) -> Iterator[None]:
     """An administrator's hold takes the quota of a job that trains, and gives it back; then the job succeeds."""
-    kueue = Kueue(run.cluster.server, run.cluster.namespace)
+    kueue = installation.at(run.cluster.namespace)
     kueue.make_queue(gpus=0)
     run.cluster.apply(JOB, scheduling={"queueName": "team"})
 
@@ -64,11 +70,17 @@ def is_held_and_admitted_again(run: ScenarioRun) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_an_operator_killed_after_a_request_changes_nothing_for_a_queued_job(faulty_cluster: FaultyCluster) -> None:
+def test_an_operator_killed_after_a_request_changes_nothing_for_a_queued_job(
+    faulty_cluster: FaultyCluster, installation: Installation
+) -> None:
     """One job at a time, so that only this kill affects it: every third request."""
-    [calm] = faulty_cluster.play(is_held_and_admitted_again, None)
+
+    def scenario(run: ScenarioRun) -> Iterator[None]:
+        return is_held_and_admitted_again(installation, run)
+
+    [calm] = faulty_cluster.play(scenario, None)
     numbers = range(0, len(calm.ledger.asked), KILL_STEP)
     for number in numbers:
-        [run] = faulty_cluster.play(is_held_and_admitted_again, Trouble(number, KILL_AFTER))
-        faulty_cluster.compare(run, calm.summarize(), is_held_and_admitted_again)
+        [run] = faulty_cluster.play(scenario, Trouble(number, KILL_AFTER))
+        faulty_cluster.compare(run, calm.summarize(), scenario)
     assert faulty_cluster.starts >= len(numbers) - 1, "the last requests may not be repeated"

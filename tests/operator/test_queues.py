@@ -1,12 +1,11 @@
-"""Jobs that Kueue admits, on a real API server: the stand-in for Kueue plays its controllers.
+"""Jobs that Kueue admits, on a real API server: the stand-in plays Kueue, or Kueue's own program runs.
 
-What these tests show was not shown with Kueue's own binary; tests/kueue/README.md says what is played.
+tests/kueue/README.md says what is played, and how the same tests run with Kueue's own program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 
@@ -14,8 +13,8 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
+from tests.kueue.client import Installation
 from tests.kueue.definitions import API
-from tests.kueue.stand_in import Kueue, install_kueue, remove_kueue
 from tests.kueue.workload import Object, is_true
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
@@ -29,28 +28,32 @@ BROKEN = Outcome("Configuration", reason="ImportFailed", message="no module name
 
 
 @pytest.fixture(scope="module")
+def installation(
+    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    with serve_kueue(server, audited_plane[0], tmp_path_factory.mktemp("kueue")) as kueue:
+        yield kueue
+
+
+@pytest.fixture(scope="module")
 def kueue_operator(
-    audited_plane: tuple[ControlPlane, AuditLog],
-    operator: RunningOperator,
-    server: ApiServer,
-    tmp_path_factory: pytest.TempPathFactory,
+    installation: Installation, operator: RunningOperator, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningOperator]:
-    """With --kueue and its rights; the other tests' operator is stopped meanwhile."""
-    own = RunningOperator(operator.kubeconfig, tmp_path_factory.mktemp("kueue"), flags=["--kueue"])
-    with serve_kueue(server, audited_plane[0]):
-        operator.end()
-        own.start()
-        try:
-            yield own
-        finally:
-            own.stop()
-            operator.start()
+    """With --kueue; the other tests' operator is stopped meanwhile."""
+    own = RunningOperator(operator.kubeconfig, tmp_path_factory.mktemp("operator"), flags=["--kueue"])
+    operator.end()
+    own.start()
+    try:
+        yield own
+    finally:
+        own.stop()
+        operator.start()
 
 
 @pytest.fixture
-def stage(server: ApiServer, kueue_operator: RunningOperator) -> Iterator[Stage]:
+def stage(server: ApiServer, kueue_operator: RunningOperator, installation: Installation) -> Iterator[Stage]:
     cluster = make_cluster(server, kueue_operator)
-    stage = Stage(cluster, Kueue(server, cluster.namespace))
+    stage = Stage(cluster, installation.at(cluster.namespace))
     yield stage
     stage.check_quota()
 
@@ -331,6 +334,7 @@ def test_a_job_moves_to_another_queue_while_it_is_suspended(stage: Stage) -> Non
 
 
 def test_pods_wait_for_admission_checks_and_end_when_one_asks_for_a_retry(stage: Stage) -> None:
+    stage.kueue.make_check("prov")
     stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
     stage.submit("job")
     stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
@@ -372,6 +376,7 @@ def test_a_check_that_contradicts_the_pods_costs_no_quota_and_is_named(stage: St
 
 
 def test_a_rejected_check_holds_the_job_as_an_administrator_does(stage: Stage) -> None:
+    stage.kueue.make_check("prov")
     stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
     stage.submit("job")
     stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
@@ -393,17 +398,16 @@ def test_a_stopped_cluster_queue_drains_its_jobs_and_starts_them_again(stage: St
 
 def test_a_job_whose_pods_are_late_gives_its_quota_to_others(stage: Stage) -> None:
     stage.kueue.make_queue(gpus=QUOTA)
-    stage.kueue.pods_ready_timeout = timedelta(seconds=2)
-    stage.kueue.backoff_seconds = 2
-    stage.submit("job")
-    for pod in stage.wait_pods("job", 3).values():
-        stage.cluster.bind_pod(pod)
-    stage.until("it is late", lambda: stage.reason("job", "Evicted") == "True: PodsReadyTimeout")
-    stage.wait_stop("job")
-    stage.remove_pods("job")
-    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
-    stage.start("job", 3, attempt=2)
-    stage.until("Kueue knows that its pods run", lambda: is_true(stage.workload("job"), "PodsReady"))
+    with stage.kueue.expect_pods(seconds=2, backoff_seconds=2):
+        stage.submit("job")
+        for pod in stage.wait_pods("job", 3).values():
+            stage.cluster.bind_pod(pod)
+        stage.until("it is late", lambda: stage.reason("job", "Evicted") == "True: PodsReadyTimeout")
+        stage.wait_stop("job")
+        stage.remove_pods("job")
+        stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+        stage.start("job", 3, attempt=2)
+        stage.until("Kueue knows that its pods run", lambda: is_true(stage.workload("job"), "PodsReady"))
 
 
 def test_a_job_without_a_queue_asks_for_none(stage: Stage) -> None:
@@ -458,9 +462,9 @@ def test_an_operator_that_dies_before_each_step_changes_nothing(stage: Stage) ->
 
 
 @pytest.mark.slow
-def test_a_job_waits_while_kueue_is_missing_and_runs_once_it_is_there(stage: Stage, server: ApiServer) -> None:
+def test_a_job_waits_while_kueue_is_missing_and_runs_once_it_is_there(stage: Stage, installation: Installation) -> None:
     """The operator asks every 30 s for an API that is missing."""
-    remove_kueue(server)
+    installation.remove()
     stage.submit("job", gpus=1)
 
     def find_reasons() -> set[str]:
@@ -468,6 +472,6 @@ def test_a_job_waits_while_kueue_is_missing_and_runs_once_it_is_there(stage: Sta
 
     wait_until("it says that Kueue is missing", lambda: "QueueMissing" in find_reasons(), seconds=90)
     assert not stage.cluster.pods("job")
-    install_kueue(server)
+    installation.install()
     stage.kueue.make_queue(gpus=QUOTA)
     stage.until("its pods", lambda: len(stage.cluster.pods("job")) == 2, seconds=90)
