@@ -24,7 +24,7 @@ PHASES = {"Pending", "Starting"}  # of the expression `phase`
 OTHERS = {
     *(SUSPENDED, SUSPENDING, reasons.NODE_REFUSED_POD, reasons.REPORTS_MISSING, reasons.PARTIAL_START, "WorkerLost"),
     *QUEUES,
-    *("DeleteDenied", "ForeignPods", "CPULimitAdded"),
+    *("DeleteDenied", "ChangeDenied", "QueueLost", "ForeignPods", "CPULimitAdded"),
     *(f"Not{type_}" for type_ in types.ALWAYS_PRESENT),
 }
 

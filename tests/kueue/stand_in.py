@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from tests.api.server import ApiServer
+from tests.api.server import MERGE_PATCH, ApiServer
 from tests.kueue.client import (
     DEFINITIONS,
     Installation,
@@ -19,13 +19,14 @@ from tests.kueue.client import (
     create_object,
     remove_definitions,
 )
-from tests.kueue.definitions import API, POLICY, build_definitions, build_webhook
+from tests.kueue.definitions import API, GROUP, POLICY, build_definitions, build_webhook
 from tests.kueue.reconcile import World, advance
 from tests.kueue.workload import Object
 from tests.waiting import wait_until
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = f"{POLICIES[:-3]}ybindings"
+START = "2026-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,45 @@ class StandInInstallation(Installation):
 
     def _create_dry(self, path: str, body: Object) -> int:
         return self.server.request("POST", path, body, dryRun="All").status
+
+
+@contextmanager
+def deny_pods_ready(server: ApiServer, namespace: str) -> Iterator[None]:
+    """A policy denies what sets PodsReady of a Workload of the namespace, with the words `not today`."""
+    name, probe = f"deny-{namespace}", f"{API}/namespaces/{namespace}/workloads/probe/status"
+    rule = {
+        "apiGroups": [GROUP],
+        "apiVersions": ["v1beta2"],
+        "operations": ["UPDATE"],
+        "resources": ["workloads/status"],
+    }
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    says = "!has(object.status.conditions) || object.status.conditions.all(c, c.type != 'PodsReady')"
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": here},
+        "validations": [{"expression": says, "message": "not today"}],
+    }
+    metadata = {"metadata": {"name": name}}
+    create_object(server, POLICIES, {**metadata, "kind": "ValidatingAdmissionPolicy", "spec": spec})
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    create_object(server, BINDINGS, {**metadata, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound})
+    create_object(
+        server, probe.removesuffix("/probe/status"), build_workload("probe", pod_sets=[build_pod_set("main")])
+    )
+    condition = {"type": "PodsReady", "status": "True", "reason": "Started", "message": "", "lastTransitionTime": START}
+    change = {"status": {"conditions": [condition]}}
+
+    def is_denied() -> bool:
+        return server.request("PATCH", probe, change, content_type=MERGE_PATCH, dryRun="All").status == 422
+
+    wait_until("the policy is in force", is_denied)
+    server.request("DELETE", probe.removesuffix("/status"))
+    try:
+        yield
+    finally:
+        for path in (BINDINGS, POLICIES):
+            server.request("DELETE", f"{path}/{name}")
 
 
 @dataclass

@@ -13,8 +13,9 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
-from tests.kueue.client import Installation
+from tests.kueue.client import DEFINITIONS, Installation
 from tests.kueue.definitions import API
+from tests.kueue.stand_in import deny_pods_ready
 from tests.kueue.workload import Object, is_true
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
@@ -459,6 +460,47 @@ def test_an_operator_that_dies_before_each_step_changes_nothing(stage: Stage) ->
     stage.until("the quota is free", lambda: not stage.holds_quota("job"))
     assert stage.reason("job", "Finished") == "True: Succeeded"
     assert stage.cluster.status("job")["attempt"] == 2
+
+
+def test_a_denied_change_of_the_workload_is_in_the_status_and_made_once_it_is_allowed(
+    stage: Stage, server: ApiServer
+) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.wait_pods("job", 3)
+
+    def find() -> str:
+        found = {each["type"]: each for each in stage.cluster.status("job").get("conditions", ())}
+        return str(found.get("QueueUnreachable", {}).get("message", ""))
+
+    with deny_pods_ready(server, stage.cluster.namespace):
+        stage.start("job", 3)
+        assert "not today" in stage.until("the condition", find)
+    stage.until("Kueue knows that its pods run", lambda: is_true(stage.workload("job"), "PodsReady"))
+    stage.until("the condition goes", lambda: not find())
+
+
+@pytest.mark.slow
+def test_a_job_ends_with_a_last_checkpoint_when_kueues_definitions_are_deleted(
+    stage: Stage, server: ApiServer, installation: Installation
+) -> None:
+    """All Workloads are deleted with them, as by an administrator who deletes each."""
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.start("job", 3)
+    name = "workloads.kueue.x-k8s.io"
+    assert server.request("DELETE", f"{DEFINITIONS}/{name}").status == 200
+    wait_until("the head is asked to end", lambda: stage.cluster.head("job")["metadata"].get("deletionTimestamp"))
+    stage.end_stopped_head("job")
+    stage.remove_pods("job")
+
+    def find_reasons() -> set[str]:
+        return {each["reason"] for each in stage.cluster.status("job").get("conditions", ())}
+
+    wait_until("it waits for Kueue", lambda: "QueueMissing" in find_reasons(), seconds=90)
+    assert stage.cluster.status("job")["checkpoint"]["index"] == 4
+    installation.install()
+    stage.start("job", 3, attempt=2)
 
 
 @pytest.mark.slow

@@ -258,6 +258,14 @@ STATES: Mapping[str, Cause] = {
         "The API server does not let the operator delete an object of the job.",
         "Ask an administrator to change the policy that the message names.",
     ),
+    "ChangeDenied": Cause(
+        "The API server does not let the operator change the job's Workload, by which Kueue knows of the job.",
+        "Ask an administrator to change the webhook, the policy or the rights that the message names.",
+    ),
+    "QueueLost": Cause(
+        "The job runs, but the operator cannot watch Kueue's objects any more.",
+        "Have Kueue installed, and Railhead's chart with queue.kueue.enabled=true.",
+    ),
     "ForeignPods": Cause(
         "Pods of another owner carry the job's label; the operator ignores them.", "Delete these copies."
     ),

@@ -25,7 +25,8 @@ NEGATIVE = (types.RESUMABLE, types.END_NOTICE, types.RAY_TESTED)
 OTHERS = (
     *(types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.METRIC_RULE_FIRED),
     *(types.CPU_LIMITED, types.CHECKPOINT_FALLBACK),
-    *(types.RESUMABLE, types.DELETE_DENIED, types.FOREIGN_PODS, types.END_NOTICE, types.RAY_TESTED),
+    *(types.RESUMABLE, types.DELETE_DENIED, types.QUEUE_UNREACHABLE, types.FOREIGN_PODS),
+    *(types.END_NOTICE, types.RAY_TESTED),
 )
 
 

@@ -23,6 +23,7 @@ from railhead.kube.kinds import POD
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.planning.facts.failure import build_rules
 from railhead.planning.facts.settlement import count_allowed_restarts
+from railhead.planning.observed import DeniedVerb
 
 
 class ClusterState:
@@ -112,12 +113,14 @@ class ClusterState:
         if self.queues is not None:
             self.queues.record_write(raw)
 
-    def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None:
-        """The API server denied to delete an object of the job; its next pass reports it."""
-        self._store.note_denial(uid, kind, name, message, at=at)
+    def record_denial(
+        self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb
+    ) -> None:
+        """The API server denied to delete or to change an object of the job; its next pass reports it."""
+        self._store.note_denial(uid, kind, name, message, at=at, verb=verb)
         self._queue.add(key)
 
-    def record_deletion(self, uid: str, name: str) -> None:
+    def forget_denial(self, uid: str, name: str) -> None:
         self._store.forget_denial(uid, name)
 
     def find_facts(self, key: JobKey) -> JobFacts | None:

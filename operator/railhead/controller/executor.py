@@ -23,7 +23,7 @@ from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient, Scope
-from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
+from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, POD_GROUP, TRAIN_JOB, WORKLOAD, Kind
 from railhead.planning.facts.reasons import (
@@ -34,6 +34,7 @@ from railhead.planning.facts.reasons import (
     SOURCE_NOT_FOUND,
     WEBHOOK_FAILED,
 )
+from railhead.planning.observed import DeniedVerb
 from railhead.planning.plan import (
     SOURCE,
     CopyConfigMap,
@@ -60,6 +61,7 @@ RECENT_SECONDS = 2.0  # a shared child that a user deletes by hand is missing fo
 WEBHOOK_TEXT = "failed calling webhook"
 STRICT_TEXT = "strict decoding error"
 MANAGED_BY = "app.kubernetes.io/managed-by"
+Request = Callable[[], Awaitable[None]]
 
 
 class CacheUpdater(Protocol):
@@ -69,8 +71,10 @@ class CacheUpdater(Protocol):
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
     def record_pod(self, raw: Object) -> None: ...
     def record_workload(self, raw: Object) -> None: ...
-    def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None: ...
-    def record_deletion(self, uid: str, name: str) -> None: ...
+    def record_denial(
+        self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb
+    ) -> None: ...
+    def forget_denial(self, uid: str, name: str) -> None: ...
 
 
 class LostCompare(Exception):
@@ -109,12 +113,9 @@ class Executor:
                 await self._check_for_other_pods(key, uid, plan.status.pods)
             await self._write_status(key, uid, plan.status)
         denied = await self._delete_all(key, uid, plan)
-        failure = None
-        try:
-            if plan.workload is not None:
-                await self.patch_workload(key, plan.workload)
-        except KubeError as error:  # while Kueue is down, its webhooks let no Workload change: nothing else waits
-            failure = error
+        if plan.workload is not None:
+            patch = partial(self.patch_workload, key, plan.workload)
+            await self._try(key, uid, WORKLOAD.kind, plan.workload.name, patch, verb="change")
         try:
             await self._make_all(key, uid, plan.creates)
         except ChildRejected:
@@ -124,18 +125,16 @@ class Executor:
             await self._write_status(key, uid, plan.last)
         if plan.delete_job is not None:
             delete = partial(self._delete_job, key, plan.delete_job)
-            await self._try_delete(key, uid, TRAIN_JOB.kind, key.name, delete)
+            await self._try(key, uid, TRAIN_JOB.kind, key.name, delete)
         await self._record_events(key, uid, plan)
-        if failure is not None:
-            raise failure
 
     async def _delete_all(self, key: JobKey, uid: str, plan: Plan) -> int:
         """Tries every delete, and returns how many of them the API server denied: one that a policy forbids must not
         keep the others from releasing their GPUs."""
         denied = list[str]()
 
-        async def attempt(kind: str, name: str, delete: Callable[[], Awaitable[None]]) -> None:
-            if await self._try_delete(key, uid, kind, name, delete):
+        async def attempt(kind: str, name: str, delete: Request) -> None:
+            if await self._try(key, uid, kind, name, delete):
                 denied.append(name)
 
         await run_with_slow_start(
@@ -146,19 +145,19 @@ class Executor:
         )
         return len(denied)
 
-    async def _try_delete(
-        self, key: JobKey, uid: str, kind: str, name: str, delete: Callable[[], Awaitable[None]]
+    async def _try(
+        self, key: JobKey, uid: str, kind: str, name: str, call: Request, verb: DeniedVerb = "delete"
     ) -> bool:
         """Whether the API server denied it, for example by a webhook; the next pass then reports it."""
         try:
-            await delete()
+            await call()
         except (Denied, RetryAfter) as error:
             if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
                 raise
-            log.warning("%s/%s: delete of %s %s was denied: %s", key.namespace, key.name, kind, name, error.message)
-            self.cache.record_denial(key, uid, kind, name, error.message, at=self.client.clock.now())
+            log.warning("%s: may not %s %s %s: %s", key, verb, kind, name, error.message)
+            self.cache.record_denial(key, uid, kind, name, error.message, at=self.client.clock.now(), verb=verb)
             return True
-        self.cache.record_deletion(uid, name)
+        self.cache.forget_denial(uid, name)
         return False
 
     async def look_up_events(self, key: JobKey, pod: PodView) -> PodEvents:

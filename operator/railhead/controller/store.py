@@ -21,7 +21,7 @@ from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.controller.queues import Queues
 from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.facts.start_line import find_creators, find_rivals
-from railhead.planning.observed import Announced, Denial, Observed, Place, Rejection
+from railhead.planning.observed import Announced, Denial, DeniedVerb, Observed, Place, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.queue_view import WorkloadView
 from railhead.resources.base import OperatorSettings
@@ -200,17 +200,19 @@ class Store:
         """Remembers what the Events about a pod say."""
         self._pod_events[pod.uid] = events
 
-    def note_denial(self, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None:
-        """The API server denied to delete this object of a known job."""
+    def note_denial(
+        self, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb = "delete"
+    ) -> None:
+        """The API server denied to delete or to change this object of a known job."""
         if uid in self._keys:
             known = self._denials.setdefault(uid, {})
             before = known.get(name)  # its message stays: one with a time in it would be news each time
             known[name] = (
-                replace(before, tries=before.tries + 1, at=at) if before else Denial(kind, name, message, 1, at)
+                replace(before, tries=before.tries + 1, at=at) if before else Denial(kind, name, message, 1, at, verb)
             )
 
     def forget_denial(self, uid: str, name: str) -> None:
-        """The API server deleted this object after all, or it is gone."""
+        """The API server deleted or changed this object after all, or it is gone."""
         self._denials.get(uid, {}).pop(name, None)
 
     def forget_rejection(self, uid: str) -> None:
@@ -320,13 +322,15 @@ class Store:
         return own, tuple(sorted(foreign))
 
     def _current_denials(self, record: JobRecord) -> tuple[Denial, ...]:
-        """Without those of pods that somebody else has deleted meanwhile."""
+        """Without those of pods and of a Workload that others have deleted meanwhile."""
         denials = self._denials.get(record.uid)
         if not denials:
             return ()
         pods = self._pods.get(record.owner, {})
         left = {name for name, pod in pods.items() if not pod.is_deleting}
-        gone = [name for name, each in denials.items() if each.kind == "Pod" and name not in left]
+        if self.queues.key_of(record.uid) is not None:
+            left.add(names.workload_name(record.key.name, record.uid))
+        gone = [name for name, each in denials.items() if each.kind in ("Pod", "Workload") and name not in left]
         for name in gone:
             del denials[name]
         return tuple(denials.values())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Literal
 
 from railhead.api import names
 from railhead.api.job import InvalidSpec
@@ -22,6 +23,7 @@ from railhead.planning.queue_view import QueueView
 from railhead.resources.base import OperatorSettings
 
 DENIED_LIMIT_SECONDS = 15
+DeniedVerb = Literal["delete", "change"]
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Denial:
-    """The API server denied to delete an object of the job; kept until the object is gone.
+    """The API server denied to delete or to change an object of the job; kept until the object is gone or changed.
 
     Attributes:
         message: in the API server's words.
@@ -85,6 +87,7 @@ class Denial:
     message: str
     tries: int
     at: datetime
+    verb: DeniedVerb = "delete"
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Observed:
         version: resourceVersion of the job.
         is_driver_shared: another unfinished job of the namespace runs the driver of this job's attempt.
         led_since: when this operator became the leader; None = no other one led before.
-        denials: what the operator was not allowed to delete.
+        denials: what the operator was not allowed to delete or to change.
         foreign_pods: names of the pods that carry the job's label and are not its own.
         line: the places of other jobs of the namespace; empty if this one has none and nothing was rejected.
         source: status of the job that spec.resumeFrom.trainJob names, if that job exists.

@@ -28,6 +28,8 @@ OTHER_CONDITIONS = [
     ("CPULimited", "CPULimitAdded", "True"),
     ("CheckpointFallback", "CheckpointMissing", "True"),
     ("DeleteDenied", "DeleteDenied", "True"),
+    ("QueueUnreachable", "ChangeDenied", "True"),
+    ("QueueUnreachable", "QueueLost", "True"),
     ("ForeignPods", "ForeignPods", "True"),
     ("Resumable", "RunNameDiffers", "False"),
     ("EndNotice", "EndNotAnnounced", "False"),

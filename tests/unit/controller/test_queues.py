@@ -186,3 +186,20 @@ def test_the_workload_of_a_job_that_is_gone_is_left_until_its_pods_have_ended() 
     assert [each.name for each in world.store.find_left_workloads(KEY)] == ["digits-0f1e2d"]
     other = replace(world.store.find_left_workloads(KEY)[0], job_uid="another")
     assert other.has_finalizer and WORKLOAD.path() == "/apis/kueue.x-k8s.io/v1beta2/workloads"
+
+
+def test_a_denied_change_is_forgotten_with_the_workload() -> None:
+    world = World()
+    world.state.record_job(make_job())
+    world.list_all()
+    world.state.record_workload(make_raw())
+    world.state.record_denial(KEY, UID, "Workload", "digits-0f1e2d", "no", at=NOW, verb="change")
+
+    def find() -> list[str]:
+        observed = world.store.observe(KEY, now=NOW, settings=SETTINGS)
+        assert observed is not None
+        return [each.message for each in observed.denials]
+
+    assert find() == ["no"]
+    world.store.queues.change_workload(observe_workload(make_raw()), None)
+    assert find() == []

@@ -3,8 +3,9 @@ that admission adds to the job's pods, and pods that are Terminating long after 
 reconciled again although nothing changes: for a user's limit, for a pod whose node does not respond, and to look up a
 pod's events.
 
-The conditions DeleteDenied, ForeignPods and CPULimited name the objects, with the API server's words, and go with the
-obstacle. A denied delete holds up no other delete, and is tried again after 1, 2, 4, 8, 15, 15 ... s.
+The conditions DeleteDenied, QueueUnreachable, ForeignPods and CPULimited name the objects, with the API server's
+words, and go with the obstacle. A denied delete holds up no other delete, and is tried again after 1, 2, 4, 8, 15,
+15 ... s; so is a denied change of the Workload.
 
 status.stuckPods lists the pods that do not terminate. The job waits for none of them, but they may still use their
 GPUs. Usually their node is dead, and only a person can make sure that the machine is off.
@@ -38,7 +39,8 @@ NAMED = 3
 
 
 def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
-    """Drops the deletes that were denied a moment ago, and what is only done once all of them have succeeded."""
+    """Drops the deletes and the change that were denied a moment ago, and what is only done once all deletes have
+    succeeded."""
     denied = observed.denied
     if not denied:
         return decision
@@ -50,6 +52,7 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
         removes=removes,
         delete_job=None if is_job_denied else decision.delete_job,
         last=decision.last if removes == decision.removes else None,
+        workload=None if decision.workload is not None and decision.workload.name in denied else decision.workload,
     )
     if held == decision:
         return decision
@@ -63,8 +66,11 @@ def report_obstacles(observed: Observed, decision: Decision) -> Decision:
     """
     if decision.delete_job is not None:
         return decision
-    denials, foreign = _describe_denials(observed), _describe_foreign_pods(observed)
-    decision = _show(observed, decision, types.DELETE_DENIED, Event("Warning", "DeleteDenied", denials, is_series=True))
+    foreign = _describe_foreign_pods(observed)
+    deletes, changes = (_describe_denials(observed, verb) for verb in ("delete", "change"))
+    decision = _show(observed, decision, types.DELETE_DENIED, Event("Warning", "DeleteDenied", deletes, is_series=True))
+    unreachable = Event("Warning", "ChangeDenied", changes, is_series=True) if changes else _describe_queue(observed)
+    decision = _show(observed, decision, types.QUEUE_UNREACHABLE, unreachable)
     decision = _show(observed, decision, types.FOREIGN_PODS, Event("Warning", "ForeignPods", foreign, is_series=True))
     limits = _describe_cpu_limits(observed)
     return _show(observed, decision, types.CPU_LIMITED, Event("Warning", "CPULimitAdded", limits, is_series=True))
@@ -82,15 +88,29 @@ def _show(observed: Observed, decision: Decision, type_: str, event: Event) -> D
     return replace(decision, status=status.with_conditions(condition), events=(*decision.events, event))
 
 
-def _describe_denials(observed: Observed) -> str:
-    denials = sorted(observed.denials, key=lambda each: each.name)
+def _describe_denials(observed: Observed, verb: str) -> str:
+    denials = sorted((each for each in observed.denials if each.verb == verb), key=lambda each: each.name)
     if not denials:
         return ""
     first, more = denials[0], f" and {len(denials) - 1} more objects" if len(denials) > 1 else ""
+    way_out = "allow it or delete the object yourself" if verb == "delete" else "allow it, so that Kueue learns of it"
     return (
-        f"The API server denies the operator to delete {first.kind} {first.name}{more}: {first.message[:1000]}; "
-        "allow it or delete the object yourself. The operator tries again every 15 s"
+        f"The API server denies the operator to {verb} {first.kind} {first.name}{more}: {first.message[:1000]}; "
+        f"{way_out}. The operator tries again every 15 s"
     )
+
+
+def _describe_queue(observed: Observed) -> Event:
+    """Of a job that runs: one at rest waits, with the reason QueueMissing."""
+    admission, is_over = observed.status.admission, observed.status.is_finished or observed.is_at_rest
+    message = ""
+    if admission is not None and observed.queue.state in ("off", "missing") and not is_over:
+        message = (
+            f"The job runs on as LocalQueue {admission.queue} admitted it, but the operator cannot watch Kueue's "
+            "objects any more: the API server has none or does not let it, or queue.kueue.enabled is false. So no "
+            "eviction reaches the job, and Kueue does not learn of its end"
+        )
+    return Event("Warning", "QueueLost", message, is_series=True)
 
 
 def _describe_foreign_pods(observed: Observed) -> str:

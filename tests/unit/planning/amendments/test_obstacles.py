@@ -19,12 +19,15 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.api.job import InvalidSpec
 from railhead.contract.text import format_time
+from railhead.planning.observed import Denial
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
+from railhead.planning.queue_view import QueueState
 from tests.model.api_server import Object
 from tests.model.operator import PODS
 from tests.unit.builders import NOW, RUNNING_STATUS, make_attempt, make_head, make_observed, make_spec, make_worker
+from tests.unit.kueue import ADMISSION, make_admitted, queued_spec, served
 from tests.unit.planning.simulation import JOB, KEY, Simulation
 from tests.unit.planning.state import decide
 
@@ -432,3 +435,36 @@ def test_pods_of_a_job_with_an_invalid_spec_are_listed_too() -> None:
     observed = make_observed(make_stuck(0), status=RUNNING_STATUS)
     wanted = plan(replace(observed, spec=InvalidSpec("spec.image", "missing")))
     assert wanted.status is not None and wanted.status.fields["stuckPods"] == [describe(make_stuck(0))]
+
+
+WORKLOAD_DENIAL = Denial("Workload", "digits-0f1e2d", "webhook says no", tries=3, at=NOW, verb="change")
+ADMITTED_STATUS = {**RUNNING_STATUS, "admission": ADMISSION}
+
+
+def show(*denials: Denial, status: dict[str, Any], state: QueueState = "served") -> tuple[str, str, Plan]:
+    """The reason and the message of QueueUnreachable, empty without the condition, and the plan."""
+    pods = (make_head(), make_worker(0), make_worker(1))
+    queue = replace(served(make_admitted()), state=state)
+    wanted = decide(*pods, status=status, spec=queued_spec(), queue=queue, denials=denials)
+    fields = wanted.status.fields if wanted.status else {}
+    for each in fields.get("conditions", ()):
+        if each["type"] == "QueueUnreachable":
+            return each["reason"], each["message"], wanted
+    return "", "", wanted
+
+
+def test_a_denied_change_of_the_workload_is_shown_and_tried_again_later() -> None:
+    reason, message, wanted = show(WORKLOAD_DENIAL, status=ADMITTED_STATUS)
+    assert reason == "ChangeDenied" and "to change Workload digits-0f1e2d" in message and "webhook says no" in message
+    assert wanted.workload is None and wanted.wake_at == NOW + timedelta(seconds=4)
+    late = replace(WORKLOAD_DENIAL, at=NOW - timedelta(seconds=20))
+    assert show(late, status=ADMITTED_STATUS)[2].workload is not None
+    assert show(status=ADMITTED_STATUS)[0] == ""
+
+
+@pytest.mark.parametrize("state", ["off", "missing"])
+def test_a_running_job_says_that_its_queue_cannot_reach_it(state: QueueState) -> None:
+    reason, message, _ = show(status=ADMITTED_STATUS, state=state)
+    assert reason == "QueueLost" and "team-a" in message
+    assert show(status=ADMITTED_STATUS, state="unknown")[0] == "", "the API server has not answered yet"
+    assert show(status=RUNNING_STATUS, state=state)[0] == "", "a job without a queue"
