@@ -188,6 +188,22 @@ def test_an_administrators_hold_stops_the_job_and_no_resume_lifts_it(stage: Stag
     stage.start("job", 3, attempt=2)
 
 
+def test_a_hold_that_is_set_while_the_user_suspends_the_job_counts(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    stage.submit("job")
+    stage.start("job", 3)
+    stage.cluster.change("job", suspend=True)
+    stage.wait_stop("job")
+    name = stage.workload("job")["metadata"]["name"]
+    stage.kueue.patch(name, active=False)
+    stage.stop_pods("job")
+    stage.wait_phase("job", "Suspended")
+    stage.cluster.change("job", suspend=False)
+    stage.wait_reason("job", "Deactivated")
+    stage.kueue.patch(name, active=True)
+    stage.start("job", 3, attempt=2)
+
+
 def test_a_suspended_job_gives_its_quota_back_and_queues_when_resumed(stage: Stage) -> None:
     stage.kueue.make_queue(gpus=QUOTA)
     stage.submit("job", gpus=QUOTA)

@@ -15,6 +15,7 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint
+from railhead.planning.facts.admission import understand
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
@@ -74,7 +75,7 @@ def make_job(*pods: PodView, status: dict[str, Any] | None = None, **changes: An
 
 def to_job(observed: Observed) -> Job:
     assert isinstance(observed.spec, TrainJobSpec)
-    return Job.of(observed, observed.spec)
+    return understand(observed, observed.spec)
 
 
 def make_head(attempt: int = 1, **changes: Any) -> PodView:

@@ -63,7 +63,6 @@ class ClusterState:
                 store.queues,
                 namespaces=namespaces,
                 wake=queue.add,
-                wake_queued=self._wake_queued,
                 wake_all=self._wake_jobs,
             )
             if uses_kueue
@@ -147,12 +146,6 @@ class ClusterState:
     def is_current(self, namespace: str) -> bool:
         """Whether its pods are known as they are now, so that one that is missing is lost."""
         return all(i.is_current for i in self.informers if i.namespace in (None, namespace))
-
-    def _wake_queued(self) -> None:
-        """What the queue gives them may be known now."""
-        for record in self._store.all_records():
-            if record.phase == "Queued":
-                self._queue.add(record.key)
 
     def _wake_jobs(self, namespace: str | None) -> None:
         """The pods of this namespace (None: of all) are known again: its jobs had no passes meanwhile."""

@@ -25,7 +25,7 @@ from railhead.kube.client import KubeClient, Scope
 from railhead.kube.informer import Informer, uid_of
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
 from railhead.planning.queue_view import Assignment, Flavor, PodSetUpdate, QueueState, QueueView, WorkloadView
-from railhead.resources.queues.kueue import DEACTIVATED_BY, DIGEST, WORKERS
+from railhead.resources.queues.kueue import DIGEST, WORKERS
 
 RETRY_SECONDS = 30.0
 MAX_MESSAGE = 2048
@@ -47,7 +47,6 @@ def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
         job_uid=job_uid,
         is_deleting=bool(metadata.get("deletionTimestamp")),
         is_active=spec.get("active") is not False,
-        deactivated_by=str(annotations.get(DEACTIVATED_BY) or ""),
         digest=str(annotations.get(DIGEST) or ""),
         finalizers=tuple(str(each) for each in metadata.get("finalizers") or ()),
         queue=str(spec.get("queueName") or ""),
@@ -129,6 +128,27 @@ def observe_priority(raw: Object) -> tuple[str, int]:
     return str(raw["metadata"].get("name")), value if isinstance(value, int) else 0
 
 
+class _Index:
+    """Jobs by the names of the objects that they need."""
+
+    def __init__(self) -> None:
+        self._names: dict[JobKey, frozenset[str]] = {}
+        self._keys: defaultdict[str, set[JobKey]] = defaultdict(set)
+
+    def change(self, key: JobKey, names_: Iterable[str]) -> None:
+        for name in self._names.pop(key, ()):
+            self._keys[name].discard(key)
+            if not self._keys[name]:
+                del self._keys[name]
+        if wanted := frozenset(names_):
+            self._names[key] = wanted
+            for name in wanted:
+                self._keys[name].add(key)
+
+    def find(self, name: str) -> frozenset[JobKey]:
+        return frozenset(self._keys.get(name, ()))
+
+
 class Queues:
     """What is known of Kueue's objects.
 
@@ -141,6 +161,7 @@ class Queues:
         self._keys: dict[str, JobKey] = {}  # of the jobs with a Workload, by uid
         self._flavors: dict[str, Flavor] = {}
         self._priorities: dict[str, int] = {}
+        self._by_flavor, self._by_priority = _Index(), _Index()
         self.find_state: Callable[[str], QueueState] = lambda namespace: "off"
 
     def change_workload(self, old: tuple[Key, WorkloadView] | None, new: tuple[Key, WorkloadView] | None) -> JobKey:
@@ -155,19 +176,30 @@ class Queues:
             (key, uid), view = new
             self._workloads[key][uid] = view
             self._keys[uid] = key
+        views = self._workloads.get(key, {}).values()
+        self._by_flavor.change(key, (name for view in views for each in view.assignments for name in each.flavors))
         return key
 
-    def change_flavor(self, old: Flavor | None, new: Flavor | None) -> None:
+    def change_job(self, key: JobKey, record: JobRecord | None) -> None:
+        """A job was added, modified or deleted."""
+        label = record.priority_label if record is not None and record.phase == "Queued" else ""
+        self._by_priority.change(key, [label] if label else ())
+
+    def change_flavor(self, old: Flavor | None, new: Flavor | None) -> frozenset[JobKey]:
+        """A ResourceFlavor was added, modified or deleted; returns the keys of the jobs that had no answer without."""
         if old is not None:
             self._flavors.pop(old.name, None)
         if new is not None:
             self._flavors[new.name] = new
+        return self._by_flavor.find(new.name) if old is None and new is not None else frozenset()
 
-    def change_priority(self, old: tuple[str, int] | None, new: tuple[str, int] | None) -> None:
+    def change_priority(self, old: tuple[str, int] | None, new: tuple[str, int] | None) -> frozenset[JobKey]:
+        """The same of a WorkloadPriorityClass."""
         if old is not None:
             self._priorities.pop(old[0], None)
         if new is not None:
             self._priorities[new[0]] = new[1]
+        return self._by_priority.find(new[0]) if old is None and new is not None else frozenset()
 
     def key_of(self, job_uid: str) -> JobKey | None:
         """Returns the key of a job that has a Workload, also after the job is gone."""
@@ -206,13 +238,11 @@ class QueueWatches:
         *,
         namespaces: Sequence[str],
         wake: Callable[[JobKey], None],
-        wake_queued: Callable[[], None],
         wake_all: Callable[[str | None], None],
     ) -> None:
-        """`wake_queued` wakes the jobs in phase Queued, `wake_all` all jobs of a namespace, or (None) of all."""
+        """`wake_all` wakes all jobs of a namespace, or (None) of all."""
         self._queues = queues
         self._wake = wake
-        self._wake_queued = wake_queued
         self._workloads = [
             Informer(
                 client,
@@ -259,11 +289,9 @@ class QueueWatches:
         self._wake(self._queues.change_workload(old, new))
 
     def _on_flavor(self, old: Flavor | None, new: Flavor | None) -> None:
-        self._queues.change_flavor(old, new)
-        if old is None:
-            self._wake_queued()
+        for key in self._queues.change_flavor(old, new):
+            self._wake(key)
 
     def _on_class(self, old: tuple[str, int] | None, new: tuple[str, int] | None) -> None:
-        self._queues.change_priority(old, new)
-        if old is None:
-            self._wake_queued()
+        for key in self._queues.change_priority(old, new):
+            self._wake(key)

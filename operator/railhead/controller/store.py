@@ -127,6 +127,7 @@ class Store:
         self._jobs[key] = new
         self._count(new, 1)
         self.lines.change(key, new)
+        self.queues.change_job(key, new)
         self._announced.setdefault(uid, new.announced)
         return key
 
@@ -151,6 +152,7 @@ class Store:
             self._count(record, -1)
             del self._jobs[key]
             self.lines.change(key, None)
+            self.queues.change_job(key, None)
         self._keys.pop(uid, None)
         self._forget(uid)
 

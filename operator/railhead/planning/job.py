@@ -15,9 +15,14 @@ from railhead.resources.queues.kueue import WORKERS
 
 @dataclass(frozen=True)
 class Job(Observed):
-    """`Observed` plus the queries that need the spec. All worker counts are numbers of pods."""
+    """`Observed` plus the queries that need the spec. All worker counts are numbers of pods.
+
+    Attributes:
+        obstacle: why the job must have no pods by its queue (`facts.admission.find_obstacle`); None = it may run.
+    """
 
     spec: TrainJobSpec
+    obstacle: Problem | None = None
 
     @staticmethod
     def of(observed: Observed, spec: TrainJobSpec) -> Job:

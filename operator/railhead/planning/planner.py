@@ -52,6 +52,7 @@ from railhead.planning.decisions.workers import (
     decide_stale_pods,
     decide_uncreated_pods,
 )
+from railhead.planning.facts.admission import understand
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Event, Plan
@@ -116,7 +117,7 @@ def plan(observed: Observed) -> Plan:
         return _seal(observed, acknowledge_generation(observed, decision))
     if observed.spec.managed_by != MANAGER:
         return Plan()  # managed by another controller
-    job = Job.of(observed, observed.spec)
+    job = understand(observed, observed.spec)
     decision = next(decided for decide in DECISIONS if (decided := decide(job)) is not None)
     for amend in AMENDMENTS:
         decision = amend(job, decision)

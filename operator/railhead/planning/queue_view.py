@@ -68,8 +68,7 @@ class WorkloadView:
 
     Attributes:
         version: its resourceVersion.
-        is_active: spec.active.
-        deactivated_by: why the operator set that to false; "" = someone else did.
+        is_active: spec.active; an administrator sets it to false to hold the job.
         digest: of what the job asked for when it was created.
         asked_workers: count of its pod set of workers.
         reclaimed_workers: how many of them need no quota any more, by status.reclaimablePods.
@@ -83,7 +82,6 @@ class WorkloadView:
     job_uid: str
     is_deleting: bool = False
     is_active: bool = True
-    deactivated_by: str = ""
     digest: str = ""
     finalizers: tuple[str, ...] = ()
     queue: str = ""
@@ -106,11 +104,6 @@ class WorkloadView:
         """Whether its pods may run now."""
         is_over = self.is_deleting or self.has(FINISHED) or self.has(EVICTED)
         return self.is_active and not is_over and self.has(QUOTA_RESERVED) and self.has(ADMITTED)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether someone other than this operator set spec.active to false."""
-        return not self.is_active and not self.deactivated_by
 
     @property
     def could_not_start(self) -> bool:

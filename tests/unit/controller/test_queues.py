@@ -16,7 +16,7 @@ from railhead.controller.queues import Queues, observe_flavor, observe_priority,
 from railhead.controller.store import Store
 from railhead.kube.errors import Gone
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
-from railhead.planning.queue_view import PodSetUpdate
+from railhead.planning.queue_view import Flavor, PodSetUpdate
 from railhead.resources.base import build_owner
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
@@ -61,7 +61,7 @@ def test_a_workload_becomes_a_view() -> None:
     (key, uid), view = observe_workload(make_raw())
     assert (key, uid, view.digest, view.queue, view.cluster_queue) == (KEY, UID, "d1", "team-a", "all")
     assert [(each.pod_set, each.flavors, each.count) for each in view.assignments] == [("workers", ("spot",), 2)]
-    assert view.has("Admitted") and view.has_finalizer and view.is_active and not view.is_held
+    assert view.has("Admitted") and view.has_finalizer and view.is_active
 
 
 def test_a_view_has_what_admission_checks_add_and_whether_nodes_are_assigned() -> None:
@@ -203,3 +203,19 @@ def test_a_denied_change_is_forgotten_with_the_workload() -> None:
     assert find() == ["no"]
     world.store.queues.change_workload(observe_workload(make_raw()), None)
     assert find() == []
+
+
+async def test_a_new_flavor_or_class_wakes_the_jobs_that_need_it_and_no_others() -> None:
+    world = World()
+    world.state.record_job(make_job(**{"kueue.x-k8s.io/priority-class": "high"}) | {"status": {"phase": "Queued"}})
+    world.list_all()
+    world.state.record_workload(make_raw())
+    await world.take_woken()
+    queues, missing = world.store.queues, frozenset[JobKey]()
+    assert queues.change_flavor(None, Flavor("other")) == missing
+    assert queues.change_flavor(None, Flavor("spot")) == {KEY}
+    assert queues.change_flavor(Flavor("spot"), Flavor("spot")) == missing, "the job had its answer"
+    assert queues.change_priority(None, ("low", 1)) == missing and queues.change_priority(None, ("high", 2)) == {KEY}
+    queues.change_workload(observe_workload(make_raw()), None)
+    world.state.record_job_gone(KEY, UID)
+    assert queues.change_flavor(None, Flavor("spot")) == queues.change_priority(None, ("high", 2)) == missing

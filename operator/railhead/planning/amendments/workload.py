@@ -15,7 +15,7 @@ from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.status import RESTING, Phase
 from railhead.contract.text import format_time
 from railhead.planning.children import create_workload
-from railhead.planning.facts.admission import build_request, count_assigned, find_obstacle, find_queue
+from railhead.planning.facts.admission import build_request, count_assigned, find_queue
 from railhead.planning.facts.reasons import PRIORITY_CLASS_MISSING, QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
@@ -31,9 +31,8 @@ from railhead.planning.queue_view import (
     WorkloadView,
 )
 from railhead.planning.status_change import UNSET
-from railhead.resources.queues.kueue import DEACTIVATED_BY, FINALIZER, WORKERS, compute_digest
+from railhead.resources.queues.kueue import FINALIZER, WORKERS, compute_digest
 
-BY_SUSPEND = "spec.suspend"
 REQUEUED_BY = ("Preempted", "NodeFailures")  # Kueue itself queues the others again, when their time has come
 NO_RESERVATION = "NoReservation"
 
@@ -82,33 +81,29 @@ def _find_phase(job: Job, decision: Decision) -> Phase:
 
 
 def _create(job: Job, phase: Phase) -> tuple[Create, ...]:
-    obstacle = find_obstacle(job)
+    obstacle = job.obstacle
     if phase != "Queued" or obstacle is None or obstacle.reason in (QUEUE_NAME_CONFLICT, PRIORITY_CLASS_MISSING):
         return ()
     return (create_workload(job),)
 
 
 def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> bool:
-    """Whether the job asks for something else now, or for nothing since it waits for another job's checkpoint. A new
-    Workload would undo an administrator's hold."""
+    """Whether the job asks for something else now, or for nothing since it is suspended, or waits for another job's
+    checkpoint. A new Workload would undo an administrator's hold, whenever that was set."""
     if not find_queue(job):
         return True
     begins = any(create.kind == "Pod" for create in decision.creates)
-    if workload.is_held or job.acting_pods or begins or not job.is_at_rest:
+    if not workload.is_active or job.acting_pods or begins or not job.is_at_rest:
         return False
     is_over = workload.has(FINISHED) and not workload.could_not_start  # a new one could not start either
-    return phase not in RESTING or is_over or workload.digest != compute_digest(build_request(job))
+    is_idle = job.spec.suspend or phase not in RESTING
+    return is_idle or is_over or workload.digest != compute_digest(build_request(job))
 
 
 def _find_patch(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> WorkloadPatch | None:
-    if job.spec.suspend and workload.is_active:
-        return _activate(workload, False, BY_SUSPEND)
-    if not job.spec.suspend and not workload.is_active and workload.deactivated_by == BY_SUSPEND:
-        return _activate(workload, True, None)
-    if workload.is_admitted and job.is_at_rest:
-        problem = find_obstacle(job)
-        if problem is not None and problem.reason == FAILED_TO_START:
-            return _patch(workload, _make(job, FINISHED, True, FAILED_TO_START, problem.message))
+    problem = job.obstacle
+    if workload.is_admitted and problem is not None and problem.reason == FAILED_TO_START:
+        return _patch(workload, _make(job, FINISHED, True, FAILED_TO_START, problem.message))
     if workload.has(QUOTA_RESERVED) and workload.has(EVICTED):
         return None if job.acting_pods or phase not in RESTING else _give_back(job, workload)
     if phase in RESTING or not workload.is_admitted:
@@ -128,11 +123,6 @@ def _reclaim(job: Job, workload: WorkloadView, decision: Decision) -> WorkloadPa
         return None
     status = {"reclaimablePods": [{"name": WORKERS, "count": left}]}
     return WorkloadPatch(workload.name, workload.version, {"status": status}, subresource="status")
-
-
-def _activate(workload: WorkloadView, is_active: bool, by: str | None) -> WorkloadPatch:
-    metadata = {"annotations": {DEACTIVATED_BY: by}}
-    return WorkloadPatch(workload.name, workload.version, {"metadata": metadata, "spec": {"active": is_active}})
 
 
 def _give_back(job: Job, workload: WorkloadView) -> WorkloadPatch:

@@ -20,7 +20,6 @@ from railhead.api.status import HeadStatus, Phase, WorkersStatus
 from railhead.planning.attempt import begin_next_attempt
 from railhead.planning.children import gang_removal
 from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
-from railhead.planning.facts.admission import find_obstacle
 from railhead.planning.facts.deadlines import count_suspended
 from railhead.planning.facts.reasons import QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
@@ -51,7 +50,7 @@ def wind_down(job: Job) -> Decision | None:
 
 def _announce(job: Job) -> StatusChange:
     """Returns the state Suspending, with the last checkpoint of a head that has just ended."""
-    grace, obstacle = job.spec.end_seconds, None if job.spec.suspend else find_obstacle(job)
+    grace, obstacle = job.spec.end_seconds, None if job.spec.suspend else job.obstacle
     why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). " if obstacle else ""
     message = f"{why}The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
     status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
@@ -96,7 +95,7 @@ def _find_rest(job: Job, *, then: str = "") -> Rest:
     if job.is_deleting:
         message = "The job is deleted and has no pods; a finalizer in its metadata keeps the object"
         return Rest("Suspended", SUSPENDED, message)
-    obstacle = None if job.spec.suspend else find_obstacle(job)
+    obstacle = None if job.spec.suspend else job.obstacle
     if obstacle is not None:
         return Rest("Queued", obstacle.reason, obstacle.message)
     return Rest("Suspended", SUSPENDED, f"The job has no pods; once spec.suspend is false, it {then}")
@@ -134,7 +133,7 @@ def _rest(job: Job) -> Decision:
 def decide_queue(job: Job) -> Decision | None:
     """Winds down a job that its queue does not admit. Without an answer of the API server a job at rest stays as it
     is: whatever the answer is, it makes the next pass."""
-    if find_obstacle(job) is None:
+    if job.obstacle is None:
         return None
     if job.queue.state == "unknown" and not job.acting_pods:
         return Decision()

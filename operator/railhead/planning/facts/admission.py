@@ -7,7 +7,10 @@ hold or the end of its Workload stops it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railhead.api.queue import AdmissionStatus
+from railhead.api.spec import TrainJobSpec
 from railhead.planning.facts.pod_sets import CannotStart, check_start, find_assignment, merge_pod_set
 from railhead.planning.facts.reasons import (
     DEACTIVATED,
@@ -19,6 +22,7 @@ from railhead.planning.facts.reasons import (
     UNSATISFIED,
 )
 from railhead.planning.job import Job
+from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Problem
 from railhead.planning.queue_view import (
     ADMITTED,
@@ -38,6 +42,12 @@ MISSING = {
     "install Kueue, and the job asks for quota by itself",
     "unknown": "the API server has not answered yet whether it has Workloads of kueue.x-k8s.io/v1beta2",
 }
+
+
+def understand(observed: Observed, spec: TrainJobSpec) -> Job:
+    """Returns the job with its queue's obstacle, which several decisions of a pass need."""
+    job = Job.of(observed, spec)
+    return replace(job, obstacle=find_obstacle(job))
 
 
 def find_queue(job: Job) -> str:

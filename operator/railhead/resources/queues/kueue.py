@@ -22,7 +22,6 @@ PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"  # likewise
 POD_SET = "kueue.x-k8s.io/podset"  # label of a pod
 FINALIZER = "kueue.x-k8s.io/resource-in-use"  # Kueue's name for it, so that it frees Workloads without an owner
 DIGEST = f"{names.GROUP}/workload-digest"  # annotation of a Workload: of what the job asked for
-DEACTIVATED_BY = f"{names.GROUP}/deactivated-by"  # likewise: why the operator set spec.active to false
 HEAD, WORKERS = "head", "workers"  # names of the pod sets
 _POD_FIELDS = ("nodeSelector", "tolerations", "priorityClassName", "runtimeClassName", "resourceClaims", "resources")
 _CONTAINER_FIELDS = ("name", "resources", "restartPolicy")

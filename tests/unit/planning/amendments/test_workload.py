@@ -140,17 +140,16 @@ def test_a_job_that_cannot_have_what_was_admitted_gives_its_quota_back_and_asks_
     assert [remove.kind for remove in changed.removes] == ["Workload"]
 
 
-def test_the_users_suspension_deactivates_the_workload_and_its_end_activates_it() -> None:
-    suspended = decide(status=SUSPENDED, spec=queued_spec(suspend=True), queue=served(make_workload(NO_QUOTA)))
-    assert suspended.workload is not None and suspended.workload.fields == {
-        "metadata": {"annotations": {"railhead.dev/deactivated-by": "spec.suspend"}},
-        "spec": {"active": False},
-    }
-    ours = make_workload(NO_QUOTA, is_active=False, deactivated_by="spec.suspend")
-    resumed = decide(status=SUSPENDED, spec=queued_spec(), queue=served(ours))
-    assert resumed.workload is not None and resumed.workload.fields["spec"] == {"active": True}
-    assert resumed.workload.fields["metadata"] == {"annotations": {"railhead.dev/deactivated-by": None}}
+def test_a_suspended_job_asks_for_no_quota_once_its_pods_are_gone() -> None:
+    """Not before: until then an administrator can hold the job."""
+    spec = queued_spec(suspend=True)
+    wanted = decide(*PODS, status=RUNNING, spec=spec, queue=served(make_admitted()))
+    assert not wanted.removes and wanted.deletes
+    suspended = decide(status=SUSPENDED, spec=spec, queue=served(make_admitted()))
+    assert [remove.kind for remove in suspended.removes] == ["Workload"]
+    resumed = decide(status=SUSPENDED, spec=queued_spec(), queue=served())
     assert resumed.status is not None and resumed.status.fields["phase"] == "Queued"
+    assert [create.kind for create in resumed.creates] == ["Workload"]
 
 
 def test_a_resumed_job_never_lifts_an_administrators_hold() -> None:
