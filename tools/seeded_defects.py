@@ -17,6 +17,9 @@ DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_finished.py"
 ORDER = "tests/unit/planning/test_planner.py"
 FAILURE_POLICY = "tests/unit/planning/facts/test_failure.py"
+QUEUE_ADMISSION = "tests/unit/planning/facts/test_admission.py"
+POD_SETS = "tests/unit/planning/facts/test_pod_sets.py"
+WORKLOADS = "tests/unit/planning/amendments/test_workload.py"
 ADMISSION = "tests/unit/controller/test_admission.py"
 REFUSED = "tests/unit/planning/test_refused_pods.py"
 STALE_PODS = "tests/unit/planning/decisions/test_workers.py"
@@ -1984,11 +1987,45 @@ DEFECTS = (
         raises=("KeyError",),
     ),
     Defect(
+        "a denied change of the Workload is made again at once",
+        "planning/amendments/obstacles.py",
+        "workload=None if decision.workload is not None and decision.workload.name in denied else decision.workload",
+        "workload=decision.workload",
+        (OBSTACLES,),
+    ),
+    Defect(
+        "quota is released while the pods of the workers that leave still run",
+        "planning/amendments/workload.py",
+        "if pods > kept or kept >=",
+        "if kept >=",
+        (WORKLOADS,),
+    ),
+    Defect(
+        "an attempt takes back what its admission has given up",
+        "planning/facts/admission.py",
+        "return min(kept, given_up, job.requested_workers)",
+        "return min(kept, job.requested_workers)",
+        (QUEUE_ADMISSION,),
+    ),
+    Defect(
+        "a job that is assigned to nodes runs anywhere",
+        "planning/facts/pod_sets.py",
+        "if any(each.has_topology for each in workload.assignments):",
+        "if False:",
+        (POD_SETS,),
+    ),
+    Defect(
+        "an admission check overwrites what the pods have",
+        "planning/facts/pod_sets.py",
+        "if known is not None and known != value:",
+        "if False:",
+        (POD_SETS,),
+    ),
+    Defect(
         "a denied delete stops the others",
         "controller/executor.py",
-        "            self.cache.record_denial(key, uid, kind, name, error.message, at=self.client.clock.now())\n"
-        "            return True\n",
-        "            raise\n",
+        " at=self.client.clock.now(), verb=verb)\n            return True\n",
+        " at=self.client.clock.now(), verb=verb)\n            raise\n",
         (OBSTACLES,),
     ),
     Defect(

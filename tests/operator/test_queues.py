@@ -509,13 +509,16 @@ def test_a_job_ends_with_a_last_checkpoint_when_kueues_definitions_are_deleted(
     wait_until("the head is asked to end", lambda: stage.cluster.head("job")["metadata"].get("deletionTimestamp"))
     stage.end_stopped_head("job")
     stage.remove_pods("job")
+    wait_until("it waits", lambda: stage.cluster.status("job").get("phase") == "Queued")
+    assert stage.cluster.status("job")["checkpoint"]["index"] == 4
+    remove_kueue(server)  # also the Workloads of the other tests' jobs, whose pods nothing ends
 
     def find_reasons() -> set[str]:
         return {each["reason"] for each in stage.cluster.status("job").get("conditions", ())}
 
     wait_until("it waits for Kueue", lambda: "QueueMissing" in find_reasons(), seconds=90)
-    assert stage.cluster.status("job")["checkpoint"]["index"] == 4
     installation.install()
+    stage.kueue.make_queue(gpus=QUOTA)
     stage.start("job", 3, attempt=2)
 
 
