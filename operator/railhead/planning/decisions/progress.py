@@ -97,7 +97,7 @@ def _starting(job: Job) -> Decision:
     message = "The worker group is restarting" if again else _describe_start(job)
     due = report_due(job)
     if due is not None and due <= job.now:
-        reason, message = REPORTS_MISSING, _describe_missing_report(job)
+        reason, message, due = REPORTS_MISSING, _describe_missing_report(job), None
     status = replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase=phase)
     if was_running:
         status = await_again(job, status)

@@ -260,6 +260,7 @@ def test_no_start_deadline_ends_an_attempt_whose_reports_cannot_arrive(scaling: 
     for _ in range(24 * 6):
         sim.later(600)
         sim.settle()
+        assert sim.last.wake_at is None, "a time that is past would begin passes without a pause"
     assert {pod.uid for pod in sim.pods.values()} == uids
     assert (sim.status["attempt"], sim.status["phase"]) == (1, "Starting")
     [condition] = [each for each in sim.status["conditions"] if each["type"] == "Reconciling"]
