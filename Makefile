@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
+.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-queue-simulated bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -147,6 +147,9 @@ bench-goodput: $(READY) ## Share of productive time under one schedule of losses
 
 bench-goodput-simulated: $(READY) ## Productive time of 30 days in simulated time, interrupted as often as Llama 3's training [BENCH_ARGS="--seeds 20"]
 	$(BIN)/python -m benchmarks.goodput_simulation $(BENCH_ARGS)
+
+bench-queue-simulated: $(READY) ## GPU-hours of a day of 50 jobs on 64 GPUs in simulated time: with a queue, with gangs, with neither [BENCH_ARGS="--seeds 1"]
+	$(BIN)/python -m tests.model.contention $(BENCH_ARGS)
 
 bench-scale: $(READY) ## Pods per second and cost of the operator with many jobs, compared with a plain client [BENCH_ARGS="--present 100 10000"]
 	$(BIN)/python -m benchmarks.scale $(BENCH_ARGS)

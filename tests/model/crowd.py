@@ -66,6 +66,7 @@ class Crowd:
     seconds: float | None = None
     room: int = 10**6
     outsiders: int = 0  # pods that count in the quota and are not Railhead's
+    uses_kueue: bool = False
     latency: tuple[float, float] = (0.002, 0.05)  # of half a request, and of a watch
     ending: tuple[float, float] = (1, 30)  # seconds that a pod takes to terminate
     complete_at: dict[str, float] = field(default_factory=dict)
@@ -117,7 +118,7 @@ class Crowd:
         self.loop.close()
 
     async def _start(self) -> None:
-        operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=self.now)
+        operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=self.now, uses_kueue=self.uses_kueue)
         operator.queue._call_later = self.loop.call_later
         send = operator.client._call
 
@@ -159,14 +160,17 @@ class Crowd:
         return f"exceeded quota: gpus, requested: pods=1, used: pods={used}, limited: pods={self.quota}"
 
     def _see(self, entry: Entry) -> None:
-        """Watches deliver it to every operator, and the kubelet acts on it."""
+        """Watches deliver it to every operator, and the rest of the cluster acts on it."""
         if not self.loop.is_running():
             self.loop.call_soon(self._see, entry)
             return
         for operator in self._operators:
-            for stream in (PODS, JOBS):
-                if entry.plural == stream:
-                    self.loop.call_later(self.random.uniform(*self.latency), operator.watch, stream)
+            if entry.plural in operator.streams:
+                self.loop.call_later(self.random.uniform(*self.latency), operator.watch, entry.plural)
+        self._act(entry)
+
+    def _act(self, entry: Entry) -> None:
+        """The kubelet starts and ends pods."""
         if entry.plural != PODS or entry.type == "DELETED":
             return
         metadata = entry.object["metadata"]

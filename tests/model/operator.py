@@ -81,14 +81,16 @@ class ModelOperator:
         time: Callable[[], datetime],
         wall: Callable[[], datetime] | None = None,
         settings: OperatorSettings = SETTINGS,
+        uses_kueue: bool = False,
     ) -> None:
         self._api = api
         self.client = ModelClient(api, faults, wall=wall or time)
         self.alarms = Alarms(time)
         self.store = Store()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(self.alarms.call_later)
-        self.state = ClusterState(self.client, self.store, self.queue)
-        self._pods = self.state.informers[0]
+        self.state = ClusterState(self.client, self.store, self.queue, uses_kueue=uses_kueue)
+        optional = self.state.queues.informers if self.state.queues else []
+        self._informers = {each.state.kind.plural: each for each in (*self.state.informers, *optional)}
         executor = Executor(self.client, self.state, EventRecorder(self.client))
         self.loop = Loop(
             self.store,
@@ -105,17 +107,18 @@ class ModelOperator:
             record_job=self.state.record_job,
             call_later=self.alarms.call_later,
         )
-        self._seen = {JOBS: 0, PODS: 0}
+        self.streams = (*self._informers, JOBS)
+        self._seen = dict.fromkeys(self.streams, 0)
 
     async def start(self) -> None:
         """The first lists."""
-        await self.list(PODS)
-        await self.list(JOBS)
+        for stream in self.streams:
+            await self.list(stream)
 
     async def list(self, stream: str) -> None:
         """As after a 410: events since the last one are never delivered. kopf does not notice deleted objects."""
-        if stream == PODS:
-            await self._pods._list()
+        if stream in self._informers:
+            await self._informers[stream]._list()
         else:
             for job in await self.client.list(Scope(TRAIN_JOB)):
                 self.state.on_job(None, job)
@@ -137,7 +140,7 @@ class ModelOperator:
         if stream == JOBS:
             self.state.on_job(type_, obj)
         else:
-            self._pods._take({"type": type_, "object": obj})
+            self._informers[stream]._take({"type": type_, "object": obj})
 
     @property
     def is_idle(self) -> bool:

@@ -511,7 +511,7 @@ def test_a_job_ends_with_a_last_checkpoint_when_kueues_definitions_are_deleted(
     stage.remove_pods("job")
     wait_until("it waits", lambda: stage.cluster.status("job").get("phase") == "Queued")
     assert stage.cluster.status("job")["checkpoint"]["index"] == 4
-    remove_kueue(server)  # also the Workloads of the other tests' jobs, whose pods nothing ends
+    installation.remove()  # also the Workloads of the other tests' jobs, whose pods nothing ends
 
     def find_reasons() -> set[str]:
         return {each["reason"] for each in stage.cluster.status("job").get("conditions", ())}
