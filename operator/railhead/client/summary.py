@@ -66,6 +66,7 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
         ("Remaining", (progress.remaining or "") if not status.is_finished else ""),
         ("Rate", ", ".join(rates)),
         ("Goodput", _describe_goodput(status)),
+        ("GPU hours", _describe_gpu_hours(status)),
         ("Metrics", ", ".join(f"{key} {value}" for key, value in sorted(progress.metrics.items())[:8])),
         (
             "Workers",
@@ -87,6 +88,13 @@ def _describe_goodput(status: JobStatus) -> str:
     causes = ", ".join(f"{to_camel(cause)} {describe_duration(seconds)}" for seconds, cause in lost[:MOST_CAUSES])
     percent = f"{describe_goodput(status)} of {describe_duration(status.goodput.wall_seconds)}"
     return percent + (f"; lost: {causes}" if causes else "")
+
+
+def _describe_gpu_hours(status: JobStatus) -> str:
+    spent = status.goodput
+    if spent is None or not spent.gpu_seconds:
+        return ""
+    return f"{spent.gpu_seconds / 3600:.2f}, of which {spent.lost_gpu_seconds / 3600:.2f} were lost"
 
 
 def _describe_checkpoint(snapshot: Snapshot) -> str:

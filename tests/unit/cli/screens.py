@@ -60,6 +60,8 @@ def _train() -> Object:
             "percent": "93.1",
             "wallSeconds": 5985,
             "productiveSeconds": 5572,
+            "gpuSeconds": 45000,
+            "lostGPUSeconds": 3105,
             "lostSeconds": {"starting": 95, "retrained": 310, "podsPending": 7, "other": 1},
         },
         attempts=[
