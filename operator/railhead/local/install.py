@@ -33,6 +33,7 @@ class Kubectl:
     """The session's kubectl, with an administrator's kubeconfig."""
 
     def __init__(self, program: Path, kubeconfig: Path) -> None:
+        self.program, self.kubeconfig = program, kubeconfig
         self._command = [str(program), "--kubeconfig", str(kubeconfig)]
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:

@@ -1,0 +1,111 @@
+"""The commands of docs/how-to/ten-tasks.md, in order, against a cluster that trains with Ray, and what the page says
+they print."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+import railhead
+from tests.e2e.cluster import Cluster, wait_until
+from tests.local.test_quick_starts import is_as_described, read_steps
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "ten-tasks.md"
+GPU = "nvidia.com/gpu"
+# The operator of local mode is a process.
+NO_DEPLOYMENT = "error: Operator: No Deployment has the labels of Railhead's operator."
+
+
+class Events:
+    """What happens before the commands of these numbers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def take_gpus(self) -> None:
+        """Another pod has all GPUs but one."""
+        path = "jsonpath={.status.allocatable.nvidia\\.com/gpu}"
+        free = int(self._cluster.kubectl("get", "node", "local", "-o", path))
+        container = {
+            "name": "main",
+            "image": "none",
+            "command": ["sleep", "600"],
+            "resources": {"limits": {GPU: str(free - 1)}},
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+        security = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+        spec = {"containers": [container], "securityContext": security, "terminationGracePeriodSeconds": 0}
+        self._cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "others"}, "spec": spec})
+        running = lambda: self._cluster.get("pod", "others")["status"].get("phase") == "Running"  # noqa: E731
+        wait_until("the other pod", running)
+
+    def wait_unschedulable(self) -> None:
+        def is_waiting() -> bool:
+            conditions = self._cluster.status("digits").get("conditions") or []
+            return any(each["reason"] == "Unschedulable" and each["status"] == "True" for each in conditions)
+
+        wait_until("a pod without a node", is_waiting, tell=lambda: self._cluster.tell("digits"))
+
+    def wait_failed(self) -> None:
+        self._cluster("delete", "pod", "others", "--grace-period=0", "--force")
+        self._cluster.wait_phase("digits", "Failed")
+        has_none = lambda: all(name.endswith("-head") for name in self._cluster.pod_names("digits"))  # noqa: E731
+        wait_until("the end of the worker pods", has_none)
+
+    def wait_succeeded(self) -> None:
+        self._cluster.wait_phase("digits-r2", "Succeeded")
+
+
+@pytest.mark.slow
+def test_each_command_of_the_page_prints_what_the_page_says(cluster: Cluster, tmp_path: Path) -> None:
+    if not cluster.is_local:
+        pytest.skip("a real node has no fake GPUs")
+    page = PAGE.read_text()
+    (tmp_path / "digits.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    events = Events(cluster)
+    before: Mapping[int, Callable[[], None]] = {
+        2: events.take_gpus,
+        3: events.wait_unschedulable,
+        4: events.wait_failed,
+        7: events.wait_succeeded,
+    }
+    steps = read_steps(page)
+    assert len(steps) == 10
+    wrong = []
+    for number, step in enumerate(steps, 1):
+        if number in before:
+            before[number]()
+        output = call(cluster, step.command, tmp_path)
+        if not is_as_described(output, step.output or ""):
+            wrong.append(f"{step.command}{output}")
+    assert not wrong, "\n".join(wrong)
+    assert (tmp_path / "best" / "model").read_text() == "7"
+    jobs = yaml.safe_load(cluster("get", "trainjobs.railhead.dev", "-l", "experiment=a", "-o", "json"))["items"]
+    assert [each for each in jobs if not each["metadata"].get("deletionTimestamp")] == []
+
+
+def call(cluster: Cluster, command: str, folder: Path) -> str:
+    """Returns what a command of the page prints, with the namespace of the page."""
+    program, *arguments = shlex.split(command)
+    assert program == "railhead"
+    target = ["--kubeconfig", str(cluster.kubectl.kubeconfig), "-n", cluster.namespace]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "railhead.cli", *arguments, *target],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(railhead.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    errors = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
+    is_doctors = arguments == ["doctor"] and errors == [NO_DEPLOYMENT]
+    assert done.returncode == 0 or is_doctors, f"{command}{done.stdout}{done.stderr}"
+    return done.stdout.replace(f"{cluster.namespace}/", "default/")
