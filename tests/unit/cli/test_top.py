@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +18,7 @@ import pytest
 import yaml
 from aiohttp import web
 
+import railhead
 from railhead.api.base import Object
 from railhead.cli import top
 from railhead.cli.main import build_parser
@@ -27,6 +30,13 @@ from tests.unit.client.jobs import make_running
 
 PATH = "/apis/railhead.dev/v1alpha1/trainjobs"
 PAGE = 500
+MEASURED = """
+import sys, time
+from railhead.cli.main import main
+assert main(sys.argv[1:]) == 0
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(time.process_time(), peak, file=sys.stderr)
+"""
 
 
 def make_numbered(number: int, version: int = 1, percent: int = 0) -> Object:
@@ -129,6 +139,35 @@ async def test_2000_jobs_take_one_list_and_one_watch_and_a_change_one_more_table
         assert jobs.requests == {"question": 1, "list": 2000 // PAGE, "watch": 1}
         showing.cancel()
         await asyncio.gather(showing, return_exceptions=True)
+
+
+def make_large(number: int) -> Object:
+    """A job of about 9 kB, most of which no table shows."""
+    job = make_numbered(number)
+    fields: Object = {f"f:field{each}": {"f:a": {}, "f:b": {}} for each in range(40)}
+    writers = [{"manager": name, "fieldsV1": {"f:status": fields}} for name in ("kubectl", "railhead", "reports")]
+    job["metadata"]["managedFields"] = writers
+    job["status"]["attempts"] = [{"number": each, "message": "the node is gone " * 12} for each in range(10)]
+    job["status"]["progress"]["metrics"] = {f"metric-{each}": "0.123456" for each in range(20)}
+    return job
+
+
+@pytest.mark.slow
+async def test_2000_large_jobs_take_two_seconds_of_a_processor_and_150_mib(tmp_path: Path) -> None:
+    jobs = Jobs(0)
+    jobs.jobs = [make_large(number) for number in range(2000)]
+    async with serve(jobs, tmp_path) as config:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", MEASURED, "top", "-A", "--kubeconfig", config),
+            env={**os.environ, "PYTHONPATH": str(Path(railhead.__file__).parents[1])},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 120)
+    assert len(out.splitlines()) == 1 + 2000, err.decode()
+    seconds, kibibytes = err.split()
+    assert float(seconds) < 2
+    assert int(kibibytes) < 150 << 10
 
 
 @pytest.mark.parametrize(("format_", "documents"), [("table", 2), ("yaml", 2)])
