@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railhead import Client, ClientError, Job
 from railhead.api.base import Object
+from railhead.client.curves import Curve
 from railhead.client.errors import ExitCode
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.test_client import FAILED, SUSPENDED, report
 from tests.api.trainjobs import PATH
+from tests.unit.client.run_folder import write_run
 
 SUCCEEDED = [{**FAILED[0], "type": "Complete", "reason": "Succeeded"}]
 IMAGE = "registry.example/train:1"
@@ -134,6 +138,34 @@ def test_another_job_of_the_name_is_not_the_job(client: Client, api_server: ApiS
         with pytest.raises(ClientError, match="one was deleted, and another job has its name"):
             use()
     assert not read(api_server, "one")["spec"].get("suspend")
+
+
+def test_the_runs_files_are_read_after_its_pods_are_gone(
+    client: Client, api_server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder of a run in local mode is on this machine; `open_run` finds the others."""
+    job = submit(client, spec={"run": {"name": "the-run", "storagePath": "/runs"}})
+    folder = tmp_path / "the-run"
+    write_run(folder)
+    report(api_server, "one", phase="Succeeded", runURI=str(folder))
+    curves = job.metrics()
+    assert curves["loss"] == Curve("one", "loss", tuple(1 / n for n in range(1, 9)), tuple(range(1, 9)))
+    assert list(job.metrics("loss")) == ["loss"]
+    assert [(each.info.name, each.info.files) for each in job.checkpoints()] == [
+        ("checkpoint_1", 1),
+        ("checkpoint_2", 0),
+    ]
+    with pytest.raises(ClientError, match="the files of checkpoint checkpoint_2 are gone"):
+        _ = job.checkpoint  # without a best one it is the newest
+    best = {"uri": f"{folder}/checkpoint_1", "index": 0}
+    report(api_server, "one", phase="Succeeded", runURI=str(folder), bestCheckpoint=best)
+    copy = job.checkpoint.download(tmp_path / "copy")
+    assert (copy / "model.pt").read_bytes() == b"weights"
+    with pytest.raises(ClientError, match="copy is not empty; name another folder"):
+        job.checkpoint.download(copy)
+    shutil.rmtree(folder / ".railhead" / "metrics")
+    assert job.metrics() == {}
+    assert "has no reports of one" in caplog.text
 
 
 def test_logs_without_a_pod_say_so(client: Client, caplog: pytest.LogCaptureFixture) -> None:

@@ -24,7 +24,7 @@ TESTED_BY = {
     "tests/local/test_session.py": ("local/supervisor",),
     "tests/ray/test_failures.py": ("driver/worker", "together"),
     "tests/unit/cli/test_read.py": ("client/summary",),
-    "tests/unit/cli/test_results.py": ("cli/archived", "cli/run_access"),
+    "tests/unit/cli/test_results.py": ("cli/archived", "cli/run_access", "client/results"),
     "tests/unit/controller/leadership": ("controller/leadership",),
     "tests/unit/controller/report/test_attacks.py": ("controller/serve", "pki"),
     "tests/unit/controller/test_definition.py": ("controller/installation",),

@@ -12,11 +12,8 @@ from railhead.cli.output import Column, Console
 from railhead.cli.run_access import add_run_options, open_files, remark
 
 if TYPE_CHECKING:
-    from railhead.api.base import Object
-    from railhead.client.checkpoints import CheckpointRow
     from railhead.client.cluster import Cluster
     from railhead.client.curves import Report
-    from railhead.client.run_files import RunFiles
 
 METRICS = "Show the curves of what rank 0 has reported, from the run's folder, of one TrainJob or of several."
 CHECKPOINTS = "List the checkpoints of a TrainJob's run, or copy one of them to this machine. None is loaded."
@@ -29,6 +26,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     )
     metrics.add_argument("names", metavar="NAME", type=job_name, nargs="+", help="the TrainJobs")
     metrics.add_argument("--metric", metavar="M", action="append", default=[], help="only this one; may be repeated")
+    metrics.add_argument("--plot", metavar="FILE", type=Path, help="draw them into this .png or .svg file")
     add_run_options(metrics)
     checkpoints = add_command(commands, "checkpoints", CHECKPOINTS, show_checkpoints, formats=("table", "json", "yaml"))
     checkpoints.add_argument("--download", metavar="DIR", type=Path, help="copy a checkpoint into this new folder")
@@ -40,25 +38,27 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per curve, or all reports as CSV, JSON or YAML."""
-    from railhead.client.curves import describe_gaps, drop_repeated, read_reports, write_csv
+    from railhead.client.curves import build_curves, drop_repeated, write_csv
     from railhead.client.errors import ClientError, ExitCode
     from railhead.client.outputs import Reports
-    from railhead.client.run_files import read_folder
-    from railhead.contract.run_folder import OWN_FOLDER
-    from railhead.history import METRICS, read_history
+    from railhead.client.plot import check_plot, write_plot
+    from railhead.client.results import read_metrics
 
     if options.folder and len(options.names) > 1:
         raise ClientError("--folder is the run of one job; name one", ExitCode.USAGE)
+    if options.plot:
+        check_plot(options.plot)
     reports: list[Report] = []
     gaps: list[str] = []
     for name in options.names:
         job = await cluster.get_job(name)
         async with open_files(options, cluster, job) as files:
-            history = read_history(await read_folder(files, f"{OWN_FOLDER}/{METRICS}"))
-            gaps += describe_gaps(history, f"the history of {name}")
-            if not history.records:
-                gaps.append(f"{files.place} has no reports of {name}.")
-        reports += read_reports(name, history)
+            found, missing = await read_metrics(files, name)
+        reports += found
+        gaps += missing
+    if options.plot:
+        write_plot(build_curves(drop_repeated(reports), options.metric), options.plot)
+        remark(f"wrote {options.plot}")
     if options.output in ("json", "yaml"):
         console.data(Reports(tuple(_choose(reports, options.metric)), tuple(gaps)), options.output)
         return 0
@@ -100,12 +100,14 @@ def _print_curves(reports: Sequence[Report], metrics: Sequence[str], console: Co
 async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per checkpoint, or copies one."""
     from railhead.client.outputs import Checkpoints
+    from railhead.client.results import download_checkpoint, read_checkpoints
 
     job = await cluster.get_job(options.name)
     async with open_files(options, cluster, job) as files:
-        rows = await _read_checkpoints(files, job)
+        rows = await read_checkpoints(files, job)
         if options.download:
-            await _download(files, rows, options, console)
+            await download_checkpoint(files, rows, options.checkpoint, options.download, remark)
+            console.line(str(options.download))
             return 0
     if options.output != "table":
         console.data(Checkpoints(tuple(rows)), options.output)
@@ -127,37 +129,3 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
     columns = (Column("NAME"), Column("TIME", drop=1), Column("STEP"), Column("SIZE"), Column("IS"))
     console.table((*columns, Column("METRICS", can_be_cut=True)), cells)
     return 0
-
-
-async def _read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
-    from railhead.api.status import parse_status
-    from railhead.client.checkpoints import list_checkpoints, read_snapshot
-    from railhead.client.run_files import read_files
-    from railhead.contract.run_folder import OWN_FOLDER
-    from railhead.contract.snapshot import COPY, SNAPSHOT
-    from railhead.history import JOURNAL, METRICS, read_history
-
-    names = [SNAPSHOT, COPY, f"{OWN_FOLDER}/{METRICS}", f"{OWN_FOLDER}/{JOURNAL}"]
-    known = await read_files(files, await files.find(names))
-    snapshot = read_snapshot(known, files.place)
-    histories = [
-        read_history({each.rpartition("/")[2]: data for each, data in known.items() if each.startswith(f"{folder}/")})
-        for folder in names[2:]
-    ]
-    found = await files.find(snapshot.names) if snapshot.names else []
-    best = parse_status(job.get("status")).best_checkpoint
-    return list_checkpoints(snapshot, found, metrics=histories[0], journal=histories[1], best=best.uri if best else "")
-
-
-async def _download(
-    files: RunFiles, rows: Sequence[CheckpointRow], options: argparse.Namespace, console: Console
-) -> None:
-    from railhead.client.checkpoints import choose_checkpoint
-    from railhead.client.run_files import copy_files
-
-    wanted = options.checkpoint or ("best" if any(row.is_best and row.files for row in rows) else "newest")
-    row = choose_checkpoint(rows, wanted)
-    found = await files.find([row.name])
-    remark(f"copying {row.name}: {len(found)} files, {sum(file.size for file in found) / (1 << 20):.1f} MiB")
-    await copy_files(files, found, folder=row.name, into=options.download)
-    console.line(str(options.download))

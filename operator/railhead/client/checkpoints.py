@@ -97,11 +97,12 @@ def _find_step(metrics: Mapping[str, Any], history: History) -> int | None:
 
 
 def choose_checkpoint(rows: Sequence[CheckpointRow], wanted: str) -> CheckpointRow:
-    """Returns the checkpoint of this name; `best`, or `newest`.
+    """Returns the checkpoint of this name; `best`, `newest`, or "" for the best, else the newest.
 
     Raises:
         ClientError: there is none, or its files are gone.
     """
+    wanted = wanted or ("best" if any(row.is_best and row.files for row in rows) else "newest")
     found = [
         row
         for row in rows

@@ -41,11 +41,17 @@ class Report:
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric of a job, in order; `values` has no gaps, but may have NaN."""
+    """A metric of a job, in order.
+
+    Attributes:
+        values: without gaps, but some may be NaN.
+        steps: of the values; the numbers of their reports in a run without railhead.training.progress.
+    """
 
     job: str
     metric: str
     values: tuple[float, ...]
+    steps: tuple[int, ...] = ()
 
 
 def read_reports(job: str, history: History) -> list[Report]:
@@ -93,15 +99,19 @@ def _is_repeated(old: Report, new: Report) -> bool:
 
 def build_curves(reports: Sequence[Report], metrics: Sequence[str]) -> list[Curve]:
     """Returns the curves of these metrics, of all if none is named, by metric and then by job."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for report in reports:
+    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for count, report in enumerate(reports):
+        place = next((each for each in (report.step, report.report) if each is not None), count)
         for name, value in report.metrics.items():
             number = _to_number(value)
             if number is not None and (not metrics or name in metrics):
-                found.setdefault((name, report.job), []).append(number)
+                found.setdefault((name, report.job), []).append((place, number))
     order = {name: index for index, name in enumerate(dict.fromkeys(name for name, _ in found))}
     pairs = sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1]))
-    return [Curve(job, name, tuple(values)) for (name, job), values in pairs]
+    return [
+        Curve(job, name, tuple(value for _, value in points), tuple(step for step, _ in points))
+        for (name, job), points in pairs
+    ]
 
 
 def _to_number(value: Scalar) -> float | None:

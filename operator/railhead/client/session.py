@@ -16,9 +16,14 @@ from railhead.api.base import Object
 from railhead.api.status import JobStatus, parse_status
 from railhead.client.apart import Pipe, iterate_apart, run_apart
 from railhead.client.changes import merge
+from railhead.client.checkpoints import CheckpointRow, choose_checkpoint
 from railhead.client.cluster import Cluster, Target, open_cluster
+from railhead.client.curves import Curve, build_curves, drop_repeated
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
+from railhead.client.open_run import Access, open_run
+from railhead.client.results import download_checkpoint, read_checkpoints, read_metrics
+from railhead.client.run_files import RunFiles
 from railhead.client.source import find_source
 from railhead.client.submission import Script, build_job, check_existing, mark
 from railhead.client.suspension import resume, suspend
@@ -175,6 +180,30 @@ class Job:
 
         return iterate_apart(lambda pipe: _call(self._target, lambda cluster: read(cluster, pipe)))
 
+    def metrics(self, *names: str) -> Mapping[str, Curve]:
+        """Returns what rank 0 has reported, a curve per metric, all of them if none is named; also after the run.
+
+        What is missing is a warning of the logger `railhead.client.session`.
+        """
+
+        async def read(files: RunFiles, _: Object) -> Mapping[str, Curve]:
+            reports, gaps = await read_metrics(files, self.name)
+            for gap in gaps:
+                log.warning(gap)
+            return {curve.metric: curve for curve in build_curves(drop_repeated(reports), names)}
+
+        return self._read_run(read)
+
+    def checkpoints(self) -> Sequence[Checkpoint]:
+        """Returns the checkpoints that the run's folder has, the oldest first."""
+        rows = self._read_run(read_checkpoints)
+        return [Checkpoint(row, self) for row in rows]
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The best checkpoint by spec.run.checkpoint.scoreAttribute, without that the newest."""
+        return Checkpoint(choose_checkpoint(self._read_run(read_checkpoints), ""), self)
+
     def suspend(self) -> None:
         """Lets the job commit a last checkpoint and release its pods; `wait("suspended")` waits for that."""
 
@@ -200,11 +229,38 @@ class Job:
     def _run(self, ask: Callable[[Cluster], Awaitable[Result]]) -> Result:
         return run_apart(_call(self._target, ask))
 
+    def _read_run(self, read: Callable[[RunFiles, Object], Awaitable[Result]]) -> Result:
+        async def open_and_read(cluster: Cluster) -> Result:
+            job = await self._get(cluster)
+            access = Access(None, None, self._target.kubeconfig, self._target.context, log.info)
+            async with open_run(cluster, job, access) as files:
+                return await read(files, job)
+
+        return self._run(open_and_read)
+
     async def _get(self, cluster: Cluster) -> Object:
         job = await cluster.get_job(self.name)
         if job["metadata"]["uid"] != self.uid:
             raise ClientError(f"{self.name} was deleted, and another job has its name", ExitCode.NOT_FOUND)
         return job
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint of a job's run, as `info` describes it."""
+
+    info: CheckpointRow
+    _job: Job = field(repr=False)
+
+    def download(self, folder: str | Path) -> Path:
+        """Copies the files into a new or empty folder, and returns that. Nothing is loaded. Raises ClientError."""
+        into = Path(folder)
+
+        async def copy(files: RunFiles, _: Object) -> None:
+            await download_checkpoint(files, [self.info], self.info.name, into, log.info)
+
+        self._job._read_run(copy)
+        return into
 
 
 def _identify(target: Target, job: Object) -> Job:

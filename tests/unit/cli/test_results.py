@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 from pathlib import Path
@@ -17,11 +16,8 @@ from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.snapshot import Snapshot
-from railhead.contract.history import Header, write_line
 from tests.unit.client.jobs import make_job, make_snapshot
-
-UID = "uid-digits"
-HOSTILE = "line\x1b[2J\x1b]0;owned\x07"
+from tests.unit.client.run_folder import HOSTILE, write_run
 
 
 class FixedCluster:
@@ -56,35 +52,10 @@ async def show(*arguments: str, width: int | None = None, code: int = 0) -> str:
     return stream.getvalue()
 
 
-def write_segment(run: Path, kind: str, *records: dict[str, Any]) -> None:
-    path = run / ".railhead" / kind / "1-ab-1.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [write_line({"time": "2026-11-25T10:00:01.000Z", "attempt": 1, **each}) for each in records]
-    path.write_bytes(b"".join([Header(kind, UID).to_line(), *lines]))
-
-
-def write_log(run: Path, name: str, text: str) -> None:
-    path = run / ".railhead" / "logs" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode()))
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     run = tmp_path / "run"
-    reports = [{"report": n, "step": n, "metrics": {"loss": 1 / n, HOSTILE: n}} for n in range(1, 9)]
-    write_segment(run, "metrics", *reports)
-    write_segment(run, "journal", {"event": "checkpoint", "index": 0, "checkpoint": "s3://b/r/checkpoint_1"})
-    entries = [{"checkpoint_dir_name": f"checkpoint_{n}", "metrics": reports[n]["metrics"]} for n in (1, 2)]
-    snapshot = {"checkpoint_results": entries, "latest_checkpoint_result": entries[1]}
-    (run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
-    (run / "checkpoint_1").mkdir()
-    (run / "checkpoint_1" / "model.pt").write_bytes(b"weights")
-    for rank in (0, 1):
-        stamp = "2026-11-25T10:00:00Z"
-        write_log(run, f"uid-digi-1/{rank}/r0-w{rank}-000000.log.gz", f"{stamp} one of {rank}\n{stamp} {HOSTILE}\n")
-    # The uid is cut to letters and digits, then to eight.
-    (run / ".railhead" / "logs" / "uid-digi-1").rename(run / ".railhead" / "logs" / "uiddigit-1")
+    write_run(run)
     return run
 
 
@@ -100,6 +71,16 @@ async def test_metrics_are_curves_or_rows(run: Path, capsys: pytest.CaptureFixtu
     assert [each["metrics"] for each in found["reports"]] == [{"loss": 1 / n} for n in range(1, 9)]
     assert found["gaps"] == []
     assert capsys.readouterr().err == ""
+
+
+async def test_metrics_become_a_picture_beside_what_is_printed(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "loss.svg"
+    of_loss = ("metrics", "digits", "--metric", "loss", "--folder", str(run))
+    assert await show(*of_loss, "--plot", str(file), "-o", "csv") == await show(*of_loss, "-o", "csv")
+    assert "<svg" in file.read_text()
+    assert f"wrote {file}" in capsys.readouterr().err
 
 
 async def test_what_is_missing_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,15 @@ def test_steps_that_were_made_again_are_in_a_curve_once() -> None:
     assert [(each.attempt, each.step, each.metrics["loss"]) for each in kept] == [(1, 10, 0), (2, 15, 6), (2, 40, 7)]
 
 
+def test_a_curve_has_the_step_of_each_value_or_the_number_of_its_report() -> None:
+    by_step = read_reports("a", make_history(record(1, 10, loss=3), record(1, 20, other=1), record(1, 30, loss=2)))
+    by_report = read_reports("b", make_history(record(1, None, loss=5)))
+    assert [(curve.job, curve.steps, curve.values) for curve in build_curves([*by_step, *by_report], ["loss"])] == [
+        ("a", (10, 30), (3, 2)),
+        ("b", (1,), (5,)),
+    ]
+
+
 def test_without_steps_and_between_jobs_nothing_is_dropped() -> None:
     plain = read_reports("a", make_history(record(1, None, loss=1), record(2, None, loss=2)))
     other = read_reports("b", make_history(record(1, 1, loss=3)))
