@@ -13,7 +13,21 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import change, doctor, execute, local, logs, offline, operator, read, results, stacks, submit, top
+from railhead.cli import (
+    change,
+    completion,
+    doctor,
+    execute,
+    local,
+    logs,
+    offline,
+    operator,
+    read,
+    results,
+    stacks,
+    submit,
+    top,
+)
 from railhead.local import LocalError
 
 INTERRUPTED = 130
@@ -39,6 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     change.add_commands(commands)
     doctor.add_commands(commands)
     offline.add_commands(commands)
+    completion.add_commands(commands)
     local.add_commands(commands.add_parser("local", help=LOCAL))
     operator_parser = commands.add_parser("operator", help=operator.__doc__, description=operator.__doc__)
     operator.add_arguments(operator_parser)
@@ -58,7 +73,11 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code, one of `railhead.client.errors.ExitCode`; an error has a message on stderr."""
-    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == [completion.ASK]:
+        print(*completion.find_candidates(build_parser(), words[1:]), sep="\n")
+        return 0
+    options = parse_arguments(words)
     local.interrupt_on_termination()
     if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack characters of a job's log
         sys.stdout.reconfigure(errors="replace")
