@@ -2857,6 +2857,13 @@ DEFECTS = (
         ("tests/unit/client/test_doctor.py",),
     ),
     Defect(
+        "`railhead doctor` takes any cluster without a Deployment for local mode",
+        "client/doctor.py",
+        "is_local = any(job.is_seen for job in sights), not found and await _is_local(cluster)",
+        "is_local = any(job.is_seen for job in sights), not found",
+        ("tests/unit/client/test_doctor.py",),
+    ),
+    Defect(
         "`railhead stacks` shows the largest group of ranks first",
         "client/stacks.py",
         "key=lambda group: (len(group[1]), group[1][0].rank)",

@@ -32,6 +32,11 @@ from railhead.resources.gangs.schedulers import SCHEDULERS
 
 OPERATOR = "app.kubernetes.io/name=railhead,app.kubernetes.io/component=operator"
 LEASES = "app.kubernetes.io/name=railhead"
+# What a cluster must have, and local mode has not.
+LOCAL = {
+    "NetworkPolicy": "Local mode isolates no pods: they are processes of your user.",
+    "DNS": "Local mode needs no cluster DNS: Railhead's programs read a hosts file.",
+}
 # Group, resource and verb of each right that a command uses.
 READS = (
     *((names.GROUP, names.PLURAL, verb) for verb in ("get", "list", "watch")),
@@ -46,8 +51,17 @@ async def examine(cluster: Cluster) -> list[Check]:
     """Returns all checks, in their order. Raises ClientError if the API server does not answer."""
     with explaining("reach the API server"):
         version = await cluster.client.get_object("/version")
-    checks = await asyncio.gather(*(_run(subject, probe, cluster) for subject, probe in PROBES.items()))
-    return [readiness.judge_kubernetes(version), *checks]
+    has_local_node = await _is_local(cluster)
+    probes = {subject: probe for subject, probe in PROBES.items() if not has_local_node or subject not in LOCAL}
+    checks = await asyncio.gather(*(_run(subject, probe, cluster) for subject, probe in probes.items()))
+    known = [Check(subject, readiness.OK, message) for subject, message in LOCAL.items() if has_local_node]
+    return [readiness.judge_kubernetes(version), *checks, *known]
+
+
+async def _is_local(cluster: Cluster) -> bool:
+    with suppress(KubeError):  # most users may not list nodes; that of local mode is an administrator
+        return any((await cluster.client.list_each(Scope(NODE), readiness.is_local)).items)
+    return False
 
 
 async def _run(subject: str, probe: Callable[[Cluster], Awaitable[Check]], cluster: Cluster) -> Check:
@@ -76,7 +90,8 @@ async def _definition(cluster: Cluster) -> Check:
 async def _operator(cluster: Cluster) -> Check:
     found = await cluster.client.list(Scope(DEPLOYMENT, label_selector=OPERATOR))
     sights = [] if found else (await cluster.client.list_each(_jobs(cluster), readiness.read_sight)).items
-    return readiness.judge_operator(found, has_seen_jobs=any(job.is_seen for job in sights))
+    has_seen_jobs, is_local = any(job.is_seen for job in sights), not found and await _is_local(cluster)
+    return readiness.judge_operator(found, has_seen_jobs=has_seen_jobs, is_local=is_local)
 
 
 async def _leader(cluster: Cluster) -> Check:

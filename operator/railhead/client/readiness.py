@@ -94,8 +94,11 @@ def judge_definition(narrower: str, version: str) -> Check:
     return Check("CRD", OK, f"{crd} is served, and accepts all that Railhead {__version__} knows.")
 
 
-def judge_operator(deployments: Sequence[Object], *, has_seen_jobs: bool) -> Check:
+def judge_operator(deployments: Sequence[Object], *, has_seen_jobs: bool, is_local: bool = False) -> Check:
     """Takes the Deployments with the operator's labels."""
+    if not deployments and is_local:
+        message = "Local mode runs the operator as a process of this machine; `railhead local status` shows it."
+        return Check("Operator", OK, message)
     if not deployments:
         message = "No Deployment has the labels of Railhead's operator"
         if has_seen_jobs:
@@ -138,6 +141,11 @@ def judge_leader(leases: Sequence[Object], now: datetime) -> Check:
             return Check("Leader", OK, f"{holder} leads in namespace {place}.")
     remedy = "Read the log of the operator's pods; if it has none, see the check of the operator."
     return Check("Leader", ERROR, f"{_some(found)}.", remedy)
+
+
+def is_local(node: Object) -> bool:
+    """Whether the node is that of local mode."""
+    return text(part(part(node, "status"), "nodeInfo"), "kubeletVersion").endswith("-railhead-local")
 
 
 def read_sight(job: Object) -> Sight:

@@ -14,9 +14,9 @@ from railhead.client.cluster import Cluster
 from railhead.client.doctor import PROBES, READS, WRITES, examine
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.readiness import ERROR, NOT_PERMITTED, OK, WARNING, Check
-from railhead.kube.errors import Denied, Gone, RetryAfter
+from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from tests.unit.client.jobs import make_job, make_running
-from tests.unit.client.ready_cluster import PODGROUPS, Answers, FixedClient
+from tests.unit.client.ready_cluster import PODGROUPS, Answers, FixedClient, make_deployment, make_node
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operate" / "doctor.md"
 DENIED = Denied(403, "Forbidden", 'nodes is forbidden: User "guest" cannot list it')
@@ -72,6 +72,20 @@ async def test_without_an_answer_at_all_there_are_no_checks(error: Any, code: Ex
     with pytest.raises(ClientError, match="cannot reach the API server") as raised:
         await find(Answers(paths={"/version": error}))
     assert raised.value.code == code
+
+
+async def test_local_mode_needs_no_deployment_no_network_plugin_and_no_dns() -> None:
+    node = make_node("local", "4")
+    node["status"]["nodeInfo"] = {"kubeletVersion": "v1.36.1-railhead-local"}
+    absent: dict[str, list[Object] | KubeError] = {"deployments": [], "daemonsets": [], "endpointslices": []}
+    checks = await find(Answers(objects={**absent, "nodes": [node]}))
+    assert {checks[subject].level for subject in ("Operator", "NetworkPolicy", "DNS")} == {OK}
+    assert "Local mode runs the operator as a process" in checks["Operator"].message
+    assert {*checks} == {"Kubernetes", *PROBES}
+    elsewhere = await find(Answers(objects={**absent, "trainjobs": []}))
+    assert (elsewhere["Operator"].level, elsewhere["DNS"].level) == (ERROR, WARNING)
+    down = await find(Answers(objects={"nodes": [node], "deployments": [make_deployment(0)]}))
+    assert down["Operator"].level == ERROR, "the chart is installed in local mode"
 
 
 async def test_a_missing_or_an_older_definition_is_found() -> None:
