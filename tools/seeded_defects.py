@@ -2864,6 +2864,13 @@ DEFECTS = (
         ("tests/unit/client/test_doctor.py",),
     ),
     Defect(
+        "a command that watches ends although the API server knows its user again in between",
+        "kube/informer.py",
+        "unauthorized = unauthorized + 1 if error.status == 401 else 0",
+        "unauthorized += error.status == 401",
+        ("tests/unit/kube/test_informer.py",),
+    ),
+    Defect(
         "`railhead stacks` shows the largest group of ranks first",
         "client/stacks.py",
         "key=lambda group: (len(group[1]), group[1][0].rank)",

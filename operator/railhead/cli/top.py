@@ -46,6 +46,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 async def show_top(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the jobs once, or with --watch again after changes."""
+    from railhead.client.cluster import explaining
     from railhead.client.rows import read_row
 
     if not options.watch:
@@ -67,7 +68,8 @@ async def show_top(options: argparse.Namespace, cluster: Cluster, console: Conso
             elif options.output == "yaml":
                 console.line("---")
 
-    await asyncio.gather(jobs.run(), print_changes())
+    with explaining("watch trainjobs"):
+        await asyncio.gather(jobs.run(), print_changes())
     return 0
 
 

@@ -22,6 +22,7 @@ from railhead.kube.kinds import EVENT, POD, RESOURCE_QUOTA, TRAIN_JOB
 from railhead.kube.transport import ConfigException, read_namespace
 
 Item = TypeVar("Item")
+MOST_UNAUTHORIZED = 5  # answers in a row, in about 10 s: an API server that starts may not know all users yet
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -146,12 +147,13 @@ class Cluster:
         informer = await self._open(scope, on_change, read)
         if known is not None:
             informer.record_write(known)  # so that its absence from the first list is a change
-        await informer.run()
+        with explaining(f"watch {scope.kind.plural}"):
+            await informer.run()
 
     async def _open(self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item]) -> Informer[Item]:
         with explaining(f"list {scope.kind.plural} in {scope.namespace or 'all namespaces'}"):
             await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
-        return Informer(self.client, scope, on_change=on_change, slim=read)
+        return Informer(self.client, scope, on_change=on_change, slim=read, most_unauthorized=MOST_UNAUTHORIZED)
 
     async def _read_all(self, scope: Scope, notes: list[str]) -> list[Object]:
         try:

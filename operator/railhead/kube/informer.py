@@ -200,7 +200,7 @@ class WatchState:
 
 
 class Informer(Generic[Record]):
-    """Keeps a `View` up to date. `run()` runs until cancelled.
+    """Keeps a `View` up to date. `run()` runs until cancelled, or until the API server does not know the user for long.
 
     Attributes:
         answered: set after the first list, or when the API server refuses it.
@@ -215,9 +215,12 @@ class Informer(Generic[Record]):
         slim: Callable[[Object], Record],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         refusal_pause: float = 0.0,
+        most_unauthorized: int | None = None,
     ) -> None:
-        """`refusal_pause`: seconds from a refusal to the next try, at least."""
+        """`refusal_pause`: seconds from a refusal to the next try, at least; `most_unauthorized`: so many answers 401
+        in a row end `run()`, None = no number does."""
         self._sleep = sleep
+        self._most_unauthorized = most_unauthorized
         self._refusal_pause = refusal_pause
         self.namespace = scope.namespace
         self._client = client
@@ -240,8 +243,8 @@ class Informer(Generic[Record]):
         self.view.put(obj)
 
     async def run(self) -> None:
-        """Lists, watches, and lists again whenever the watch cannot resume from its last version."""
-        failures = 0
+        """Lists, watches, and lists again whenever the watch cannot resume from its last version. Raises KubeError."""
+        failures = unauthorized = 0
         version: str | None = None
         while True:
             seen = 0
@@ -249,13 +252,16 @@ class Informer(Generic[Record]):
                 if version is None:
                     version = await self._list()
                 async for event in self._client.watch(self._scope, resource_version=version):
-                    seen, failures = seen + 1, 0
+                    seen, failures, unauthorized = seen + 1, 0, 0
                     version = str(event["object"]["metadata"]["resourceVersion"])
                     self._take(event)
                 if not seen:  # the API server sends bookmarks; a watch without any did not reach it
                     raise RetryAfter(0, "WatchEmpty", "the watch ended without an event")
             except KubeError as error:
                 failures += 1
+                unauthorized = unauthorized + 1 if error.status == 401 else 0
+                if unauthorized and unauthorized == self._most_unauthorized:
+                    raise
                 if is_refusal(error):
                     self.state.refuse(error)
                     self.answered.set()

@@ -228,6 +228,22 @@ async def test_no_other_error_answers(error: KubeError) -> None:
     assert not result.informer.answered.is_set() and not result.informer.state.is_refused
 
 
+async def test_a_user_whose_token_has_ended_is_told_after_some_tries() -> None:
+    """As the command line watches; the operator's own token is renewed while it tries."""
+    unknown = Denied(401, "Unauthorized", "Unauthorized")
+    script = [make_list(5), [bookmark(6)], unknown, unknown, NO_ANSWER, unknown, [bookmark(7)], *[unknown] * 3, []]
+    client, slept = ScriptedClient(*script), []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    informer = Informer(client, PODS, on_change=lambda old, new: None, slim=keep_all, sleep=sleep, most_unauthorized=3)
+    with pytest.raises(Denied, match="Unauthorized"):
+        await informer.run()
+    assert client.script == [[]], "the third answer in a row ends it"
+    assert len(slept) == 6
+
+
 async def test_a_refusal_is_logged_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     await Run(ScriptedClient(*[FORBIDDEN] * 9, make_list(5)), Scope(POD, "team")).until_silent()
