@@ -12,6 +12,7 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster, explaining
+from railhead.client.errors import ClientError, ExitCode, explain_error
 from railhead.client.log_lines import Position, read_rank
 from railhead.client.snapshot import PodState, read_pod
 from railhead.kube.client import STREAM_SILENT
@@ -77,24 +78,34 @@ async def print_logs(
         Whether there are such pods.
 
     Raises:
-        ClientError: the user may not read the job, its pods or their logs.
+        ClientError: the user may not read the job, its pods or their logs; or, once all others are printed, a log could
+            not be read.
     """
     job = await cluster.get_job(name)
     pods = [read_pod(pod) for pod in await cluster.list_pods(job["metadata"]["uid"])]
     shown = attempt or max((pod.attempt for pod in pods), default=0)
     chosen = [pod for pod in pods if pod.attempt == shown and wanted.is_pod(pod)]
+    failures: list[ClientError] = []
     for pod in sorted(chosen, key=lambda each: (each.slot, each.name)):
         reader = _Reader(cluster, wanted, printer, pod)
         reader.tail = wanted.tail
-        with explaining(f"read the log of pod {pod.name}"):
-            try:
-                await reader.read_once()
-            except Denied as error:
-                if error.status != 400:
-                    raise
+        try:
+            await reader.read_once()
+        except KubeError as error:
+            if error.status == 400:
                 printer.remark(f"pod {pod.name} has no log yet: {error.message}")
+                continue
+            failure = explain_error(error, f"read the log of pod {pod.name}")
+            if failure.code == ExitCode.DENIED:
+                raise failure from None
+            failures.append(failure)
+            if len(chosen) > 1:
+                printer.remark(str(failure))
     if wanted.is_all and {pod.role for pod in chosen} == {names.HEAD}:
         printer.remark(f"attempt {shown} has no worker pods now; --rank R reads what the archive has of a rank")
+    if failures:
+        message = f"{len(failures)} of {len(chosen)} logs could not be read, as said before"
+        raise failures[0] if len(chosen) == 1 else ClientError(message, failures[0].code)
     return bool(chosen)
 
 

@@ -308,6 +308,26 @@ async def test_without_follow_the_newest_attempts_pods_are_printed_with_their_na
     assert {each["tailLines"] for each in api.asked} == {"10"}
 
 
+async def test_a_pod_whose_log_cannot_be_read_is_named_and_the_others_are_printed(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "driver"))])
+    api.set_pod("w0", [500], slot=0)
+    api.set_pod("w1", [404], slot=1)
+    api.set_pod("w2", [say(line(1, "(rank 2) x"))], slot=2)
+    shown = Shown()
+    with pytest.raises(ClientError, match="2 of 4 logs could not be read") as error:
+        await print_logs(cluster, "digits", Wanted(is_all=True), shown.printer)
+    assert error.value.code == ExitCode.UNREACHABLE
+    assert shown.lines == ["[head] driver", "[w2] (rank 2) x"]
+    assert [remark.partition(";")[0] for remark in shown.remarks] == [
+        "cannot read the log of pod w0: no answer from the API server (it says 500)",
+        "cannot read the log of pod w1: it says 404",
+    ]
+    api.pods = {"h": api.pods["h"]}
+    api.answers["h"] = [500]
+    with pytest.raises(ClientError, match="cannot read the log of pod h: no answer"):
+        await print_logs(cluster, "digits", Wanted(is_all=True), shown.printer)
+
+
 async def test_all_pods_without_the_workers_that_are_gone_has_a_remark(api: Api, cluster: Cluster) -> None:
     api.set_pod("h", [say(line(1, "driver"))])
     shown = Shown()
