@@ -1382,6 +1382,13 @@ DEFECTS = (
         ("tests/unit/contract/test_outcome.py",),
     ),
     Defect(
+        "a pass that deletes the job writes its status first",
+        "planning/planner.py",
+        "    for amend in AMENDMENTS if decision.delete_job is None else ():\n",
+        "    for amend in AMENDMENTS:\n",
+        (OBSTACLES,),
+    ),
+    Defect(
         "NetworkPolicies from before they were disabled stay",
         "planning/children.py",
         "configs), policy, *gang_removal(job))",

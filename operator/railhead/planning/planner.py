@@ -87,9 +87,12 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
 )
 
 # All of them apply to every decision, in this order.
-AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
+FIRST_AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     keep_workload,  # what it removes and creates may be held back like anything else
     hold_back_deletes,  # before anything else reads what the pass deletes
+)
+# These apply to every decision that keeps the job: a write of the status would change the version that a delete names.
+AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     wait_for_turn,  # a job that waits for another one is not rejected meanwhile
     hold_back_creates,  # may replace the decision by another status change, which the others complete
     keep_place,  # joins a status change, or adds its own
@@ -119,7 +122,9 @@ def plan(observed: Observed) -> Plan:
         return Plan()  # managed by another controller
     job = understand(observed, observed.spec)
     decision = next(decided for decide in DECISIONS if (decided := decide(job)) is not None)
-    for amend in AMENDMENTS:
+    for amend in FIRST_AMENDMENTS:
+        decision = amend(job, decision)
+    for amend in AMENDMENTS if decision.delete_job is None else ():
         decision = amend(job, decision)
     return _seal(job, decision)
 

@@ -57,12 +57,7 @@ def wait_for_turn(job: Job, decision: Decision) -> Decision:
 
 
 def keep_place(job: Job, decision: Decision) -> Decision:
-    """Writes the job's place when it joins the line, moves or leaves, in the decision's own write if there is one.
-
-    Not before the job is deleted: the write would change the version that the delete names.
-    """
-    if decision.delete_job is not None:
-        return decision
+    """Writes the job's place when it joins the line, moves or leaves, in the decision's own write if there is one."""
     status = decision.status or StatusChange()
     known, wanted = job.status.start_line, _find_wanted(job, status)
     if wanted == (known if status.start_line is UNSET else status.start_line):

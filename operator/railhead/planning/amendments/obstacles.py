@@ -60,12 +60,7 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
 
 
 def report_obstacles(observed: Observed, decision: Decision) -> Decision:
-    """Adds a condition for each kind of obstacle, with an event when its message is new, or removes it.
-
-    Not before the job is deleted: the write would change the version that the delete names.
-    """
-    if decision.delete_job is not None:
-        return decision
+    """Adds a condition for each kind of obstacle, with an event when its message is new, or removes it."""
     foreign = _describe_foreign_pods(observed)
     deletes, changes = (_describe_denials(observed, verb) for verb in ("delete", "change"))
     decision = _show(observed, decision, types.DELETE_DENIED, Event("Warning", "DeleteDenied", deletes, is_series=True))
@@ -144,12 +139,7 @@ def _describe_cpu_limits(observed: Observed) -> str:
 
 
 def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
-    """Updates the list, with one event for all pods that are new, and wakes the job when the next pod is due.
-
-    Not before the job is deleted: the write would change the version that the delete names.
-    """
-    if decision.delete_job is not None:
-        return decision
+    """Updates the list, with one event for all pods that are new, and wakes the job when the next pod is due."""
     decision = decision.waking(observed.next_stuck)
     stuck = observed.stuck_pods
     listed, wanted = observed.status.stuck_pods or [], [_describe_stuck(pod) for pod in stuck[:MAX_STUCK_PODS]]

@@ -127,12 +127,9 @@ def _ends_training(status: StatusChange) -> bool:
 
 
 def acknowledge_generation(observed: Observed, decision: Decision) -> Decision:
-    """Adds a status change without fields: every write includes the generation.
-
-    Not before the job is deleted: the write would change the version that the delete names.
-    """
+    """Adds a status change without fields: every write includes the generation."""
     is_acknowledged = observed.status.observed_generation == observed.generation
-    if is_acknowledged or decision.status is not None or decision.delete_job is not None:
+    if is_acknowledged or decision.status is not None:
         return decision
     return replace(decision, status=StatusChange())
 
