@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from railhead.api.base import NAME, Model, optional
+from railhead.api.base import Model, Name, optional
 from railhead.api.topology import Topology
 
 GangSchedulerName = Literal["None", "PodGroup", "Coscheduling", "Volcano"]
@@ -27,21 +27,15 @@ class Scheduling(Model):
         "own (scheduling.k8s.io), Coscheduling that of scheduler-plugins. Without the scheduler in the cluster the job "
         "waits with reason SchedulerMissing. None: each pod is scheduled by itself.",
     )
-    priority_class_name: str | None = optional(
-        "PriorityClass of the head pod and the worker pods, and of their gang. A podTemplate may only name the same.",
-        min_length=1,
-        max_length=253,
-        pattern=NAME,
+    priority_class_name: Name | None = optional(
+        "PriorityClass of the head pod and the worker pods, and of their gang. A podTemplate may only name the same."
     )
     topology: Topology | None = optional(
         "Keeps the worker pods of an attempt within one domain of the cluster, such as a rack."
     )
-    queue_name: str | None = optional(
+    queue_name: Name | None = optional(
         "Kueue's LocalQueue, in the job's namespace, that admits the job: it has no pods until then. "
-        "The label kueue.x-k8s.io/queue-name of the TrainJob says the same.",
-        min_length=1,
-        max_length=253,
-        pattern=NAME,
+        "The label kueue.x-k8s.io/queue-name of the TrainJob says the same."
     )
 
 
