@@ -1,4 +1,5 @@
-"""For PyTorch Lightning: progress after each step, and one more checkpoint before the run or a node ends.
+"""For PyTorch Lightning: progress after each step, the time of each training_step under DDP, which finds slow ranks,
+and one more checkpoint before the run or a node ends.
 
 Pass it as `Trainer(callbacks=[RayTrainReportCallback(), TrainJobCallback()])`.
 """
@@ -6,10 +7,11 @@ Pass it as `Trainer(callbacks=[RayTrainReportCallback(), TrainJobCallback()])`.
 from __future__ import annotations
 
 import os
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from railhead import training
 from railhead.training._checkpoints import Agreement, report_folder
+from railhead.training._sections import mark_forward_passes
 
 try:
     import lightning.pytorch as pl
@@ -33,10 +35,16 @@ class TrainJobCallback(pl.Callback):
         self._agreement = Agreement()
         self._step = 0
         self._total: Optional[int] = None
+        self._end_marks: Callable[[], None] = lambda: None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         total = trainer.estimated_stepping_batches
         self._step, self._total = trainer.global_step, int(total) if 0 < total < float("inf") else None
+        if getattr(pl_module, "_compiler_ctx", None) is None:  # else torch.compile was applied to it
+            self._end_marks = mark_forward_passes(pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._end_marks()
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any, **kwargs: Any) -> None:
         if trainer.global_step == self._step:  # gradients are accumulated, and no checkpoint contains them

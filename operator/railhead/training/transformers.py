@@ -1,16 +1,19 @@
-"""For `transformers.Trainer`: progress after each step, and one more checkpoint before the run or a node ends.
+"""For `transformers.Trainer`: progress after each step, the time of each forward pass, which finds slow ranks, and one
+more checkpoint before the run or a node ends.
 
 Pass it as `Trainer(callbacks=[RayTrainReportCallback(), TrainJobCallback()])`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Optional
 
+from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from railhead import training
 from railhead.training._checkpoints import Agreement
+from railhead.training._sections import mark_forward_passes
 
 __all__ = ["TrainJobCallback"]
 
@@ -25,6 +28,23 @@ class TrainJobCallback(TrainerCallback):
 
     def __init__(self) -> None:
         self._agreement = Agreement()
+        self._end_marks: Callable[[], None] = lambda: None
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: Optional[nn.Module] = None,
+        **kwargs: Any,
+    ) -> None:
+        if model is not None and not args.torch_compile:
+            self._end_marks = mark_forward_passes(model)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._end_marks()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

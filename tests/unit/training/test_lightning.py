@@ -21,6 +21,7 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
     from lightning.pytorch.plugins.environments import LightningEnvironment  # type: ignore[attr-defined]
     from torch.utils.data import DataLoader, TensorDataset
 
+    from railhead.driver.rank.steps import read_beat
     from railhead.training.lightning import CHECKPOINT_NAME, TrainJobCallback
 
     me = Rank(folder, checkpoint=resume_from)
@@ -79,15 +80,16 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
     data = DataLoader(TensorDataset(torch.ones(2 * BATCHES, 1)))
     held_out = DataLoader(TensorDataset(torch.ones(2, 1)))
     trainer.fit(Model(), data, held_out, ckpt_path=os.path.join(resume_from, CHECKPOINT_NAME) if resume_from else None)
-    return me.finish_uploads(), progress, trainer.current_epoch
+    return me.finish_uploads(), progress, trainer.current_epoch, read_beat().sections
 
 
 @pytest.mark.slow  # test_checkpoints has the decision, and test_transformers the same with a real Trainer
 def test_a_notice_to_one_rank_makes_both_save_on_that_step(tmp_path: Path) -> None:
-    (reports, progress, _), other = run_ranks(2, train, tmp_path, str(tmp_path), 3, "")
+    (reports, progress, _, sections), other = run_ranks(2, train, tmp_path, str(tmp_path), 3, "")
     [[metrics, checkpoint]] = reports
     assert other[0] == [(metrics, "")], "the weights of DDP are the same on both: rank 0 alone saves them"
     assert (metrics["step"], metrics["epoch"], metrics.keys()) == (3, 0, {"loss", "step", "epoch"})
     assert progress == other[1] == [(step, STEPS) for step in (1, 2, 3, 4, 4, 5, 6, 7, 8, 8)], "4 and 8 are evaluated"
-    for reports, progress, epochs in run_ranks(2, train, tmp_path, str(tmp_path), 0, checkpoint):
+    assert sections == other[3] == BATCHES * EPOCHS, "training_step is called within DDP"
+    for reports, progress, epochs, _ in run_ranks(2, train, tmp_path, str(tmp_path), 0, checkpoint):
         assert (reports, [step for step, _ in progress], epochs) == ([], [4, 4, 5, 6, 7, 8, 8], EPOCHS)

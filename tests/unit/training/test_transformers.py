@@ -12,11 +12,12 @@ STEPS = 8
 
 
 def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
-    """The reports, the steps of `progress` with their totals, and the evaluated steps."""
+    """The reports, the steps of `progress` with their totals, the evaluated steps, and the marked forward passes."""
     import torch
     import transformers
     from ray.train.huggingface.transformers import RayTrainReportCallback
 
+    from railhead.driver.rank.steps import read_beat
     from railhead.training.transformers import TrainJobCallback
 
     me = Rank(folder, checkpoint=resume_from)
@@ -57,17 +58,19 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
     callbacks = [TrainJobCallback(), RayTrainReportCallback(), Watch()]
     trainer = transformers.Trainer(Model(), arguments, train_dataset=rows, eval_dataset=rows, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=os.path.join(resume_from, "checkpoint") if resume_from else None)
-    return [(metrics["step"], path) for metrics, path in me.finish_uploads()], progress, evaluated
+    reports = [(metrics["step"], path) for metrics, path in me.finish_uploads()]
+    return reports, progress, evaluated, read_beat().sections
 
 
 def test_a_notice_to_one_rank_makes_both_save_on_that_step(tmp_path: Path) -> None:
-    (reports, progress, evaluated), other = run_ranks(2, train, tmp_path, str(tmp_path), 5, "")
+    (reports, progress, evaluated, sections), other = run_ranks(2, train, tmp_path, str(tmp_path), 5, "")
     assert reports == other[0] and len(reports) == 1
     evaluation = [(STEPS, STEPS, None)] * 3  # rows of each rank
     assert progress == other[1] == [(step, STEPS, None) for step in range(1, STEPS + 1)] + evaluation
     assert evaluated == [STEPS], "not on step 5, which has to save"
+    assert sections == other[3] == STEPS, "without those of the evaluation"
     [[_, checkpoint]] = reports
     assert '"global_step": 5' in Path(checkpoint, "checkpoint", "trainer_state.json").read_text()
     assert {"rng_state_0.pth", "rng_state_1.pth"} <= {p.name for p in Path(checkpoint, "checkpoint").iterdir()}
-    for reports, progress, _ in run_ranks(2, train, tmp_path, str(tmp_path), 0, checkpoint):
+    for reports, progress, _, _ in run_ranks(2, train, tmp_path, str(tmp_path), 0, checkpoint):
         assert (reports, [step for step, _, _ in progress]) == ([], [6, 7, 8, 8, 8, 8])
