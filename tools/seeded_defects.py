@@ -37,6 +37,7 @@ LOST_NODES = "tests/unit/driver/ray/test_nodes.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
 POLICY = "tests/unit/driver/train_controller/test_failure_policy.py"
 METRIC_RULES = "tests/unit/driver/train_controller/test_metric_rules.py"
+SLOW_RANKS = "tests/unit/driver/train_controller/test_slow_ranks.py"
 METRIC_POLICY = "tests/unit/driver/train_controller/test_metric_policy.py"
 RUN_CONFIG = "tests/unit/driver/script/test_fit.py"
 BEST_CHECKPOINT = "tests/unit/driver/train_controller/test_progress.py"
@@ -3003,5 +3004,81 @@ DEFECTS = (
         "status.initial_checkpoint is None and ",
         "",
         ("tests/unit/client/test_slowness.py",),
+        "a rank is compared with the fastest one",
+        "driver/train_controller/slow_ranks.py",
+        "median = statistics.median_low(trained.values())",
+        "median = min(trained.values())",
+        (SLOW_RANKS,),
+    ),
+    Defect(
+        "a better window does not end a spell",
+        "driver/train_controller/slow_ranks.py",
+        "            self.slow_windows = 0.0\n        else:",
+        "            pass\n        else:",
+        (SLOW_RANKS,),
+    ),
+    Defect(
+        "a rank's best time is that of one minute",
+        "driver/train_controller/slow_ranks.py",
+        "self._best = min(self._best, _mean(self.marks[0], beat))",
+        "self._best = min(self._best, _mean(self.marks[-2], beat))",
+        (SLOW_RANKS,),
+    ),
+    Defect(
+        "a new process continues the sums of the one before",
+        "driver/train_controller/slow_ranks.py",
+        "if known is not None and beat.sections < known.marks[-1].sections:",
+        "if False:",
+        (SLOW_RANKS,),
+        raises=("ZeroDivisionError",),
+    ),
+    Defect(
+        "first sections count",
+        "driver/train_controller/slow_ranks.py",
+        "FIRST_SECTIONS = 20 ",
+        "FIRST_SECTIONS = 0 ",
+        (SLOW_RANKS,),
+    ),
+    Defect(
+        "who is slow changes each minute",
+        "driver/train_controller/slow_ranks.py",
+        "if found != self._shown and self._windows_shown >= WINDOWS:",
+        "if found != self._shown:",
+        (SLOW_RANKS,),
+    ),
+    Defect(
+        "a pause of the head counts as slow",
+        "driver/train_controller/slow_ranks.py",
+        "length = min((now - began) / self._window_seconds, LONGEST_WINDOWS)",
+        "length = (now - began) / self._window_seconds",
+        (SLOW_RANKS,),
+    ),
+    Defect(
+        "a slow rank has an event at each report",
+        "planning/amendments/slow_ranks.py",
+        "announced=replace(known, slow_ranks=spells))",
+        "announced=known)",
+        ("tests/unit/planning/amendments/test_slow_ranks.py",),
+    ),
+    Defect(
+        "a score alone is written to the status",
+        "planning/facts/report.py",
+        'update={"score": ""})',
+        "update={})",
+        ("tests/unit/controller/report/test_parse.py",),
+    ),
+    Defect(
+        "a score alone is reported at once",
+        "contract/report.py",
+        'replace(each, score="")',
+        "replace(each)",
+        ("tests/unit/driver/reporting/test_publisher.py",),
+    ),
+    Defect(
+        "a section of a GPU is read before the GPU has passed it",
+        "driver/rank/sections.py",
+        "while self._pending and self._pending[0][1].query():",
+        "while self._pending:",
+        ("tests/unit/driver/rank/test_sections.py",),
     ),
 )

@@ -198,7 +198,10 @@ def test_steps_alone_are_no_reason_to_report_and_go_along_with_the_next_one(serv
     assert [(body["reports"], body["steps"]["step"]) for body in server.bodies] == [(1, None), (2, 49)]
 
 
-def test_who_is_slow_is_reported_at_once_and_a_score_alone_is_not(server: Server, tmp_path: Path) -> None:
+def test_who_is_slow_is_reported_at_once_and_a_score_alone_is_not(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "SHORTEST_INTERVAL_SECONDS", 0.0)
     publisher, mailbox, _ = build(server, tmp_path)
 
     def tell_slow(number: int, *slow: SlowRank) -> None:
