@@ -88,6 +88,13 @@ DEFECTS = (
         ("tests/unit/planning/facts/test_goodput.py",),
     ),
     Defect(
+        "any head that has ended drains",
+        "planning/facts/goodput.py",
+        "if last is not None and last.outcome == FailureClass.PREEMPTION.value:",
+        "if last is not None:",
+        ("tests/unit/planning/facts/test_goodput.py",),
+    ),
+    Defect(
         "what rounding leaves over is never settled",
         "planning/facts/goodput.py",
         "_settle(spent, before, moved, divided) if spent else known.settled",

@@ -37,7 +37,7 @@ class LostSeconds(StatusModel):
     checkpointing: int = _count("Rank 0 was in ray.train.report.")
     retrained: int = _count("Training that a loss took back, since the report call of the last checkpoint.")
     hanging: int = _count("No rank made a step before a hang was detected.")
-    draining: int = _count("Pods ended for a suspension.")
+    draining: int = _count("Pods ended for a suspension, or the head for a drain or an eviction.")
     suspended: int = _count("The job was suspended.")
     other: int = _count("All other time, such as what a lost report would have told.")
 

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 
 from railhead.api.goodput import MOST, GoodputStatus, LostSeconds, SpentStatus
 from railhead.api.status import JobStatus
+from railhead.contract.failure import FailureClass
 from railhead.contract.text import format_time, parse_time
 
 # A driver may report more than has passed since the last settlement. The first of these get their time first.
@@ -39,6 +40,9 @@ def find_cause(status: JobStatus) -> str:
         return "queued"
     if is_over(status):
         return "restoring"
+    last = status.progress.outcome if status.progress.attempt == status.attempt else None
+    if last is not None and last.outcome == FailureClass.PREEMPTION.value:
+        return "draining"  # the driver has waited for the last checkpoint, and its pod ends
     if status.phase in ("Pending", "Starting", "Restarting") and not status.head.pod:
         return "pods_pending"
     return {"Pending": "pods_pending", "Starting": "starting", "Restarting": "restoring"}.get(status.phase, "other")

@@ -87,6 +87,17 @@ def test_a_lost_attempt_takes_back_what_no_checkpoint_keeps() -> None:
     assert count_seconds(known.goodput, after.goodput) == {"retrained": 25, "other": 10}
 
 
+@pytest.mark.parametrize(("outcome", "cause"), [("Preemption", "draining"), ("Application", "other")])
+def test_a_head_that_ends_for_a_notice_drains(outcome: str, cause: str) -> None:
+    """Until its pod is gone; training until the last checkpoint stays productive."""
+    progress = {"attempt": 1, "state": "ERRORED", "updateTime": format_time(NOW + timedelta(seconds=60))}
+    progress |= {"spent": {"productive": 60_000}, "outcome": {"outcome": outcome, "reason": "Terminated"}}
+    old = at(progress=progress, goodput=GoodputStatus(time=format_time(NOW)))
+    after = settle(old, at("Restarting", failure=FAILED), second=72)
+    assert after.goodput is not None and after.goodput.productive_seconds == 60 and lost(after) == {cause: 12}
+    assert find_cause(old.model_copy(update={"attempt": 2})) == "other", "the outcome is of the attempt before"
+
+
 def test_success_keeps_all_training() -> None:
     told = at(
         spent={"productive": 60_000, "uncommitted": 25_000}, second=60, goodput=GoodputStatus(time=format_time(NOW))
