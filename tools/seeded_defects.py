@@ -3011,6 +3011,8 @@ DEFECTS = (
         "status.initial_checkpoint is None and ",
         "",
         ("tests/unit/client/test_slowness.py",),
+    ),
+    Defect(
         "a rank is compared with the fastest one",
         "driver/train_controller/slow_ranks.py",
         "median = statistics.median_low(trained.values())",
