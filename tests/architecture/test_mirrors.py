@@ -60,6 +60,7 @@ TESTED_BY = {
     "tests/unit/training/test_training.py": ("driver/training",),
 }
 WITHOUT_CODE = (
+    "client/goals",
     "contract/environment",
     "contract/spent",
     "driver/ray/types",

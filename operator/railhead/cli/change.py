@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from railhead.cli.cluster_command import Subparsers, add_command, confirm, job_name
 from railhead.cli.output import Console
+from railhead.client.goals import GOALS
 
 if TYPE_CHECKING:
     from railhead.api.base import Object
@@ -21,7 +22,6 @@ DELETE = "Delete TrainJobs. Their checkpoints stay in the storage. Asks before i
 WAIT = "Wait until a TrainJob is in a state. Ctrl-C ends the command, not the job."
 SET = "change a field: image=IMAGE, scaling.resourcesPerWorker.memory=64Gi, or null to remove it (repeatable)"
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-GOALS = ("finished", "succeeded", "failed", "running", "suspended", "checkpoint")
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:

@@ -99,6 +99,7 @@ def _print_curves(reports: Sequence[Report], metrics: Sequence[str], console: Co
 
 async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per checkpoint, or copies one."""
+    from railhead.client.code_files import format_size
     from railhead.client.outputs import Checkpoints
     from railhead.client.results import download_checkpoint, read_checkpoints
 
@@ -120,7 +121,7 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
             row.name,
             row.time or "-",
             "-" if row.step is None else str(row.step),
-            f"{row.bytes / (1 << 20):.1f} MiB" if row.files else "lost",
+            format_size(row.bytes) if row.files else "lost",
             " ".join(word for word, holds in (("best", row.is_best), ("newest", row.is_newest)) if holds),
             ", ".join(f"{key} {value}" for key, value in row.metrics.items()),
         )

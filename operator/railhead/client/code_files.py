@@ -162,10 +162,11 @@ def _check_size(folder: Path, sizes: dict[str, int]) -> None:
 
 
 def format_size(size: int) -> str:
-    """Returns such as 17 B, 1.5 KiB or 2.0 MiB."""
+    """Returns such as 17 B, 1.5 KiB, 2.0 MiB or 14.0 GiB."""
     if size < 1024:
         return f"{size} B"
-    return f"{size / 1024:.1f} KiB" if size < 1024**2 else f"{size / 1024**2:.1f} MiB"
+    power = min((size.bit_length() - 1) // 10, 3)
+    return f"{size / 1024**power:.1f} {' KMG'[power]}iB"
 
 
 def name_module(script: PurePath, folder: PurePath) -> str:

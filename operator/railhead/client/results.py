@@ -8,6 +8,7 @@ from pathlib import Path
 from railhead.api.base import Object
 from railhead.api.status import parse_status
 from railhead.client.checkpoints import CheckpointRow, choose_checkpoint, list_checkpoints, read_snapshot
+from railhead.client.code_files import format_size
 from railhead.client.curves import Report, describe_gaps, read_reports
 from railhead.client.run_files import RunFiles, copy_files, read_files, read_folder
 from railhead.contract.run_folder import OWN_FOLDER
@@ -48,5 +49,5 @@ async def download_checkpoint(
     """
     row = choose_checkpoint(rows, wanted)
     found = await files.find([row.name])
-    say(f"copying {row.name}: {len(found)} files, {sum(file.size for file in found) / (1 << 20):.1f} MiB")
+    say(f"copying {row.name}: {len(found)} files, {format_size(sum(file.size for file in found))}")
     await copy_files(files, found, folder=row.name, into=into)

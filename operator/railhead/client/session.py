@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from railhead.api.base import Object
 from railhead.api.status import JobStatus, parse_status
@@ -20,6 +20,7 @@ from railhead.client.checkpoints import CheckpointRow, choose_checkpoint
 from railhead.client.cluster import Cluster, Target, open_cluster
 from railhead.client.curves import Curve, build_curves, drop_repeated
 from railhead.client.errors import ClientError, ExitCode
+from railhead.client.goals import GOALS, Goal
 from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
 from railhead.client.open_run import Access, open_run
 from railhead.client.results import download_checkpoint, read_checkpoints, read_metrics
@@ -27,7 +28,7 @@ from railhead.client.run_files import RunFiles
 from railhead.client.source import find_source
 from railhead.client.submission import Script, build_job, check_existing, mark
 from railhead.client.suspension import resume, suspend
-from railhead.client.waiting import Goal, wait_for
+from railhead.client.waiting import wait_for
 from railhead.client.why import Finding, explain_job
 
 log = logging.getLogger(__name__)
@@ -144,8 +145,8 @@ class Job:
             ClientError: it has failed or will never be there, or the timeout has passed. With the goal `failed` a
                 failure is no error.
         """
-        if goal not in get_args(Goal):
-            raise ClientError(f"{goal!r} is no state to wait for; use one of {', '.join(get_args(Goal))}")
+        if goal not in GOALS:
+            raise ClientError(f"{goal!r} is no state to wait for; use one of {', '.join(GOALS)}")
 
         async def wait(cluster: Cluster) -> JobStatus:
             await self._get(cluster)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from railhead.api import conditions as types
 from railhead.api.base import Object
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError, ExitCode
-
-Goal = Literal["finished", "succeeded", "failed", "running", "suspended", "checkpoint"]
+from railhead.client.goals import Goal
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,10 @@ class Ending:
     message: str
 
 
-def decide(job: Object, goal: str) -> Ending | None:
+def decide(job: Object, goal: Goal) -> Ending | None:
     """Returns the end of waiting for the goal, None while it may still come."""
     status, name = parse_status(job.get("status")), str(job["metadata"]["name"])
-    reached = {
+    reached: dict[Goal, bool] = {
         "finished": status.is_finished,
         "succeeded": status.has_condition(types.COMPLETE),
         "failed": status.has_condition(types.FAILED),
@@ -54,7 +53,7 @@ def decide(job: Object, goal: str) -> Ending | None:
 
 
 async def wait_for(
-    cluster: Cluster, name: str, goal: str, *, timeout: float | None, echo: Callable[[str], None] = lambda text: None
+    cluster: Cluster, name: str, goal: Goal, *, timeout: float | None, echo: Callable[[str], None] = lambda text: None
 ) -> Ending:
     """Waits, and echoes each change of the phase. An interruption leaves the job alone.
 

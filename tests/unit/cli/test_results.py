@@ -106,7 +106,7 @@ async def test_no_character_of_the_run_acts_on_a_terminal(run: Path, command: tu
 async def test_checkpoints_are_listed_and_the_best_one_is_copied(run: Path, tmp_path: Path) -> None:
     lines = (await show("checkpoints", "digits", "--folder", str(run))).splitlines()
     assert lines[0].split() == ["NAME", "TIME", "STEP", "SIZE", "IS", "METRICS"]
-    assert lines[1].split()[:6] == ["checkpoint_1", "2026-11-25T10:00:01.000Z", "2", "0.0", "MiB", "best"]
+    assert lines[1].split()[:6] == ["checkpoint_1", "2026-11-25T10:00:01.000Z", "2", "7", "B", "best"]
     assert lines[2].split()[:5] == ["checkpoint_2", "-", "3", "lost", "newest"]
     target = tmp_path / "copy"
     assert await show("checkpoints", "digits", "--folder", str(run), "--download", str(target)) == f"{target}\n"

@@ -231,6 +231,8 @@ def test_a_script_that_cannot_be_imported_is_refused(script: str, message: str) 
         name_module(PurePosixPath(script), PurePosixPath("/a"))
 
 
-@pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1024**2, "1.0 MiB")])
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1024**2, "1.0 MiB"), (7 << 31, "14.0 GiB")]
+)
 def test_a_size_has_a_unit(size: int, text: str) -> None:
     assert format_size(size) == text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railhead.api.base import Object
-from railhead.cli.change import GOALS
+from railhead.client.goals import GOALS, Goal
 from railhead.client.waiting import decide
 from tests.unit.client.jobs import make_condition, make_failed, make_job, make_running
 
@@ -25,7 +25,7 @@ JOBS = [DONE, RESTS, SAVED, make_running(), make_failed("Hang", "NoSteps"), make
 
 @pytest.mark.parametrize("goal", GOALS)
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job["status"].get("phase", "new"))
-def test_waiting_ends_in_the_state_or_when_the_job_has_finished(goal: str, job: Object) -> None:
+def test_waiting_ends_in_the_state_or_when_the_job_has_finished(goal: Goal, job: Object) -> None:
     ending = decide(job, goal)
     is_over = job["status"].get("phase") in ("Succeeded", "Failed")
     if job in REACHED[goal]:
