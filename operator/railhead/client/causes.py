@@ -219,7 +219,7 @@ STATES: Mapping[str, Cause] = {
     ),
     "NoSteps": Cause(
         "No rank has made a step for long: training hangs, or a step takes much longer than before.",
-        "Read where the ranks are in the message and in `railhead logs {name}`; "
+        "Read where the ranks were in the message, and where they are now in `railhead stacks {name}`; "
         "spec.hangPolicy Restart restarts a hang by itself.",
     ),
     "MetricRule": Cause(
