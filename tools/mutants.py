@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = [mutant for mutant in DEFECTS if options.only in mutant.what]
     with tempfile.TemporaryDirectory(prefix="railhead-mutants-") as name:
         folder = Path(name)
-        for part in ("operator", "tests", "tools", "crds", "manifests", "charts", "pyproject.toml"):
+        for part in ("operator", "tests", "tools", "docs", "crds", "manifests", "charts", "pyproject.toml"):
             source = PROJECT / part
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, folder / part)
