@@ -15,6 +15,7 @@ from railhead.api.base import Object
 from railhead.cli.main import main
 from railhead.client.cluster import Cluster, Target, open_cluster
 from railhead.client.errors import ClientError, ExitCode
+from railhead.client.goals import Goal
 from railhead.client.waiting import wait_for
 from railhead.local.control_plane import ControlPlane
 from tests.api.conftest import RUNS_COMMANDS, Run
@@ -137,7 +138,7 @@ def test_delete_asks_before_more_than_one(run: Run, api_server: ApiServer, capsy
     assert run("delete") == ExitCode.USAGE
 
 
-def wait_in(plane: ControlPlane, goal: str, change: Callable[[], None], **options: Any) -> tuple[bool, str, list[str]]:
+def wait_in(plane: ControlPlane, goal: Goal, change: Callable[[], None], **options: Any) -> tuple[bool, str, list[str]]:
     """Waits for a job; makes the change once the first phase is known."""
     said: list[str] = []
 
@@ -165,7 +166,7 @@ def wait_in(plane: ControlPlane, goal: str, change: Callable[[], None], **option
     ],
 )
 def test_wait_ends_when_the_job_gets_there_or_never_will(
-    run: Run, control_plane: ControlPlane, api_server: ApiServer, goal: str, status: Object, is_reached: bool
+    run: Run, control_plane: ControlPlane, api_server: ApiServer, goal: Goal, status: Object, is_reached: bool
 ) -> None:
     create(api_server, "one")
     report(api_server, "one", phase="Pending")
