@@ -88,6 +88,13 @@ DEFECTS = (
         ("tests/unit/planning/facts/test_goodput.py",),
     ),
     Defect(
+        "the counters count training again that rounding has taken back",
+        "planning/facts/goodput.py",
+        "uncommitted=min(spent.uncommitted, most * 1000)",
+        "uncommitted=spent.uncommitted",
+        ("tests/unit/planning/facts/test_goodput.py",),
+    ),
+    Defect(
         "any head that has ended drains",
         "planning/facts/goodput.py",
         "if last is not None and last.outcome == FailureClass.PREEMPTION.value:",
@@ -97,7 +104,7 @@ DEFECTS = (
     Defect(
         "what rounding leaves over is never settled",
         "planning/facts/goodput.py",
-        "_settle(spent, before, moved, divided) if spent else known.settled",
+        "_settle(spent, before, divided, most=productive - kept) if spent else known.settled",
         "spent or known.settled",
         ("tests/unit/planning/facts/test_goodput.py",),
     ),

@@ -59,20 +59,21 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     until = now if spent is None or ends else min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
     lost, productive = dict(known.lost_seconds), known.productive_seconds
-    before = known.settled or SpentStatus()
+    before, kept = known.settled or SpentStatus(), count_kept(known)
     shares, back = _find_new(spent or SpentStatus(), before)
     moved = Counter[str]()
     for cause, milliseconds in back.items():
-        part = min(milliseconds // 1000, productive + moved[PRODUCTIVE])
+        part = min(milliseconds // 1000, max(productive - kept + moved[PRODUCTIVE], 0))
         moved.update({cause: part, PRODUCTIVE: -part})
     divided = divide(shares, seconds, rest=find_cause(old))
-    settled = None if ends else _settle(spent, before, moved, divided) if spent else known.settled
     divided.update(moved)
-    productive += divided.pop(PRODUCTIVE, 0)
+    productive += divided[PRODUCTIVE]
+    settled = None if ends else _settle(spent, before, divided, most=productive - kept) if spent else known.settled
+    del divided[PRODUCTIVE]
     for cause, part in divided.items():
         lost[cause] += part
     if spent is not None and ends and new.phase != "Succeeded" and old.newest_index == new.newest_index:
-        taken = min(round(spent.uncommitted / 1000), productive)
+        taken = min(round(spent.uncommitted / 1000), productive - kept)
         productive, lost["retrained"] = productive - taken, lost["retrained"] + taken
     held = seconds * gpus if old.attempt > 0 and not is_over(old) and find_cause(old) != "queued" else 0
     wall = known.wall_seconds + seconds
@@ -138,18 +139,17 @@ def _find_new(spent: SpentStatus, settled: SpentStatus) -> tuple[dict[str, int],
     return new, back
 
 
-def _settle(
-    spent: SpentStatus, before: SpentStatus, moved: Mapping[str, int], divided: Mapping[str, int]
-) -> SpentStatus:
-    """Returns what is settled now. What rounding has left over, less than a second of each cause, is settled later."""
-    taken = {cause: (moved.get(cause, 0) + divided.get(cause, 0)) * 1000 for cause in PRECEDENCE}
+def _settle(spent: SpentStatus, before: SpentStatus, divided: Counter[str], *, most: int) -> SpentStatus:
+    """Returns what is settled now, with at most so many uncommitted seconds: rounding takes back nothing that is kept.
+    What rounding has left over, less than a second of each cause, is settled later."""
+    taken = {cause: divided[cause] * 1000 for cause in PRECEDENCE}
     settled = {
         cause: min(
             max(getattr(before, cause) + taken[cause], getattr(spent, cause) - 999, 0), getattr(spent, cause) + 999
         )
         for cause in PRECEDENCE
     }
-    return SpentStatus(**settled, uncommitted=spent.uncommitted)
+    return SpentStatus(**settled, uncommitted=min(spent.uncommitted, most * 1000))
 
 
 def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatus) -> dict[str, int]:

@@ -140,10 +140,30 @@ def test_fractions_of_seconds_add_up_over_many_settlements(pauses: list[int], bl
     assert status.goodput.lost_seconds.other == 0
 
 
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 900), st.booleans()), min_size=20, max_size=40))
+def test_the_counters_add_up_to_what_is_kept(settlements: list[tuple[int, int, bool]]) -> None:
+    """`blocked` milliseconds of the time so far were not productive, and some settlements follow a checkpoint."""
+    status, second, committed, counted = begin(), 0, 0, 0
+    for pause, blocked, is_committed in settlements:
+        second += pause
+        productive = second * 1000 - blocked
+        committed = productive if is_committed else min(committed, productive)
+        told = at(
+            spent={"productive": productive, "uncommitted": productive - committed},
+            second=second,
+            goodput=status.goodput,
+        )
+        known, status = status, settle(told, told, second=second)
+        counted += count_seconds(known.goodput, status.goodput).get("productive", 0)
+    assert counted == count_kept(status.goodput)
+
+
 def test_a_report_that_was_settled_as_training_becomes_checkpointing() -> None:
-    told = at(spent={"productive": 60_000}, second=60, goodput=GoodputStatus(time=format_time(NOW)))
+    begun = GoodputStatus(time=format_time(NOW))
+    told = at(spent={"productive": 60_000, "uncommitted": 60_000}, second=60, goodput=begun)
     known = settle(told, told, second=60)
-    told = at(spent={"productive": 52_600, "checkpointing": 9400}, second=62, goodput=known.goodput)
+    spent = {"productive": 52_600, "checkpointing": 9400, "uncommitted": 52_600}
+    told = at(spent=spent, second=62, goodput=known.goodput)
     after = settle(told, told, second=62)
     assert after.goodput is not None and (after.goodput.productive_seconds, lost(after)) == (53, {"checkpointing": 9})
 
@@ -162,7 +182,7 @@ STEP = st.tuples(
 
 @given(st.lists(STEP, max_size=12))
 def test_the_sum_is_closed_for_any_reports(steps: list[tuple[str, dict[str, int], int, int, bool]]) -> None:
-    status, second = begin(), 0
+    status, second, kept = begin(), 0, 0
     for phase, spent, told, passed, fails in steps:
         second += passed
         failure: dict[str, Any] = {"failure": FAILED} if fails else {}
@@ -171,6 +191,8 @@ def test_the_sum_is_closed_for_any_reports(steps: list[tuple[str, dict[str, int]
         goodput = status.goodput
         assert goodput is not None and min(dict(goodput.lost_seconds).values()) >= 0 <= goodput.productive_seconds
         assert 0 <= goodput.lost_gpu_seconds <= goodput.gpu_seconds
+        assert count_kept(goodput) >= kept, "a counter never decreases"
+        kept = count_kept(goodput)
 
 
 def test_no_cause_is_missing_from_the_sum() -> None:
