@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from sklearn.datasets import load_digits
 from torch import nn
 
+from railhead.training import compute
 from railhead.training.accelerate import TrainJob
 
 BATCH = 32
@@ -50,9 +51,10 @@ def train_func(config):
             print(f"epoch {epoch} rank {rank}", flush=True)
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(epoch))
         chosen = order.split(BATCH)[batch * world + rank]
-        loss = nn.functional.cross_entropy(
-            model(images[chosen].to(accelerator.device)), labels[chosen].to(accelerator.device)
-        )
+        with compute():  # no rank waits for another one here, so a slow rank is found
+            loss = nn.functional.cross_entropy(
+                model(images[chosen].to(accelerator.device)), labels[chosen].to(accelerator.device)
+            )
         accelerator.backward(loss)
         optimizer.step()
         optimizer.zero_grad()
