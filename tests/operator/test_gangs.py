@@ -15,6 +15,7 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
+from railhead.local.control_plane.servers import GANG_API, GANG_GATES
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.operator.cluster import Cluster
 from tests.operator.conftest import make_cluster, run_operator
@@ -22,7 +23,6 @@ from tests.operator.running import RunningOperator
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
 GPUS = 8
 RACK = "example.com/rack"
 RACKS = {f"gpu-{number}": "small" if number < 3 else "large" for number in range(GPUS)}
@@ -33,8 +33,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     plane = ControlPlane(
         tmp_path_factory.mktemp("gangs"),
         binaries=resolve(lambda text: print(text, file=sys.stderr)),
-        api_server_options=[GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"],
-        client_options=[GATES],
+        api_server_options=[GANG_GATES, GANG_API],
+        client_options=[GANG_GATES],
         disabled_controllers=["node-lifecycle", "pod-garbage-collector"],  # nodes have no kubelet
     )
     try:

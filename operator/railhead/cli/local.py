@@ -41,6 +41,11 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     up.add_argument(
         "--without-operator", action="store_true", help="do not install Railhead, to try its chart or manifests"
     )
+    up.add_argument(
+        "--gang",
+        action="store_true",
+        help="turn on Kubernetes' own gang scheduler (spec.scheduling.gangScheduler: PodGroup)",
+    )
     add("down", DOWN, stop)
     add("status", STATUS, show_status)
     run = add("run", RUN, run_job)
@@ -121,7 +126,14 @@ def start(options: argparse.Namespace) -> int:
     session.refuse_if_up()
     binaries = resolve(console.echo)
     capacity, has_operator = default_capacity(gpus=options.gpus), not options.without_operator
-    session.up(capacity, binaries=binaries, echo=console.echo, is_ours_only=False, has_operator=has_operator)
+    session.up(
+        capacity,
+        binaries=binaries,
+        echo=console.echo,
+        is_ours_only=False,
+        has_operator=has_operator,
+        has_gangs=options.gang,
+    )
     print(f"\nThe cluster is up. To use it:\n{describe_access(session)}")
     return 0
 

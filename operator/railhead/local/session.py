@@ -109,13 +109,21 @@ class Session:
             raise LocalError(f"a session is up in {self.folder}; stop it with `railhead local down`, or set --dir")
 
     def up(
-        self, capacity: Capacity, *, binaries: Path, echo: Echo, is_ours_only: bool, has_operator: bool = True
+        self,
+        capacity: Capacity,
+        *,
+        binaries: Path,
+        echo: Echo,
+        is_ours_only: bool,
+        has_operator: bool = True,
+        has_gangs: bool = False,
     ) -> None:
         """Starts the supervisor and waits until everything is ready; an interruption stops it again.
 
         Args:
             is_ours_only: whether the session ends with this process.
             has_operator: whether to install and run Railhead; otherwise it is a plain Kubernetes cluster.
+            has_gangs: whether Kubernetes' own gang scheduler is on.
 
         Raises:
             LocalError: it is up already, or it did not become ready.
@@ -127,6 +135,7 @@ class Session:
         command = python_command("railhead.local.supervisor", options)
         command += [] if is_ours_only else ["--outlive-parent"]
         command += [] if has_operator else ["--without-operator"]
+        command += ["--gang"] if has_gangs else []
         self._supervisor = process = self._spawn_supervisor(command)
         try:
             assert process.stdout is not None

@@ -24,7 +24,7 @@ from types import FrameType
 
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.servers import NODE, NotReady, answers, check_running
+from railhead.local.control_plane.servers import GANG_API, GANG_GATES, NODE, NotReady, answers, check_running
 from railhead.local.install import NAMESPACE, Kubectl, build_node_role, install, make_operator_kubeconfig
 from railhead.local.processes import (
     MARKER,
@@ -52,9 +52,22 @@ class StopSignal(BaseException):
 class Supervisor:
     """Everything that runs in one session."""
 
-    def __init__(self, session: Session, *, binaries: Path, capacity: Capacity, has_operator: bool = True) -> None:
+    def __init__(
+        self,
+        session: Session,
+        *,
+        binaries: Path,
+        capacity: Capacity,
+        has_operator: bool = True,
+        has_gangs: bool = False,
+    ) -> None:
         self.session = session
-        self.plane = ControlPlane(session.folder, binaries=binaries)
+        self.plane = ControlPlane(
+            session.folder,
+            binaries=binaries,
+            api_server_options=[GANG_GATES, GANG_API] if has_gangs else [],
+            client_options=[GANG_GATES] if has_gangs else [],
+        )
         self.capacity = capacity
         self.has_operator = has_operator
         self._report_port, self._probe_port = free_port(), free_port()
@@ -241,6 +254,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--gpus", type=int, required=True)
     parser.add_argument("--outlive-parent", action="store_true", help="once everything is ready")
     parser.add_argument("--without-operator", action="store_true")
+    parser.add_argument("--gang", action="store_true")
     options = parser.parse_args(arguments)
     session = Session(options.folder)
     with session.lock.open("w") as lock:
@@ -250,8 +264,13 @@ def main(arguments: Sequence[str]) -> int:
         session.end_left()  # what a crashed session of this folder left behind
         prepare(session, binaries=options.binaries)
         capacity = Capacity(options.cpus, options.memory, options.gpus)
-        has_operator = not options.without_operator
-        supervisor = Supervisor(session, binaries=options.binaries, capacity=capacity, has_operator=has_operator)
+        supervisor = Supervisor(
+            session,
+            binaries=options.binaries,
+            capacity=capacity,
+            has_operator=not options.without_operator,
+            has_gangs=options.gang,
+        )
         return run(supervisor, outlives_parent=options.outlive_parent)
 
 

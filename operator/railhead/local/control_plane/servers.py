@@ -34,6 +34,10 @@ NOT_NEEDED = (
     "endpointslice-mirroring",
 )
 
+# Kubernetes 1.36's own gang scheduler; 1.37 has the gates too, and serves v1beta1 beside it.
+GANG_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
+GANG_API = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+
 DAYS = 365
 SERVICE_ADDRESS = "10.96.0.1"
 # file name -> (common name, organization); a component's identity decides what it may do
