@@ -101,7 +101,7 @@ e2e-install: ## Test helm on such a cluster without Railhead in it: install, upg
 e2e-node: $(READY) ## Test what differs on a real kubelet and containerd, started on this machine where possible [E2E_ARGS= for all]
 	@$(BIN)/python tools/e2e_node.py $(if $(filter undefined,$(origin E2E_ARGS)),-m node,$(E2E_ARGS))
 
-KUEUE_TESTS = $(addprefix tests/operator/test_,kueue_rules.py queues.py queue_faults.py)
+KUEUE_TESTS = $(addprefix tests/operator/test_,kueue_rules.py queues.py queue_faults.py real_kueue.py)
 test-kueue: $(READY) ## Run the tests of queues with Kueue's own program, from the folder KUEUE= (tests/kueue/README.md) [KUEUE_ARGS="-k hold"]
 	@test -x "$(KUEUE)/kueue" || { echo "KUEUE= must be a folder with Kueue's program and chart: see tests/kueue/README.md"; exit 2; }
 	RAILHEAD_KUEUE="$(abspath $(KUEUE))" $(BIN)/pytest -q $(KUEUE_TESTS) $(KUEUE_ARGS)

@@ -86,8 +86,8 @@ class RealInstallation(Installation):
     def configured(self, **configuration: Any) -> Iterator[None]:
         """Meanwhile the manager has these fields of its Configuration."""
         self.stop()
-        self.start(**configuration)
         try:
+            self.start(**configuration)
             yield
         finally:
             self.stop()
@@ -110,7 +110,11 @@ class RealInstallation(Installation):
         answer = self._server.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{name}")
         self._certificates.mkdir(exist_ok=True)
         for key, value in sorted((answer.body.get("data") or {}).items(), reverse=True):
-            (self._certificates / key).write_bytes(base64.b64decode(value))
+            path, content = self._certificates / key, base64.b64decode(value)
+            if not path.exists() or path.read_bytes() != content:  # a running manager never reads half a file
+                partial = path.with_suffix(".partial")
+                partial.write_bytes(content)
+                partial.rename(path)
 
     @property
     def _certificates(self) -> Path:
