@@ -23,6 +23,7 @@ TESTED_BY = {
     "tests/chart/test_operator.py": ("cli/operator",),
     "tests/local/test_session.py": ("local/supervisor",),
     "tests/ray/test_failures.py": ("driver/worker", "together"),
+    "tests/unit/client/test_causes.py": ("client/cause", "client/queue_causes"),
     "tests/unit/cli/test_read.py": ("client/summary",),
     "tests/unit/cli/test_results.py": ("cli/archived", "cli/run_access", "client/results"),
     "tests/unit/controller/leadership": ("controller/leadership",),

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.architecture.test_events import CAMEL_CASE, PASSED_ON
 
 from railhead.api import conditions as types
-from railhead.client.causes import QUEUES
+from railhead.client.queue_causes import QUEUES
 from railhead.contract.failure import FailureClass
 from railhead.planning.decisions.suspend import SUSPENDED, SUSPENDING
 from railhead.planning.facts import reasons

@@ -6,39 +6,14 @@ A reason is that of a condition, of a pod, or of a failure; `why.py` finds the r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from railhead.client.cause import MESSAGE, WAIT, Cause, change
+from railhead.client.queue_causes import QUEUES
 from railhead.contract.failure import FailureClass
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What a reason means, and what to do about it."""
-
-    sentence: str
-    remedy: str
-
-    def write_remedy(self, name: str, *, is_finished: bool) -> str:
-        """Returns the remedy for the job of this name; a finished job is changed by a retry."""
-        remedy = self.remedy.replace(_WHILE_SUSPENDED, _BY_RETRY) if is_finished else self.remedy
-        return remedy.format(name=name)
-
-
-_WHILE_SUSPENDED = "`railhead suspend {name} --wait`, then `railhead resume {name} --set"
-_BY_RETRY = "`railhead retry {name} --set"
-_CHANGE = f"run {_WHILE_SUSPENDED} {{field}}`"
-_WAIT = "Nothing; Railhead continues by itself."
-_MESSAGE = "Follow the message above."
-
-
-def _change(field: str, before: str = "") -> str:
-    text = _CHANGE.replace("{field}", field)
-    return f"{before}{text if before else text[0].upper() + text[1:]}."
-
 
 _IMAGE = Cause(
     "The image cannot be pulled.",
-    _change("image=IMAGE", "Check the name and the registry's credentials (spec.imagePullSecrets); to correct them, "),
+    change("image=IMAGE", "Check the name and the registry's credentials (spec.imagePullSecrets); to correct them, "),
 )
 _VOLUME = Cause(
     "A volume of the pod cannot be attached or mounted.",
@@ -48,15 +23,16 @@ _OBJECT = Cause(
     "A Secret or ConfigMap that env or envFrom names does not exist, or lacks the key.",
     "Create the object that the message names; the pod then starts by itself.",
 )
-_CONTAINER = Cause("A container of the pod cannot be started.", _MESSAGE)
+_CONTAINER = Cause("A container of the pod cannot be started.", MESSAGE)
 
 # Why pods are not made, or do not start.
 PODS: Mapping[str, Cause] = {
     "Unschedulable": Cause(
         "The scheduler finds no node for a pod: no free capacity, no matching node, or a claim that does not exist.",
-        "Free capacity, add nodes or create the missing claim; to request less, "
-        + _CHANGE.replace("{field}", "scaling.resourcesPerWorker.memory=32Gi")
-        + ".",
+        change(
+            "scaling.resourcesPerWorker.memory=32Gi",
+            "Free capacity, add nodes or create the missing claim; to request less, ",
+        ),
     ),
     "SchedulingGated": Cause(
         "The pods have scheduling gates, so a queue such as Kueue has not admitted them yet.",
@@ -68,14 +44,14 @@ PODS: Mapping[str, Cause] = {
     ),
     "ExceedsQuota": Cause(
         "The job does not fit into the namespace's ResourceQuota even alone.",
-        _change("scaling.resourcesPerWorker.memory=32Gi", "Have the quota raised; or, to request less per worker, "),
+        change("scaling.resourcesPerWorker.memory=32Gi", "Have the quota raised; or, to request less per worker, "),
     ),
-    "WaitingForTurn": Cause("Another job that waits for the same quota or nodes creates its pods first.", _WAIT),
+    "WaitingForTurn": Cause("Another job that waits for the same quota or nodes creates its pods first.", WAIT),
     "PodSecurityViolated": Cause(
         "The namespace's Pod Security level does not allow what podTemplate asks for.",
         "Remove the field that the message names from podTemplate, or have the namespace's labels changed.",
     ),
-    "AdmissionDenied": Cause("An admission policy or webhook of the cluster refuses the job's pods.", _MESSAGE),
+    "AdmissionDenied": Cause("An admission policy or webhook of the cluster refuses the job's pods.", MESSAGE),
     "AdmissionWebhookFailed": Cause(
         "An admission webhook that the API server must call does not respond.",
         "Ask an administrator to repair the webhook that the message names, or to change its failurePolicy.",
@@ -94,7 +70,7 @@ PODS: Mapping[str, Cause] = {
     ),
     "SchedulerMissing": Cause(
         "The API server has no PodGroups of the scheduler in spec.scheduling.gangScheduler.",
-        _change("scheduling.gangScheduler=NAME", "Have that scheduler installed; or, to name another one, "),
+        change("scheduling.gangScheduler=NAME", "Have that scheduler installed; or, to name another one, "),
     ),
     "CreateRefused": Cause(
         "The API server refuses an object of the job, or an object of another owner has its name.",
@@ -106,9 +82,9 @@ PODS: Mapping[str, Cause] = {
     ),
     "ErrImagePull": _IMAGE,
     "ImagePullBackOff": _IMAGE,
-    "InvalidImageName": Cause("The name of the image is not valid.", _change("image=IMAGE")),
+    "InvalidImageName": Cause("The name of the image is not valid.", change("image=IMAGE")),
     "ErrImageNeverPull": Cause(
-        "The node does not have the image, and imagePullPolicy is Never.", _change("imagePullPolicy=IfNotPresent")
+        "The node does not have the image, and imagePullPolicy is Never.", change("imagePullPolicy=IfNotPresent")
     ),
     "CreateContainerConfigError": _OBJECT,
     "CreateContainerError": _CONTAINER,
@@ -131,54 +107,9 @@ PODS: Mapping[str, Cause] = {
     ),
     "OOMKilled": Cause(
         "The kernel killed a container that used more memory than its limit.",
-        _change("scaling.resourcesPerWorker.memory=64Gi"),
+        change("scaling.resourcesPerWorker.memory=64Gi"),
     ),
-    "Evicted": Cause("The kubelet evicted a pod because its node ran out of a resource.", _MESSAGE),
-}
-_QUOTA = Cause(
-    "Other jobs use the quota of the queue, or it is being freed.", "Wait; Kueue admits the job in its turn."
-)
-_TOO_LARGE = Cause(
-    "The job does not fit into the quota of its queue even alone.",
-    _change("scaling.resourcesPerWorker.memory=32Gi", "Have the quota raised; or, to request less per worker, "),
-)
-_CHECKS = Cause("An admission check of the ClusterQueue is not satisfied.", _MESSAGE)
-_NO_QUEUE = Cause(
-    "The LocalQueue or the ClusterQueue does not exist, or is not active.",
-    "Have it created, or correct spec.scheduling.queueName while the job is queued.",
-)
-_EVICTED = Cause("Kueue has taken the quota back; the job continues once it has quota again.", _MESSAGE)
-# Why a job waits for its queue.
-QUEUES: Mapping[str, Cause] = {
-    "Queued": Cause("The job has asked its queue for quota.", "Wait; Kueue admits the job in its turn."),
-    **dict.fromkeys(
-        ("WaitingForQuota", "WaitingForPreemptedWorkloads", "WaitingForPodsReady", "PendingEvaluation"), _QUOTA
-    ),
-    **dict.fromkeys(("ExceedsMaxQuota", "NoMatchingFlavor", "TopologyPlacementFailed"), _TOO_LARGE),
-    **dict.fromkeys(("NoReservation", "UnsatisfiedAdmissionChecks"), _CHECKS),
-    **dict.fromkeys(("Inadmissible", "Misconfigured"), _NO_QUEUE),
-    **dict.fromkeys(("Preempted", "PodsReadyTimeout", "AdmissionCheck", "NodeFailures"), _EVICTED),
-    **dict.fromkeys(("ClusterQueueStopped", "LocalQueueStopped"), _EVICTED),
-    "Deactivated": Cause(
-        "An administrator, or Kueue after too many tries, holds the job by spec.active of its Workload.",
-        "Have spec.active of the Workload in the message set to true.",
-    ),
-    "FailedToStart": Cause(
-        "The pods cannot have what the queue gave them.",
-        "Correct what the message above says, then delete the Workload that it names.",
-    ),
-    "QueueMissing": Cause(
-        "The job names a queue, but the operator cannot watch Kueue's objects.",
-        "Have Kueue installed, and Railhead's chart with queue.kueue.enabled=true.",
-    ),
-    "FlavorMissing": Cause("The ResourceFlavor that Kueue chose does not exist.", "Have it created."),
-    "PriorityClassMissing": Cause(
-        "The label kueue.x-k8s.io/priority-class names no WorkloadPriorityClass.", "Correct the label."
-    ),
-    "QueueNameConflict": Cause(
-        "The field spec.scheduling.queueName and the label kueue.x-k8s.io/queue-name differ.",
-        "Remove one of them, or make them equal.",
-    ),
+    "Evicted": Cause("The kubelet evicted a pod because its node ran out of a resource.", MESSAGE),
 }
 # What else the conditions report.
 STATES: Mapping[str, Cause] = {
@@ -186,7 +117,7 @@ STATES: Mapping[str, Cause] = {
     "Starting": Cause(
         "All pods are up; Ray and the worker group start.", "Wait; `railhead logs {name}` shows how far."
     ),
-    "Restarting": Cause("The last attempt was lost, and the next one begins after a delay.", _WAIT),
+    "Restarting": Cause("The last attempt was lost, and the next one begins after a delay.", WAIT),
     "Suspending": Cause(
         "The job is being suspended: it commits a last checkpoint, then its pods end.",
         "Wait at most spec.suspendGraceSeconds.",
@@ -195,9 +126,9 @@ STATES: Mapping[str, Cause] = {
         "The job is suspended and has no pods.",
         "Run `railhead resume {name}`; if a queue such as Kueue suspends it, look at the queue.",
     ),
-    "WorkerLost": Cause("Worker pods were lost and are being replaced; the run continues with new ones.", _WAIT),
-    "WaitingForWorkers": Cause("Training runs with fewer workers than the job asks for.", _WAIT),
-    "Resizing": Cause("The elastic job releases worker pods after its next checkpoint.", _WAIT),
+    "WorkerLost": Cause("Worker pods were lost and are being replaced; the run continues with new ones.", WAIT),
+    "WaitingForWorkers": Cause("Training runs with fewer workers than the job asks for.", WAIT),
+    "Resizing": Cause("The elastic job releases worker pods after its next checkpoint.", WAIT),
     "WaitingForPods": Cause(
         "The next attempt waits until the pods of the earlier one have ended.",
         "Wait for their grace period; then look at the node that the message names.",
@@ -241,8 +172,8 @@ STATES: Mapping[str, Cause] = {
         "The pods do not see the same storage, so a checkpoint of one is unknown to the others.",
         "Use a ReadWriteMany volume, NFS or object storage for spec.run.storagePath.",
     ),
-    "CheckpointMissing": Cause("Checkpoints were lost; the run continues from an older one.", _MESSAGE),
-    "SnapshotUnreadable": Cause("Ray Train's record of the checkpoints is damaged; an older one is used.", _MESSAGE),
+    "CheckpointMissing": Cause("Checkpoints were lost; the run continues from an older one.", MESSAGE),
+    "SnapshotUnreadable": Cause("Ray Train's record of the checkpoints is damaged; an older one is used.", MESSAGE),
     "RunNameDiffers": Cause(
         "The code gave the run another name, so a new attempt may not find its checkpoints.",
         "Remove name from the code's RunConfig, or set spec.run.name to it.",
@@ -330,7 +261,7 @@ _RETRY = "run `railhead retry {name}`, which starts from the last checkpoint"
 # Reasons of status.failure that have more to say than their class.
 FAILURES: Mapping[str, Cause] = {
     "TrainFunctionRaised": Cause("The training function raised an exception.", f"Fix the code; then {_RETRY}."),
-    "TrainFunctionNotReturned": Cause("A rank ended without returning from the training function.", _MESSAGE),
+    "TrainFunctionNotReturned": Cause("A rank ended without returning from the training function.", MESSAGE),
     "TrainingProcessDied": Cause(
         "A training process died, by a signal or by calling exit.",
         "Read the end of its output in `railhead logs {name}`.",
@@ -358,10 +289,10 @@ FAILURES: Mapping[str, Cause] = {
     "FrameworkMissing": Cause("The image lacks the framework of trainer.framework.", "Install it in the image."),
     "AcceleratorNotThere": Cause("No worker has the accelerator that the job asks for.", "Correct acceleratorType."),
     "SecretNotFound": Cause("The Secret of source.git does not exist.", "Create it."),
-    "SourceNotFetched": Cause("The git repository of spec.source could not be fetched.", _MESSAGE),
+    "SourceNotFetched": Cause("The git repository of spec.source could not be fetched.", MESSAGE),
     "CommitNotFound": Cause("The commit of source.git does not exist.", "Push it, or correct the revision."),
-    "StartDeadlineExceeded": Cause("Training did not start within spec.startDeadlineSeconds.", _WAIT),
-    "RestartDeadlineExceeded": Cause("Training did not start again within spec.restartDeadlineSeconds.", _WAIT),
+    "StartDeadlineExceeded": Cause("Training did not start within spec.startDeadlineSeconds.", WAIT),
+    "RestartDeadlineExceeded": Cause("Training did not start again within spec.restartDeadlineSeconds.", WAIT),
     "PartialStartDeadlineExceeded": Cause(
         "Only some pods found a node, and Railhead released them for other jobs; it tries again.",
         "Free capacity or add nodes.",
@@ -384,19 +315,19 @@ CLASSES: Mapping[FailureClass, Cause] = {
     FailureClass.CONFIGURATION: Cause(
         "The job cannot run as specified.", "Correct what the message names; then run `railhead retry {name} --set`."
     ),
-    FailureClass.INFRASTRUCTURE: Cause("A pod, a node, Ray or the storage failed.", _MESSAGE),
+    FailureClass.INFRASTRUCTURE: Cause("A pod, a node, Ray or the storage failed.", MESSAGE),
     FailureClass.OUT_OF_MEMORY: Cause(
         "A process was killed for its memory use.",
         "Raise scaling.resourcesPerWorker.memory, or head.resources if the message names the head.",
     ),
-    FailureClass.PREEMPTION: Cause("A pod was preempted, evicted or drained.", _WAIT),
-    FailureClass.STARTUP: Cause("Training did not start in time, or pods were rejected.", _MESSAGE),
+    FailureClass.PREEMPTION: Cause("A pod was preempted, evicted or drained.", WAIT),
+    FailureClass.STARTUP: Cause("Training did not start in time, or pods were rejected.", MESSAGE),
     FailureClass.HANG: Cause("Training hung.", "Read where the ranks are stuck, in the message."),
     FailureClass.DEADLINE_EXCEEDED: Cause(
         "The time of spec.activeDeadlineSeconds has passed.", f"To continue, {_RETRY}."
     ),
     FailureClass.METRIC_RULE: Cause("A rule of spec.metricPolicy ended the job.", f"Fix the cause; then {_RETRY}."),
-    FailureClass.FENCED: Cause("Another head has taken over the run.", _WAIT),
+    FailureClass.FENCED: Cause("Another head has taken over the run.", WAIT),
     FailureClass.HARDWARE: Cause(
         "A GPU, or the network between GPUs, failed.", "Have the GPU of the node that the message names checked."
     ),
@@ -409,4 +340,4 @@ def find_cause(reason: str, class_: FailureClass | None = None) -> Cause:
     found = next((table[reason] for table in tables if reason in table), None)
     if found is None and class_ is not None:
         found = CLASSES[class_]
-    return found or Cause(f"The reason is {reason or 'not given'}.", _MESSAGE)
+    return found or Cause(f"The reason is {reason or 'not given'}.", MESSAGE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from railhead.api.status import JobStatus
-from railhead.client.causes import Cause
+from railhead.client.cause import Cause
 
 LEAST_SECONDS = 600  # of a job's time, before a share of it says anything
 LEAST_SHARE = 0.1  # of a job's time, lost to one cause

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
-from railhead.client.causes import Cause, find_cause
+from railhead.client.cause import Cause
+from railhead.client.causes import find_cause
 from railhead.client.code_map import is_held
 from railhead.client.slowness import SLOW, find_slowness
 from railhead.client.snapshot import Snapshot, text

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from railhead.cli.main import build_parser
-from railhead.client.causes import CLASSES, FAILURES, FOUND, PODS, QUEUES, STATES, Cause, find_cause
+from railhead.client.cause import Cause
+from railhead.client.causes import CLASSES, FAILURES, FOUND, PODS, STATES, find_cause
+from railhead.client.queue_causes import QUEUES
 from railhead.client.slowness import SLOW
 from railhead.contract.failure import FailureClass
 
