@@ -125,6 +125,7 @@ WORKLOAD_STATUS = struct(
     admission=struct(
         "clusterQueue podSetAssignments", clusterQueue=NAME, podSetAssignments=rows(ASSIGNMENT, "name", 18)
     ),
+    accumulatedPastExecutionTimeSeconds={**NUMBER, "minimum": 0},
     requeueState=struct(count={**NUMBER, "minimum": 0}, requeueAt=TIME),
     reclaimablePods=rows(struct("name count", name=POD_SET_NAME, count={**NUMBER, "minimum": 0}), "name", 18),
     admissionChecks=rows(CHECK, "name", 10),

@@ -123,7 +123,11 @@ def _reconcile_queue(workload: Object, world: World, now: datetime) -> None:
     if not is_true(workload, "QuotaReserved") or is_true(workload, "Evicted"):
         return
     checks = workload["status"].get("admissionChecks", [])
-    if rejected := [each for each in checks if each["state"] == "Rejected"]:  # reconcileCheckBasedEviction
+    if has_exceeded(workload, now):  # reconcileMaxExecutionTime
+        message = "exceeding the maximum execution time"
+        set_condition(workload, "DeactivationTarget", True, "MaximumExecutionTimeExceeded", message, now)
+        workload["status"].pop("accumulatedPastExecutionTimeSeconds", None)
+    elif rejected := [each for each in checks if each["state"] == "Rejected"]:  # reconcileCheckBasedEviction
         message = _describe_checks(rejected)
         set_condition(workload, "DeactivationTarget", True, "AdmissionCheck", message, now)
     elif retried := [each for each in checks if each["state"] == "Retry"]:
@@ -168,6 +172,15 @@ def _describe_checks(checks: Sequence[Object]) -> str:
     """buildAdmissionChecksMessage."""
     names = "; ".join(f'"{each["name"]}" ({each["message"]})' for each in sorted(checks, key=lambda c: str(c["name"])))
     return f"AdmissionCheck{'s' if len(checks) > 1 else ''} in {checks[0]['state']} state: {names}"
+
+
+def has_exceeded(workload: Object, now: datetime) -> bool:
+    """reconcileMaxExecutionTime: the time of earlier admissions counts too."""
+    most = workload["spec"].get("maximumExecutionTimeSeconds")
+    if most is None or not is_true(workload, "Admitted"):
+        return False
+    past = workload["status"].get("accumulatedPastExecutionTimeSeconds", 0)
+    return now - get_transition(workload, "Admitted") >= timedelta(seconds=most - past)
 
 
 def is_late(workload: Object, world: World, now: datetime) -> bool:

@@ -270,6 +270,15 @@ def test_pods_that_are_late_cost_the_quota_and_a_growing_backoff() -> None:
     assert get(world, "job")["status"]["requeueState"] == {"count": 1}
 
 
+def test_the_maximum_execution_time_deactivates_and_counts_earlier_admissions() -> None:
+    world = settle(make_world(make_workload("job", gpus=1, maximumExecutionTimeSeconds=300)))
+    get(world, "job")["status"]["accumulatedPastExecutionTimeSeconds"] = 120
+    assert not advance(world, START + 2 * MINUTE)
+    world = settle(world, START + 3 * MINUTE)
+    assert why(get(world, "job"), "Evicted") == "True: DeactivatedDueToMaximumExecutionTimeExceeded"
+    assert "accumulatedPastExecutionTimeSeconds" not in get(world, "job")["status"]
+
+
 @pytest.mark.parametrize("is_deleting", [True, False])
 def test_a_workload_without_owner_is_finished_and_loses_its_finalizer(is_deleting: bool) -> None:
     job = make_workload("job", gpus=1)

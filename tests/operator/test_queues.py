@@ -392,6 +392,17 @@ def test_a_check_that_contradicts_the_pods_costs_no_quota_and_is_named(stage: St
     stage.wait_pods("job", QUOTA + 1)
 
 
+def test_a_job_that_was_admitted_for_its_maximum_time_saves_a_checkpoint_and_waits(stage: Stage) -> None:
+    stage.kueue.make_queue(gpus=QUOTA)
+    labels = {"kueue.x-k8s.io/max-exec-time-seconds": "5"}
+    stage.cluster.apply("job", labels=labels, scheduling={"queueName": "team"})
+    stage.wait_pods("job", 3)
+    stage.stop_pods("job")
+    assert "maximum execution time" in stage.wait_reason("job", "DeactivatedDueToMaximumExecutionTimeExceeded")
+    assert stage.cluster.status("job")["checkpoint"]["index"] == 4
+    stage.until("the quota is free", lambda: not stage.holds_quota("job"))
+
+
 def test_a_rejected_check_holds_the_job_as_an_administrator_does(stage: Stage) -> None:
     stage.kueue.make_check("prov")
     stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})

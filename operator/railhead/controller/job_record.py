@@ -19,7 +19,7 @@ from railhead.controller.observe import Owner
 from railhead.kube.bodies import decode, encode
 from railhead.kube.informer import version_of
 from railhead.planning.observed import Announced, Place, find_place
-from railhead.resources.queues.kueue import PRIORITY_CLASS, QUEUE_NAME
+from railhead.resources.queues.kueue import MAX_SECONDS, PRIORITY_CLASS, QUEUE_NAME
 
 FASTEST = 1
 
@@ -39,7 +39,7 @@ class JobRecord:
         leaves_pods: it is deleted with --cascade=orphan, so that its pods are to stay.
         announced: what counts as announced when this record is the first one.
         avoided_nodes: how many.
-        queue_label, priority_label: values of Kueue's labels.
+        queue_label, priority_label, seconds_label: values of Kueue's labels.
         place: in the start line of its namespace, if it is there and is not being deleted.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
@@ -58,6 +58,7 @@ class JobRecord:
     avoided_nodes: int
     queue_label: str
     priority_label: str
+    seconds_label: str
     place: Place | None
     kept: Content | bytes
 
@@ -107,6 +108,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         avoided_nodes=len(status.avoided_nodes or ()),
         queue_label=str(labels.get(QUEUE_NAME) or ""),
         priority_label=str(labels.get(PRIORITY_CLASS) or ""),
+        seconds_label=str(labels.get(MAX_SECONDS) or ""),
         place=None if is_deleting else find_place(key.name, uid, status),
         kept=kept,
     )

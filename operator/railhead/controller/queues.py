@@ -51,6 +51,7 @@ def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
         finalizers=tuple(str(each) for each in metadata.get("finalizers") or ()),
         queue=str(spec.get("queueName") or ""),
         cluster_queue=str(admission.get("clusterQueue") or ""),
+        past_seconds=_read_number(status.get("accumulatedPastExecutionTimeSeconds")),
         asked_workers=_count_workers(spec.get("podSets")),
         reclaimed_workers=_count_workers(status.get("reclaimablePods")),
         assignments=tuple(_read_assignment(each) for each in _list(admission.get("podSetAssignments"))),
@@ -70,7 +71,11 @@ def _list(value: Any) -> list[Mapping[str, Any]]:
 
 def _count_workers(pod_sets: Any) -> int:
     counts = [each.get("count") for each in _list(pod_sets) if each.get("name") == WORKERS]
-    return counts[0] if counts and isinstance(counts[0], int) else 0
+    return _read_number(counts[0]) if counts else 0
+
+
+def _read_number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _read_assignment(raw: Mapping[str, Any]) -> Assignment:
@@ -124,8 +129,7 @@ def _read_tolerations(found: list[Mapping[str, Any]]) -> Iterable[Toleration]:
 
 def observe_priority(raw: Object) -> tuple[str, int]:
     """Returns the name and the value of a WorkloadPriorityClass; it never raises."""
-    value = raw.get("value")
-    return str(raw["metadata"].get("name")), value if isinstance(value, int) else 0
+    return str(raw["metadata"].get("name")), _read_number(raw.get("value"))
 
 
 class _Index:
@@ -213,6 +217,7 @@ class Queues:
             state=self.find_state(record.key.namespace),
             queue_label=record.queue_label,
             priority_label=record.priority_label,
+            seconds_label=record.seconds_label,
             workload=workload,
             flavors={name: self._flavors[name] for name in wanted if name in self._flavors},
             priority=self._priorities.get(record.priority_label),

@@ -70,6 +70,7 @@ class WorkloadView:
         version: its resourceVersion.
         is_active: spec.active; an administrator sets it to false to hold the job.
         digest: of what the job asked for when it was created.
+        past_seconds: how long it was admitted before, for its maximum execution time.
         asked_workers: count of its pod set of workers.
         reclaimed_workers: how many of them need no quota any more, by status.reclaimablePods.
         assignments: of status.admission; empty without one.
@@ -86,6 +87,7 @@ class WorkloadView:
     finalizers: tuple[str, ...] = ()
     queue: str = ""
     cluster_queue: str = ""
+    past_seconds: int = 0
     asked_workers: int = 0
     reclaimed_workers: int = 0
     assignments: tuple[Assignment, ...] = ()
@@ -122,7 +124,7 @@ class QueueView:
 
     Attributes:
         state: of Kueue's API for this operator: not used, not answered yet, absent or refused, or watched.
-        queue_label, priority_label: values of the TrainJob's labels.
+        queue_label, priority_label, seconds_label: values of the TrainJob's labels.
         workload: None = there is none.
         flavors: the ResourceFlavors that the Workload's admission names, as far as they exist.
         priority: value of the WorkloadPriorityClass that the label names; None = there is none.
@@ -131,6 +133,7 @@ class QueueView:
     state: QueueState = "off"
     queue_label: str = ""
     priority_label: str = ""
+    seconds_label: str = ""
     workload: WorkloadView | None = None
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     priority: int | None = None

@@ -7,16 +7,16 @@ when no pod of the job can act.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from railhead.api import names
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.status import RESTING, Phase
-from railhead.contract.text import format_time
+from railhead.contract.text import format_time, parse_time
 from railhead.planning.children import create_workload
 from railhead.planning.facts.admission import build_request, count_assigned, find_queue
-from railhead.planning.facts.reasons import PRIORITY_CLASS_MISSING, QUEUE_NAME_CONFLICT
+from railhead.planning.facts.reasons import MAX_TIME_INVALID, PRIORITY_CLASS_MISSING, QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Create, Decision, Remove, WorkloadPatch
@@ -33,7 +33,9 @@ from railhead.planning.queue_view import (
 from railhead.planning.status_change import UNSET
 from railhead.resources.queues.kueue import FINALIZER, WORKERS, compute_digest
 
+MAXIMUM_PASSED = "DeactivatedDueToMaximumExecutionTimeExceeded"
 REQUEUED_BY = ("Preempted", "NodeFailures")  # Kueue itself queues the others again, when their time has come
+UNASKED = (QUEUE_NAME_CONFLICT, PRIORITY_CLASS_MISSING, MAX_TIME_INVALID)  # what the job asks for is not known
 NO_RESERVATION = "NoReservation"
 
 
@@ -82,7 +84,7 @@ def _find_phase(job: Job, decision: Decision) -> Phase:
 
 def _create(job: Job, phase: Phase) -> tuple[Create, ...]:
     obstacle = job.obstacle
-    if phase != "Queued" or obstacle is None or obstacle.reason in (QUEUE_NAME_CONFLICT, PRIORITY_CLASS_MISSING):
+    if phase != "Queued" or obstacle is None or obstacle.reason in UNASKED:
         return ()
     return (create_workload(job),)
 
@@ -136,7 +138,21 @@ def _give_back(job: Job, workload: WorkloadView) -> WorkloadPatch:
     ]
     if workload.has(PODS_READY):
         conditions.append(_make(job, PODS_READY, False, "WaitForStart", "Not all pods are ready or succeeded"))
-    return _patch(workload, *conditions, is_clearing=True)
+    status = {"admission": None, "reclaimablePods": None, **_count_time(job, workload, evicted.reason)}
+    return _patch(workload, *conditions, more=status)
+
+
+def _count_time(job: Job, workload: WorkloadView, reason: str) -> dict[str, object]:
+    """Adds the time of this admission to the Workload's, for its maximum execution time. Kueue itself adds it only when
+    it changes Admitted (pkg/workload/admissionchecks.go). When the maximum has passed, Kueue clears the time, so that
+    the next admission has all of it again."""
+    admitted = workload.find(ADMITTED)
+    since = parse_time(admitted.last_transition_time) if admitted is not None and admitted.is_true else None
+    if since is None or reason == MAXIMUM_PASSED:
+        return {}
+    return {
+        "accumulatedPastExecutionTimeSeconds": workload.past_seconds + max(0, int((job.now - since).total_seconds()))
+    }
 
 
 def _show_readiness(job: Job, workload: WorkloadView) -> WorkloadPatch | None:
@@ -163,10 +179,9 @@ def _make(observed: Observed, type_: str, is_true: bool, reason: str, message: s
     )
 
 
-def _patch(workload: WorkloadView, *conditions: Condition, is_clearing: bool = False) -> WorkloadPatch:
-    status: dict[str, object] = {"conditions": _dump(merge_conditions(workload.conditions, conditions))}
-    if is_clearing:
-        status |= {"admission": None, "reclaimablePods": None}
+def _patch(workload: WorkloadView, *conditions: Condition, more: Mapping[str, object] | None = None) -> WorkloadPatch:
+    """`more`: other fields of the status."""
+    status = {"conditions": _dump(merge_conditions(workload.conditions, conditions)), **(more or {})}
     return WorkloadPatch(workload.name, workload.version, {"status": status}, subresource="status")
 
 

@@ -15,6 +15,7 @@ from railhead.planning.facts.pod_sets import CannotStart, check_start, find_assi
 from railhead.planning.facts.reasons import (
     DEACTIVATED,
     FLAVOR_MISSING,
+    MAX_TIME_INVALID,
     PRIORITY_CLASS_MISSING,
     QUEUE_MISSING,
     QUEUE_NAME_CONFLICT,
@@ -33,8 +34,9 @@ from railhead.planning.queue_view import (
     WorkloadView,
 )
 from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
-from railhead.resources.queues.kueue import HEAD, WORKERS, QueueRequest, compute_digest
+from railhead.resources.queues.kueue import HEAD, MAX_SECONDS, WORKERS, QueueRequest, compute_digest
 
+MOST_SECONDS = 2**31 - 1
 MISSING = {
     "off": "this operator does not use Kueue; install the chart with queue.kueue.enabled=true, or remove the job's "
     "queue while the job has no pods",
@@ -72,15 +74,27 @@ def find_obstacle(job: Job) -> Problem | None:
         if not job.is_at_rest:
             return None
         return Problem(QUEUE_MISSING, f"The job waits for LocalQueue {queue}: {MISSING[job.queue.state]}")
-    return _find_missing_class(job) or _explain(job, queue)
+    return _find_wrong_label(job) or _explain(job, queue)
 
 
-def _find_missing_class(job: Job) -> Problem | None:
-    if not job.is_at_rest or not job.queue.priority_label or job.queue.priority is not None:
+def _find_wrong_label(job: Job) -> Problem | None:
+    if not job.is_at_rest:
+        return None
+    if job.queue.seconds_label and _find_most_seconds(job) is None:
+        message = f"The label {MAX_SECONDS} is {job.queue.seconds_label}; it must be a number of seconds from 1 to "
+        return Problem(MAX_TIME_INVALID, f"{message}{MOST_SECONDS}")
+    if not job.queue.priority_label or job.queue.priority is not None:
         return None
     name = job.queue.priority_label
     message = f"The label kueue.x-k8s.io/priority-class names {name}, but there is no such WorkloadPriorityClass"
     return Problem(PRIORITY_CLASS_MISSING, message)
+
+
+def _find_most_seconds(job: Job) -> int | None:
+    """Returns the label's value as Kueue reads it, None without a valid one."""
+    label = job.queue.seconds_label
+    seconds = int(label) if label.isascii() and label.isdigit() else 0
+    return seconds if 0 < seconds <= MOST_SECONDS else None
 
 
 def _explain(job: Job, queue: str) -> Problem | None:
@@ -194,6 +208,7 @@ def build_request(job: Job) -> QueueRequest:
         queue=find_queue(job),
         priority_class=job.queue.priority_label,
         priority=job.queue.priority or 0,
+        most_seconds=_find_most_seconds(job),
         workers=workers,
         least_workers=job.least_workers if job.is_elastic else None,
         head=head,

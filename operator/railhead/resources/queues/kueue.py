@@ -19,6 +19,7 @@ from railhead.resources.base import JobRef, build_metadata
 API_VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # label of a TrainJob
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"  # likewise
+MAX_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"  # likewise
 POD_SET = "kueue.x-k8s.io/podset"  # label of a pod
 FINALIZER = "kueue.x-k8s.io/resource-in-use"  # Kueue's name for it, so that it frees Workloads without an owner
 DIGEST = f"{names.GROUP}/workload-digest"  # annotation of a Workload: of what the job asked for
@@ -34,6 +35,7 @@ class QueueRequest:
     Attributes:
         queue: name of a LocalQueue.
         priority_class, priority: a WorkloadPriorityClass and its value; "" and 0 = none.
+        most_seconds: how long the job may be admitted in all; None = without a limit.
         workers: the number of worker pods.
         least_workers: with how many of them an elastic job may be admitted; None = with all.
         head, worker: a pod of each role, as it would be created.
@@ -42,6 +44,7 @@ class QueueRequest:
     queue: str
     priority_class: str
     priority: int
+    most_seconds: int | None
     workers: int
     least_workers: int | None
     head: Object
@@ -80,6 +83,8 @@ def _build_spec(request: QueueRequest) -> Object:
         "queueName": request.queue,
         "podSets": [{"name": HEAD, "count": 1, "template": _build_template(request.head)}, workers],
     }
+    if request.most_seconds is not None:
+        spec["maximumExecutionTimeSeconds"] = request.most_seconds
     if request.priority_class:
         reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": request.priority_class}
         spec["priorityClassRef"] = reference

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.api.job import InvalidSpec
-from railhead.planning.plan import Plan, WorkloadPatch
+from railhead.planning.plan import Create, Plan, WorkloadPatch
 from railhead.planning.planner import plan
 from railhead.planning.queue_view import PodSetUpdate, QueueView
 from tests.unit.builders import RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
@@ -261,6 +261,19 @@ def test_no_quota_is_given_back_in_the_pass_that_begins_an_attempt() -> None:
 def test_what_was_given_back_is_asked_for_again_with_the_next_admission() -> None:
     released = finish_eviction(EVICTED, reclaimed_workers=1).workload
     assert released is not None and released.fields["status"]["reclaimablePods"] is None
+
+
+def test_a_limit_of_the_time_is_asked_for_and_the_time_of_each_admission_counted() -> None:
+    wanted = decide(spec=queued_spec(), queue=served(seconds_label="3600"))
+    [create] = [each for each in wanted.creates if isinstance(each, Create) and each.kind == "Workload"]
+    assert create.build()["spec"]["maximumExecutionTimeSeconds"] == 3600
+    assert not decide(spec=queued_spec(), queue=served(seconds_label="1h")).creates
+    released = finish_eviction(EVICTED, past_seconds=60).workload
+    assert released is not None
+    assert released.fields["status"]["accumulatedPastExecutionTimeSeconds"] == 60 + 3600, "admitted for an hour"
+    passed = condition("Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded")
+    released = finish_eviction(passed, is_active=False).workload
+    assert released is not None and "accumulatedPastExecutionTimeSeconds" not in released.fields["status"]
 
 
 def test_two_names_of_a_queue_are_a_conflict_and_no_workload_is_made() -> None:

@@ -49,6 +49,10 @@ def reason(queue: QueueView, status: dict[str, Any] | None = None, **spec: Any) 
         (served(make_admitted(), flavors={}), "FlavorMissing"),
         (served(make_admitted(), priority_label="high"), "PriorityClassMissing"),
         (served(make_admitted(), queue_label="team-b"), "QueueNameConflict"),
+        (served(make_admitted(), seconds_label="1h"), "MaxExecTimeInvalid"),
+        (served(make_admitted(), seconds_label="0"), "MaxExecTimeInvalid"),
+        (served(make_admitted(), seconds_label=str(2**31)), "MaxExecTimeInvalid"),
+        (served(make_admitted(), seconds_label="3600"), "Queued"),  # it asks again, with a limit
         (served(make_admitted(), queue_label=QUEUE), ""),
         (served(make_admitted()), ""),
     ],
