@@ -19,6 +19,7 @@ GROUPS = (
     "apiextensions.k8s.io",
     "coordination.k8s.io",
     "events.k8s.io",
+    "kueue.x-k8s.io",
     "networking.k8s.io",
     "scheduling.k8s.io",
     "scheduling.x-k8s.io",

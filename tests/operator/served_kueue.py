@@ -13,8 +13,9 @@ from tools.helm import resolve_helm
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import Kubectl
 from tests.api.server import ApiServer
-from tests.chart.chart import Chart
+from tests.chart.chart import Chart, Rendered
 from tests.kueue.client import Installation
+from tests.kueue.definitions import GROUP
 from tests.kueue.real import RealInstallation
 from tests.kueue.stand_in import StandInInstallation
 from tests.operator.account import CHART
@@ -47,7 +48,17 @@ def serve_kueue(server: ApiServer, plane: ControlPlane, folder: Path) -> Iterato
             _apply_roles(plane, is_enabled=False)
 
 
+def find_rights() -> set[tuple[str, str]]:
+    """Returns the verbs and resources of Kueue's group that the chart's roles grant the operator."""
+    granted = _render(is_enabled=True).grants("ClusterRole")
+    return {(verb, resource) for _, verb, group, resource in granted if group == GROUP}
+
+
 def _apply_roles(plane: ControlPlane, *, is_enabled: bool) -> None:
-    chart = Chart(CHART, resolve_helm(lambda text: print(text, file=sys.stderr)))
-    rendered = chart.render({"queue": {"kueue": {"enabled": is_enabled}}})
+    rendered = _render(is_enabled=is_enabled)
     Kubectl(plane.binaries / "kubectl", plane.kubeconfig).apply(rendered.of("ClusterRole"))
+
+
+def _render(*, is_enabled: bool) -> Rendered:
+    chart = Chart(CHART, resolve_helm(lambda text: print(text, file=sys.stderr)))
+    return chart.render({"queue": {"kueue": {"enabled": is_enabled}}})

@@ -5,6 +5,7 @@ tests/kueue/README.md says what is played, and how the same tests run with Kueue
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -14,14 +15,14 @@ from railhead.contract.outcome import Outcome
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
 from tests.kueue.client import DEFINITIONS, Installation
-from tests.kueue.definitions import API
+from tests.kueue.definitions import API, GROUP
 from tests.kueue.stand_in import deny_pods_ready
 from tests.kueue.workload import Object, is_true
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
 from tests.operator.queue_stage import QUOTA, Stage
 from tests.operator.running import RunningOperator
-from tests.operator.served_kueue import serve_kueue
+from tests.operator.served_kueue import find_rights, serve_kueue
 from tests.waiting import wait_until
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -436,6 +437,37 @@ def test_a_job_whose_pods_are_late_gives_its_quota_to_others(stage: Stage) -> No
         stage.until("the quota is free", lambda: not stage.holds_quota("job"))
         stage.start("job", 3, attempt=2)
         stage.until("Kueue knows that its pods run", lambda: is_true(stage.workload("job"), "PodsReady"))
+
+
+def test_a_job_in_a_queue_costs_few_more_writes_and_uses_exactly_the_charts_rights(
+    stage: Stage, audited_plane: tuple[ControlPlane, AuditLog]
+) -> None:
+    """It is preempted once, and suspended, so that each right has its use."""
+    audit, namespace = audited_plane[1], stage.cluster.namespace
+
+    def count_asked() -> Counter[tuple[str, str]]:
+        asked = [each for each in audit.requests() if each.group == GROUP and each.namespace in ("", namespace)]
+        assert not [each for each in asked if each.is_forbidden]
+        return Counter((each.verb, each.resource) for each in asked)
+
+    stage.kueue.make_queue(gpus=QUOTA, preemption=LOWER)
+    stage.submit("job")
+    stage.start("job", 3)
+    stage.until("Kueue knows that its pods run", lambda: is_true(stage.workload("job"), "PodsReady"))
+    asked = count_asked()
+    assert (asked["create", "workloads"], asked["patch", "workloads/status"], asked["patch", "workloads"]) == (1, 1, 0)
+    stage.preempt("job")
+    stage.stop_pods("job")
+    stage.until("the quota goes to the other", lambda: is_true(stage.kueue.list()["urgent"], "Admitted"))
+    assert count_asked()["patch", "workloads/status"] == 2, "one change releases the quota"
+    stage.kueue.delete("urgent")
+    stage.start("job", 3, attempt=2)
+    stage.cluster.change("job", suspend=True)
+    stage.stop_pods("job")
+    stage.until("the Workload is gone", lambda: stage.kueue.find("job") is None)
+    asked = count_asked()
+    assert (asked["delete", "workloads"], asked["patch", "workloads"]) == (1, 1)
+    assert find_rights() - set(asked) == {("get", "workloads")}, "which follows a lost answer to a create"
 
 
 def test_a_job_without_a_queue_asks_for_none(stage: Stage) -> None:
