@@ -185,6 +185,22 @@ CASES = (
         description="A job in namespace team has waited for its pods for 1h 6m 0s.",
     ),
     Case(
+        "RailheadJobQueuedLong",
+        {'railhead_oldest_queued_seconds{namespace="team",pod="a"}': "86400+60x10 stale"},
+        fires=6,
+        ends=17,
+        labels=TEAM,
+        description="A job in namespace team has waited for its queue for 1d 0h 6m 0s.",
+    ),
+    Case(
+        "RailheadQueueUnreachable",
+        {'railhead_job_conditions{condition="QueueUnreachable",namespace="team"}': "_x5 2x10 stale"},
+        fires=10,
+        ends=17,
+        labels=TEAM,
+        description="Kueue and 2 jobs in namespace team do not learn of each other.",
+    ),
+    Case(
         "RailheadGoodputLow",
         {
             'railhead_training_seconds_total{cause="productive",namespace="team"}': "0+30x120 3660+60x200",

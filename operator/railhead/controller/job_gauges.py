@@ -21,7 +21,7 @@ from railhead.contract.text import parse_time
 from railhead.controller.job_record import Content, JobRecord
 
 PENDING = ("Pending", "Restarting")
-WARNINGS = (types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED)
+WARNINGS = (types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED, types.QUEUE_UNREACHABLE)
 Records = Callable[[], Iterable[JobRecord]]
 Labels = TypeVar("Labels", bound=tuple[str, ...])
 
@@ -68,9 +68,11 @@ class JobGauges(Collector):
         warnings: Counter[tuple[str, str]] = Counter()
         pending: dict[str, str] = {}
         progressed: dict[str, str] = {}
+        queued: dict[str, str] = {}
         for record in self._records():
             namespace = record.key.namespace
             phases[namespace, record.phase or "Pending"] += 1
+            _keep_earliest(queued, namespace, record.queued_since)
             if isinstance(record.kept, Content):  # else it rests: it is finished or suspended
                 signs = find_signs(record.kept.status)
                 warnings.update((namespace, type_) for type_ in signs.warnings)
@@ -80,6 +82,7 @@ class JobGauges(Collector):
         yield build_gauge("railhead_jobs", known, ["namespace", "phase"], phases)
         yield build_gauge("railhead_job_conditions", conditions, ["namespace", "condition"], warnings)
         yield self._measure("railhead_oldest_pending_seconds", "Longest wait of a job for its pods.", pending)
+        yield self._measure("railhead_oldest_queued_seconds", "Longest wait of a job for its queue.", queued)
         yield self._measure(
             "railhead_oldest_progress_seconds", "Longest time without progress of a running job.", progressed
         )

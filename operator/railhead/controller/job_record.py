@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from railhead.api.base import Object
+from railhead.api.conditions import SUSPENDED
 from railhead.api.job import InvalidSpec, JobKey, parse_spec
 from railhead.api.slow_ranks import list_spells
 from railhead.api.spec import TrainJobSpec
@@ -40,6 +41,7 @@ class JobRecord:
         announced: what counts as announced when this record is the first one.
         avoided_nodes: how many.
         queue_label, priority_label, seconds_label: values of Kueue's labels.
+        queued_since: since when it has waited for its queue; None unless it does.
         place: in the start line of its namespace, if it is there and is not being deleted.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
@@ -59,6 +61,7 @@ class JobRecord:
     queue_label: str
     priority_label: str
     seconds_label: str
+    queued_since: str | None
     place: Place | None
     kept: Content | bytes
 
@@ -109,6 +112,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         queue_label=str(labels.get(QUEUE_NAME) or ""),
         priority_label=str(labels.get(PRIORITY_CLASS) or ""),
         seconds_label=str(labels.get(MAX_SECONDS) or ""),
+        queued_since=_find_queued_since(status),
         place=None if is_deleting else find_place(key.name, uid, status),
         kept=kept,
     )
@@ -119,3 +123,8 @@ def _parse(spec: object, name: str) -> TrainJobSpec | InvalidSpec:
         return parse_spec(spec, name=name)
     except InvalidSpec as error:
         return error
+
+
+def _find_queued_since(status: JobStatus) -> str | None:
+    times = (each.last_transition_time for each in status.conditions if each.type == SUSPENDED and each.is_true)
+    return next(times, None) if status.phase == "Queued" else None

@@ -23,6 +23,9 @@ def ago(seconds: int) -> str:
     return format_time(NOW - timedelta(seconds=seconds))
 
 
+RESTING = {"type": "Suspended", "status": "True", "reason": "R", "lastTransitionTime": ago(70)}
+
+
 def running(seconds: int, *warnings: str) -> dict[str, Any]:
     true = {"status": "True", "reason": "R", "lastTransitionTime": ago(seconds)}
     return {"phase": "Running", "conditions": [{**true, "type": type_} for type_ in ("Running", *warnings)]}
@@ -47,7 +50,8 @@ def test_jobs_are_counted_and_the_oldest_is_measured_by_namespace() -> None:
         ("a", running(50, "HangSuspected", "StorageUnavailable")),
         ("b", {}),
         ("b", running(-60)),
-        ("c", {"phase": "Suspended"}),
+        ("c", {"phase": "Suspended", "conditions": [RESTING]}),
+        ("c", {"phase": "Queued", "conditions": [RESTING]}),
     ]
     for number, (namespace, status) in enumerate(states):
         put(store, namespace, number, status)
@@ -58,6 +62,8 @@ def test_jobs_are_counted_and_the_oldest_is_measured_by_namespace() -> None:
         ("railhead_jobs", "b", "Pending"): 1,
         ("railhead_jobs", "b", "Running"): 1,
         ("railhead_jobs", "c", "Suspended"): 1,
+        ("railhead_jobs", "c", "Queued"): 1,
+        ("railhead_oldest_queued_seconds", "c"): 70,
         ("railhead_job_conditions", "a", "HangSuspected"): 2,
         ("railhead_job_conditions", "a", "StorageUnavailable"): 1,
         ("railhead_oldest_pending_seconds", "a"): 30,
