@@ -233,6 +233,8 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
     pending = {"phase": "Pending", "waiting": {"since": "2026-01-01T00:00:00Z"}}
     operator.store.put_job(make_job(name="warned", uid="w", status={"phase": "Running", "conditions": warned}))
     operator.store.put_job(make_job(name="pending", uid="p", status=pending))
+    queued = {"phase": "Queued", "conditions": [{**TRUE, "type": "Suspended"}]}
+    operator.store.put_job(make_job(name="queued", uid="q", status=queued))
     operator.metrics.count_change("a", at(1), parse_status({"goodput": {"productiveSeconds": 1}}))
     operator.watches[0].refuse(Denied(403, "Forbidden", "no right"))
     found = set()
