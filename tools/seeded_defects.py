@@ -130,13 +130,6 @@ DEFECTS = (
         ("tests/unit/driver/reporting/test_time_account.py",),
     ),
     Defect(
-        "a heartbeat that was read before a commit counts its report again",
-        "driver/reporting/time_account.py",
-        "self._blocked = max(blocked, self._blocked)",
-        "self._blocked = blocked",
-        ("tests/unit/driver/reporting/test_time_account.py",),
-    ),
-    Defect(
         "the list of attempts is worth a write",
         "planning/amendments/records.py",
         " or not changes_anything(job, change):",

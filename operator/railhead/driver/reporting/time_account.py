@@ -76,7 +76,7 @@ class TimeAccount:
             self._processes, self._blocked = progress.processes, 0
         blocked = round(max(progress.times.blocked, beat.blocked if beat else 0.0) * 1000)
         moved = min(max(blocked - self._blocked, 0), self.spent.uncommitted)
-        self._blocked = max(blocked, self._blocked)
+        self._blocked = blocked
         self._silent = max(self._silent - moved, 0)
         self._move("checkpointing", moved)
 
