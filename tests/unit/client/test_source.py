@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import linecache
 import math
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import pytest
 
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.source import CELL, Source, complete_cell, find_source
+from tests.unit.client.notebooks import Notebook
 
 Import = Callable[..., ModuleType]
 
@@ -36,26 +36,11 @@ def import_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Import:
     return load
 
 
-class Notebook:
-    """Runs cells as a notebook's kernel does: in one namespace, each from a file that only linecache knows."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, Any] = {"__name__": "__main__"}
-        self.files: list[str] = []
-
-    def run(self, cell: str, file: str = "") -> None:
-        file = file or f"/tmp/ipykernel_1/{len(self.files)}.py"
-        self.files.append(file)
-        linecache.cache[file] = (len(cell), None, cell.splitlines(keepends=True), file)
-        exec(compile(cell, file, "exec"), self.names)
-
-
 @pytest.fixture
 def notebook() -> Iterator[Notebook]:
     found = Notebook()
     yield found
-    for file in found.files:
-        linecache.cache.pop(file, None)
+    found.forget()
 
 
 def run_source(source: Source) -> dict[str, Any]:
