@@ -19,7 +19,7 @@ from railhead.kube.client import STREAM_SILENT
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 
 RETRY_SECONDS = 1.0
-STALL_SECONDS = 10.0  # about as often a kubelet looks whether to rotate a log
+STALL_SECONDS = 10.0  # about as often a kubelet checks the size of a log
 MOST_REFUSALS = 10  # in a row, of a log that was read before: an API server that starts does not know all rights yet
 MOST_TRIES_AFTER_THE_END = 5  # of a log that cannot be read, for example of a node that is lost
 THROWN_AWAY = "its node keeps only the end of a long log"
@@ -270,7 +270,7 @@ class _Follower:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _tell_stalls(self) -> None:
-        """Says that the command was stopped, or that its output was not taken: nodes go on throwing lines away."""
+        """Says that the command was stopped, or that its output was not taken: nodes throw lines away meanwhile."""
         while True:
             before = time.monotonic()
             await asyncio.sleep(1)

@@ -208,9 +208,9 @@ class StoreFiles:
         try:
             return await asyncio.to_thread(call, argument)
         except (OSError, ValueError, NotImplementedError) as error:
-            words = clean_line(str(error))
-            code = ExitCode.DENIED if "ACCESS_DENIED" in words else ExitCode.FAILED
-            message = f"cannot read {self.place} with the credentials of this machine, which the job's are not: {words}"
+            text = clean_line(str(error))
+            code = ExitCode.DENIED if "ACCESS_DENIED" in text else ExitCode.FAILED
+            message = f"cannot read {self.place} with the credentials of this machine, which the job's are not: {text}"
             raise ClientError(message, code) from None
 
 
