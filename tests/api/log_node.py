@@ -1,7 +1,7 @@
 """A node that has only the logs of pods: what a kubelet answers to the API server, from lines that a test writes.
 
-As a kubelet does, it begins with the newest file of a log, continues with a newer one where the log is rotated while it is
-read, and counts `sinceTime` in whole seconds.
+As a kubelet does, it begins with the newest file of a log, continues with a newer one where the log is rotated while
+it is read, and counts `sinceTime` in whole seconds.
 """
 
 from __future__ import annotations

@@ -74,6 +74,7 @@ def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_pat
     code, first, pods = run_attempt(tmp_path, epochs=4, known="[]", attempt=1, index=-1)
     assert code == FailureClass.APPLICATION.exit_code, pods.read_log()
     assert first.checkpoint is not None and first.best_checkpoint is not None
+    assert pods.reports[-1]["spent"]["checkpointing"] > 0, "Ray hands the times of rank 0 to its controller"
     assert first.checkpoint.index == 3
     assert (first.best_checkpoint.index, first.best_checkpoint.metrics) == (1, {"epoch": "1", "loss": "1"})
     run = tmp_path / "runs" / pods.job.run_name
