@@ -397,7 +397,9 @@ def test_a_job_that_was_admitted_for_its_maximum_time_saves_a_checkpoint_and_wai
     stage.kueue.make_queue(gpus=QUOTA)
     labels = {"kueue.x-k8s.io/max-exec-time-seconds": "5"}
     stage.cluster.apply("job", labels=labels, scheduling={"queueName": "team"})
-    stage.wait_pods("job", 3)
+    for pod in stage.wait_pods("job", 3).values():
+        stage.cluster.bind_pod(pod)  # a deletion then takes a kubelet
+        stage.cluster.run_pod(pod)
     stage.stop_pods("job")
     assert "maximum execution time" in stage.wait_reason("job", "DeactivatedDueToMaximumExecutionTimeExceeded")
     assert stage.cluster.status("job")["checkpoint"]["index"] == 4
@@ -467,7 +469,7 @@ def test_a_job_in_a_queue_costs_few_more_writes_and_uses_exactly_the_charts_righ
     stage.until("the Workload is gone", lambda: stage.kueue.find("job") is None)
     asked = count_asked()
     assert (asked["delete", "workloads"], asked["patch", "workloads"]) == (1, 1)
-    assert find_rights() - set(asked) == {("get", "workloads")}, "which follows a lost answer to a create"
+    assert find_rights() - set(asked) <= {("get", "workloads")}, "which follows a lost answer to a create"
 
 
 def test_a_job_without_a_queue_asks_for_none(stage: Stage) -> None:
@@ -551,6 +553,7 @@ def test_a_job_ends_with_a_last_checkpoint_when_kueues_definitions_are_deleted(
     assert server.request("DELETE", f"{DEFINITIONS}/{name}").status == 200
     wait_until("the head is asked to end", lambda: stage.cluster.head("job")["metadata"].get("deletionTimestamp"))
     stage.end_stopped_head("job")
+    wait_until("the operator has read it", lambda: count_deleting(stage, "job") == 3)
     stage.remove_pods("job")
     wait_until("it waits", lambda: stage.cluster.status("job").get("phase") == "Queued")
     assert stage.cluster.status("job")["checkpoint"]["index"] == 4
