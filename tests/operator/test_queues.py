@@ -582,26 +582,3 @@ def test_a_job_waits_while_kueue_is_missing_and_runs_once_it_is_there(stage: Sta
     installation.install()
     stage.kueue.make_queue(gpus=QUOTA)
     stage.until("its pods", lambda: len(stage.cluster.pods("job")) == 2, seconds=90)
-
-
-@pytest.mark.slow
-def test_a_job_stops_with_a_checkpoint_when_kueues_kinds_are_deleted_and_resumes_with_them(
-    stage: Stage, installation: Installation
-) -> None:
-    """The definition goes only when the operator has released the job's Workload."""
-    stage.kueue.make_queue(gpus=QUOTA)
-    stage.submit("job")
-    stage.start("job", 3)
-    definition = f"{DEFINITIONS}/workloads.kueue.x-k8s.io"
-    assert stage.cluster.server.request("DELETE", definition).status == 200
-    wait_until("the head is deleted", lambda: stage.cluster.head("job")["metadata"].get("deletionTimestamp"))
-    assert stage.cluster.server.request("GET", definition).status == 200, "pods hold their GPUs"
-    stage.end_stopped_head("job")
-    stage.remove_pods("job")
-    wait_until("the kind is gone", lambda: stage.cluster.server.request("GET", definition).status == 404)
-    assert stage.cluster.wait_phase("job", "Queued")["checkpoint"]["index"] == 4
-    installation.remove()
-    installation.install()
-    stage.kueue.make_queue(gpus=QUOTA)
-    stage.until("its pods", lambda: len(stage.cluster.pods("job")) == 3, seconds=90)
-    assert stage.cluster.status("job")["attempt"] == 2
