@@ -368,6 +368,7 @@ def test_pods_wait_for_admission_checks_and_end_when_one_asks_for_a_retry(stage:
 
 def test_pods_have_what_an_admission_check_adds(stage: Stage) -> None:
     """As the one of ProvisioningRequests does."""
+    stage.kueue.make_check("prov")
     stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
     stage.submit("job")
     stage.wait_reason("job", "UnsatisfiedAdmissionChecks")
@@ -380,6 +381,7 @@ def test_pods_have_what_an_admission_check_adds(stage: Stage) -> None:
 
 
 def test_a_check_that_contradicts_the_pods_costs_no_quota_and_is_named(stage: Stage) -> None:
+    stage.kueue.make_check("prov")
     stage.kueue.make_queue(gpus=QUOTA, admissionChecksStrategy={"admissionChecks": [{"name": "prov"}]})
     stage.submit("job", gpus=QUOTA)
     stage.wait_reason("job", "UnsatisfiedAdmissionChecks")

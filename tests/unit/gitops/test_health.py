@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,18 @@ GITOPS = PROJECT / "manifests" / "gitops"
 Object = dict[str, Any]
 # tests/operator/test_states.py saves them from real runs and checks that they are up to date.
 SAVED: list[Object] = yaml.safe_load(Path(__file__).with_name("states.yaml").read_text())
-# The CRD's default prevents this.
-STATES: list[Object] = [*SAVED, {"name": "without a status", "generation": 1}]
+
+
+def build_queue_lost() -> Object:
+    """Returns the state of a job whose queue is gone while it runs: the cluster of the saved states has no Kueue."""
+    [state] = [copy.deepcopy(each) for each in SAVED if each["name"] == "running beside a foreign pod"]
+    [condition] = [each for each in state["status"]["conditions"] if each["type"] == conditions.FOREIGN_PODS]
+    condition |= {"type": conditions.QUEUE_UNREACHABLE, "reason": "QueueLost"}
+    return {**state, "name": "running while its queue is gone"}
+
+
+# The CRD's default prevents a state without a status.
+STATES: list[Object] = [*SAVED, build_queue_lost(), {"name": "without a status", "generation": 1}]
 # How each tool must rate them: kstatus (used by Flux, and by Helm 4 with --wait, by default), Flux with our
 # expressions, Argo CD with our script.
 EXPECTED = {
@@ -40,6 +51,7 @@ EXPECTED = {
     "succeeded": ("Current", "Current", "Healthy"),
     "failed": ("Failed", "Failed", "Degraded"),
     "refused by the operator": ("Failed", "Failed", "Degraded"),
+    "running while its queue is gone": ("Current", "InProgress", "Progressing"),
     "running beside a foreign pod": ("Current", "InProgress", "Progressing"),
     "running with a CPU limit from a LimitRange": ("Current", "InProgress", "Progressing"),
     "succeeded, with a pod that a policy protects": ("Current", "Current", "Healthy"),

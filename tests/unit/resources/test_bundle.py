@@ -42,7 +42,8 @@ INSIDE_RAY = {
     "railhead.driver.train_controller.progress",
     "railhead.driver.trainers.callbacks",
 }
-OF_A_FRAMEWORK = {f"railhead.training.{name}" for name in ("accelerate", "dcp", "lightning", "transformers", "trl")}
+FRAMEWORKS = ("_sections", "accelerate", "dcp", "lightning", "transformers", "trl")
+OF_A_FRAMEWORK = {f"railhead.training.{name}" for name in FRAMEWORKS}
 IMPORT_ALL = """
 import pkgutil, sys
 sys.path.insert(0, sys.argv[1])
