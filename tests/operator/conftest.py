@@ -13,9 +13,11 @@ from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from tests.api.server import ApiServer
+from tests.kueue.client import Installation
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
 from tests.operator.running import RunningOperator
+from tests.operator.served_kueue import serve_kueue
 from tests.waiting import wait_until
 
 LED = ("--leader-election", "--lease-seconds=3")
@@ -102,3 +104,27 @@ def cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
 def other_cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
     """A second one."""
     return make_cluster(server, operator)
+
+
+@pytest.fixture(scope="module")
+def installation(
+    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    """Kueue, for the tests of one file."""
+    with serve_kueue(server, audited_plane[0], tmp_path_factory.mktemp("kueue")) as kueue:
+        yield kueue
+
+
+@pytest.fixture(scope="module")
+def kueue_operator(
+    installation: Installation, operator: RunningOperator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningOperator]:
+    """With --kueue; the other tests' operator is stopped meanwhile."""
+    own = RunningOperator(operator.kubeconfig, tmp_path_factory.mktemp("operator"), flags=["--kueue"])
+    operator.end()
+    own.start()
+    try:
+        yield own
+    finally:
+        own.stop()
+        operator.start()

@@ -162,6 +162,8 @@ class FaultyProxy:
         """A connection whose handshake ends after the clean-up belongs to nobody: it is broken here. Until then its
         socket may be known to a task alone."""
         server = self._runner.server
+        if self.is_up:
+            await self._stop_listening()
         await self._runner.cleanup()
         await self._session.close()
         for _ in range(TURNS):
@@ -180,9 +182,17 @@ class FaultyProxy:
 
     async def _close(self) -> None:
         self._is_down = True
-        await self._site.stop()
+        await self._stop_listening()
         await self._end_watches(b"")
         _break_connections(self._runner.server)
+
+    async def _stop_listening(self) -> None:
+        """A server of asyncio that is closed between accepting a connection and the first step of the task that serves
+        it forgets the socket (AssertionError in Server._attach): so it first accepts no more, and that task begins."""
+        for listening in self._site._server.sockets if self._site._server is not None else ():  # type: ignore[attr-defined]
+            self._loop.remove_reader(listening)
+        await asyncio.sleep(0)
+        await self._site.stop()
 
     async def _end_watches(self, last: bytes) -> int:
         watches = list(self._watches)

@@ -24,28 +24,19 @@ REAL = "RAILHEAD_KUEUE"
 
 
 @contextmanager
-def install_kueue(server: ApiServer, plane: ControlPlane, folder: Path) -> Iterator[Installation]:
+def serve_kueue(server: ApiServer, plane: ControlPlane, folder: Path) -> Iterator[Installation]:
     """The stand-in, or Kueue's own program where the environment names its folder."""
     source = os.environ.get(REAL)
     kueue: Installation = StandInInstallation(server)
     if source:
         kueue = RealInstallation(folder, source=Path(source), server=server, plane=plane)
     kueue.install()
+    _apply_roles(plane, is_enabled=True)
     try:
         yield kueue
     finally:
+        _apply_roles(plane, is_enabled=False)
         kueue.remove()
-
-
-@contextmanager
-def serve_kueue(server: ApiServer, plane: ControlPlane, folder: Path) -> Iterator[Installation]:
-    """The operator has the chart's roles with queue.kueue.enabled, too."""
-    with install_kueue(server, plane, folder) as kueue:
-        _apply_roles(plane, is_enabled=True)
-        try:
-            yield kueue
-        finally:
-            _apply_roles(plane, is_enabled=False)
 
 
 def find_rights() -> set[tuple[str, str]]:

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from railhead.local.control_plane import ControlPlane
-from tests.api.server import ApiServer
 from tests.kueue.client import Installation, Kueue, build_pod_set, build_workload
 from tests.kueue.workload import Object, is_true
-from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
-from tests.operator.served_kueue import install_kueue
 
 NOW = "2026-01-01T00:00:00Z"
-
-
-@pytest.fixture(scope="module")
-def installation(
-    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installation]:
-    with install_kueue(server, audited_plane[0], tmp_path_factory.mktemp("kueue")) as kueue:
-        yield kueue
 
 
 @pytest.fixture

@@ -16,17 +16,8 @@ from tests.operator.faulty_cluster import FaultyCluster, run_behind_proxy
 from tests.operator.proxy import KILL_AFTER, Trouble
 from tests.operator.running import RunningOperator
 from tests.operator.scenarios import JOB, ScenarioRun
-from tests.operator.served_kueue import serve_kueue
 
 KILL_STEP = 3
-
-
-@pytest.fixture(scope="module")
-def installation(
-    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installation]:
-    with serve_kueue(server, audited_plane[0], tmp_path_factory.mktemp("kueue")) as kueue:
-        yield kueue
 
 
 @pytest.fixture(scope="module")

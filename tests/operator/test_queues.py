@@ -22,34 +22,11 @@ from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
 from tests.operator.queue_stage import QUOTA, Stage
 from tests.operator.running import RunningOperator
-from tests.operator.served_kueue import find_rights, serve_kueue
+from tests.operator.served_kueue import find_rights
 from tests.waiting import wait_until
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 BROKEN = Outcome("Configuration", reason="ImportFailed", message="no module named steps")
-
-
-@pytest.fixture(scope="module")
-def installation(
-    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installation]:
-    with serve_kueue(server, audited_plane[0], tmp_path_factory.mktemp("kueue")) as kueue:
-        yield kueue
-
-
-@pytest.fixture(scope="module")
-def kueue_operator(
-    installation: Installation, operator: RunningOperator, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningOperator]:
-    """With --kueue; the other tests' operator is stopped meanwhile."""
-    own = RunningOperator(operator.kubeconfig, tmp_path_factory.mktemp("operator"), flags=["--kueue"])
-    operator.end()
-    own.start()
-    try:
-        yield own
-    finally:
-        own.stop()
-        operator.start()
 
 
 @pytest.fixture

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
-from railhead.local.control_plane import ControlPlane
 from tests.api.server import ApiServer
+from tests.kueue.client import Installation
 from tests.kueue.real import RealInstallation
-from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
 from tests.operator.queue_stage import QUOTA, Stage
 from tests.operator.running import RunningOperator
-from tests.operator.served_kueue import REAL, serve_kueue
+from tests.operator.served_kueue import REAL
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,27 +21,10 @@ pytestmark = [
 PODS = {"frameworks": ["batch/job", "pod"]}
 
 
-@pytest.fixture(scope="module")
-def kueue(
-    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RealInstallation]:
-    with serve_kueue(server, audited_plane[0], tmp_path_factory.mktemp("kueue")) as found:
-        assert isinstance(found, RealInstallation)
-        yield found
-
-
-@pytest.fixture(scope="module")
-def kueue_operator(
-    kueue: RealInstallation, operator: RunningOperator, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningOperator]:
-    own = RunningOperator(operator.kubeconfig, tmp_path_factory.mktemp("operator"), flags=["--kueue"])
-    operator.end()
-    own.start()
-    try:
-        yield own
-    finally:
-        own.stop()
-        operator.start()
+@pytest.fixture
+def kueue(installation: Installation) -> RealInstallation:
+    assert isinstance(installation, RealInstallation)
+    return installation
 
 
 @pytest.fixture
