@@ -53,20 +53,12 @@ class QueueRequest:
 
 def build_workload(job: JobRef, request: QueueRequest) -> Object:
     """Returns the Workload, as Kubernetes JSON."""
-    metadata = build_metadata(job, names.workload_name(job.name, job.uid))
+    named = build_metadata(job, names.workload_name(job.name, job.uid))
+    metadata = {**named, "annotations": {DIGEST: compute_digest(request)}, "finalizers": [FINALIZER]}
     spec = _build_spec(request)
     if request.priority_class:
         spec["priority"] = request.priority
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Workload",
-        "metadata": {
-            **metadata,
-            "annotations": {DIGEST: compute_digest(request)},
-            "finalizers": [FINALIZER],
-        },
-        "spec": spec,
-    }
+    return {"apiVersion": API_VERSION, "kind": "Workload", "metadata": metadata, "spec": spec}
 
 
 def compute_digest(request: QueueRequest) -> str:
