@@ -57,6 +57,10 @@ class Condition(StatusModel):
         return self.status == "True"
 
 
+def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
 def merge_conditions(
     old: Iterable[Condition], new: Iterable[Condition], *, remove: Collection[str] = ()
 ) -> list[Condition]:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
 from railhead.api.base import ClassName, StatusModel, optional, text_field, time_field
-from railhead.api.conditions import MAX_CONDITIONS, Condition
+from railhead.api.conditions import MAX_CONDITIONS, Condition, find_condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
 from railhead.api.queue import AdmissionStatus
 from railhead.api.slow_ranks import SlowRanks
@@ -346,12 +346,18 @@ class JobStatus(StatusModel):
         f"The last {MAX_AVOIDED_NODES} nodes that were avoided and may get pods again.", max_length=MAX_AVOIDED_NODES
     )
 
+    def find_condition(self, type_: str) -> Condition | None:
+        return find_condition(self.conditions, type_)
+
     def reason_of(self, type_: str) -> str | None:
         """The reason of a condition, or None when there is no such condition."""
-        return next((c.reason for c in self.conditions if c.type == type_), None)
+        condition = self.find_condition(type_)
+        return condition.reason if condition else None
 
     def has_condition(self, type_: str) -> bool:
-        return any(c.type == type_ and c.is_true for c in self.conditions)
+        """Whether the condition is True."""
+        condition = self.find_condition(type_)
+        return condition is not None and condition.is_true
 
     def true_since(self, *types: str) -> datetime | None:
         """Since when the first of these conditions is True that is."""

@@ -126,5 +126,5 @@ def _parse(spec: object, name: str) -> TrainJobSpec | InvalidSpec:
 
 
 def _find_queued_since(status: JobStatus) -> str | None:
-    times = (each.last_transition_time for each in status.conditions if each.type == SUSPENDED and each.is_true)
-    return next(times, None) if status.phase == "Queued" else None
+    condition = status.find_condition(SUSPENDED) if status.phase == "Queued" else None
+    return condition.last_transition_time if condition is not None and condition.is_true else None

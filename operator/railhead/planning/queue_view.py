@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from railhead.api.conditions import Condition
+from railhead.api.conditions import Condition, find_condition
 from railhead.api.queue import Toleration
 from railhead.resources.queues.kueue import FINALIZER
 
@@ -95,11 +95,12 @@ class WorkloadView:
     conditions: tuple[Condition, ...] = ()
 
     def find(self, type_: str) -> Condition | None:
-        return next((each for each in self.conditions if each.type == type_), None)
+        return find_condition(self.conditions, type_)
 
     def has(self, type_: str) -> bool:
         """Whether the condition is True."""
-        return any(each.type == type_ and each.is_true for each in self.conditions)
+        found = self.find(type_)
+        return found is not None and found.is_true
 
     @property
     def is_admitted(self) -> bool:

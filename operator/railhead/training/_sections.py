@@ -6,9 +6,7 @@ from typing import Callable
 
 from torch import nn
 
-from railhead.training import compute
-
-SECTION = compute()
+from railhead.driver.rank.sections import SECTIONS
 
 
 def mark_forward_passes(module: nn.Module) -> Callable[[], None]:
@@ -30,9 +28,9 @@ def mark_forward_passes(module: nn.Module) -> Callable[[], None]:
 
 def _begin(module: nn.Module, *_: object) -> None:
     if module.training:
-        SECTION.__enter__()
+        SECTIONS.begin()
 
 
 def _end(module: nn.Module, *_: object) -> None:
     if module.training:
-        SECTION.__exit__(None, None, None)
+        SECTIONS.end()

@@ -14,7 +14,7 @@ from railhead.training._sections import mark_forward_passes
 @pytest.fixture
 def sums(monkeypatch: pytest.MonkeyPatch) -> Beat:
     found = Beat()
-    monkeypatch.setattr(_sections, "SECTION", Sections(found))
+    monkeypatch.setattr(_sections, "SECTIONS", Sections(found))
     return found
 
 

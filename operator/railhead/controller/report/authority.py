@@ -60,10 +60,10 @@ class JobFacts:
     pods: tuple[PodView, ...]
     limits: Limits = Limits()
 
-    @property
-    def nodes(self) -> dict[str, str]:
-        """Returns each pod's, by the pod's name."""
-        return {pod.name: pod.node for pod in self.pods}
+    def find_nodes(self, report: Report) -> dict[str, str]:
+        """Returns those of the pods with slow ranks, by the pod's name: most reports have none."""
+        wanted = {slow.pod for slow in report.slow_ranks}
+        return {pod.name: pod.node for pod in self.pods if pod.name in wanted} if wanted else {}
 
 
 class KnownJobs(Protocol):

@@ -139,7 +139,7 @@ class ReportWriter:
     def _request_write(self, key: JobKey, report: Report, *, since: float, unwritten: Waiting | None = None) -> None:
         """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
         facts = self._find_facts(key, report)
-        urgency = find_urgency(report, facts.status, nodes=facts.nodes) if facts else None
+        urgency = find_urgency(report, facts.status, nodes=facts.find_nodes(report)) if facts else None
         if urgency is None and self._schedule.is_busy(key):
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
         if urgency is None:
@@ -188,7 +188,7 @@ class ReportWriter:
     async def _write(self, key: JobKey, waiting: Waiting) -> None:
         report = waiting.report
         facts = self._find_facts(key, report)
-        fields = status_fields(report, facts.status, nodes=facts.nodes) if facts else {}
+        fields = status_fields(report, facts.status, nodes=facts.find_nodes(report)) if facts else {}
         if not fields:
             return
         tests = {"/metadata/uid": report.uid, "/status/attempt": report.attempt}

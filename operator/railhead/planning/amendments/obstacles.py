@@ -73,7 +73,7 @@ def report_obstacles(observed: Observed, decision: Decision) -> Decision:
 
 def _show(observed: Observed, decision: Decision, type_: str, event: Event) -> Decision:
     """The event's message is empty while there is no such obstacle."""
-    known = next((each for each in observed.status.conditions if each.type == type_), None)
+    known = observed.status.find_condition(type_)
     if (known.message if known else "") == event.message:
         return decision
     status = replace(decision.status or StatusChange(), is_guard=False)

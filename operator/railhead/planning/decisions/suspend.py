@@ -74,7 +74,7 @@ def _stay(job: Job) -> Decision:
     rest = _find_rest(job)
     if rest.phase != job.status.phase:
         return _rest(job)
-    known = next((each for each in job.status.conditions if each.type == types.SUSPENDED), None)
+    known = job.status.find_condition(types.SUSPENDED)
     if rest.phase == "Suspended" or known is None:
         return Decision()
     is_same = known.reason == rest.reason and _NUMBER.sub("", known.message) == _NUMBER.sub("", rest.message)
