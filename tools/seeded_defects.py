@@ -2746,11 +2746,25 @@ DEFECTS = (
         (f"{ARCHIVE}/test_upload.py",),
     ),
     Defect(
-        "the head does not say that its attempt has succeeded, and its logs stay",
+        "the logs of an attempt that has succeeded stay",
         "driver/head.py",
-        "finish(has_succeeded=outcome.has_succeeded)",
-        "finish()",
+        "        head.archive.keep_no_success()\n",
+        "        pass\n",
         ("tests/unit/driver/test_head.py",),
+    ),
+    Defect(
+        "the head uploads the logs of a success that were just removed",
+        "driver/archive/archive.py",
+        "            if not self._is_unwanted:\n",
+        "            if True:\n",
+        (f"{ARCHIVE}/test_archive.py",),
+    ),
+    Defect(
+        "a rank that ends does not bring the next upload forward",
+        "driver/archive/archive.py",
+        "self._due = min(self._due, self._monotonic() + seconds)",
+        "self._due = max(self._due, self._monotonic() + seconds)",
+        (f"{ARCHIVE}/test_archive.py",),
     ),
     Defect(
         "an upload that failed counts as done",

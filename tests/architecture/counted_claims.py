@@ -19,8 +19,9 @@ from railhead.contract.report import MAX_METRIC_NAME, MAX_METRICS
 from railhead.contract.text import CHARS
 from railhead.controller.serve import MOST_STRANGERS
 from railhead.controller.watch_guard import SWEEP_SECONDS
-from railhead.driver.node.ray_node import OLDEST, write_version
+from railhead.driver.node.ray_node import OLDEST
 from railhead.driver.storage.call import LONGEST_WAIT_SECONDS
+from railhead.driver.versions import write_version
 from railhead.local.control_plane.binaries import GO_VERSION, KUBERNETES_VERSION
 from railhead.local.node.agent import MAX_PODS
 from railhead.planning.facts.deadlines import FIRST_REPORT_SECONDS, HOLD_SECONDS, OUTAGE_SECONDS

@@ -37,6 +37,7 @@ from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.elastic import Bounds, make_sizes
 from railhead.driver.train_controller.failure_policy import make_retries
+from railhead.driver.versions import parse_version
 from ray import cloudpickle
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions in the matrix
@@ -129,7 +130,7 @@ def test_the_callback_and_the_policies_share_one_group_in_the_controller(
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     monkeypatch.setenv("RAY_TRAIN_CALLBACKS", CALLBACK)
-    is_elastic = (ray_node.parse_version(ray.__version__) or (2, 55)) >= (2, 55)
+    is_elastic = (parse_version(ray.__version__) or (2, 55)) >= (2, 55)
     scaling = ScalingConfig(num_workers=(1, 2) if is_elastic else 2)
     trainer = DataParallelTrainer(
         lambda: None, scaling_config=scaling, run_config=RunConfig(storage_path=str(tmp_path))
@@ -236,7 +237,7 @@ def test_a_group_is_polled_only_after_the_steps_know_it() -> None:
 
 
 @pytest.mark.skipif(
-    (ray_node.parse_version(ray.__version__) or ray_node.NOTICES) < ray_node.NOTICES,
+    (parse_version(ray.__version__) or ray_node.NOTICES) < ray_node.NOTICES,
     reason="this Ray sends no notices",
 )
 def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches() -> None:
@@ -366,7 +367,7 @@ def test_ray_makes_a_torch_trainer_of_the_config_alone() -> None:
 def test_ray_reads_each_variable_that_the_driver_sets(name: str) -> None:
     """Ray ignores a variable that it does not know, without a message."""
     since = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": (2, 57), "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": (2, 57)}
-    found = ray_node.parse_version(ray.__version__)
+    found = parse_version(ray.__version__)
     if found is not None and found < since.get(name, (0, 0)):
         pytest.skip(f"Ray {ray.__version__} has nothing to switch off there")
     if name.startswith(("RAY_agent", "RAY_process", "RAY_task")):  # read by the C++ code
@@ -473,7 +474,7 @@ def test_ray_uses_the_names_of_resources_and_overrides() -> None:
 
 def test_the_scaling_policy_of_elastic_groups_decides_with_the_methods_that_the_driver_replaces() -> None:
     used_by = "driver/ray/controller.py"
-    if (ray_node.parse_version(ray.__version__) or (2, 55)) < (2, 55):
+    if (parse_version(ray.__version__) or (2, 55)) < (2, 55):
         pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/node/ray_node.py refuses them")
     policies = "ray.train.v2._internal.execution.scaling_policy"
     find(policies, "NoopDecision", used_by=used_by)

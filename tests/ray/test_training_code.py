@@ -9,7 +9,7 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
-from railhead.driver.node.ray_node import parse_version
+from railhead.driver.versions import parse_version
 from tests.ray.pods import RAY_VERSION, Pods, make_job, share_pod
 
 # It never saves regularly.

@@ -103,7 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def show_versions(_: argparse.Namespace) -> int:
     """Prints what belongs to this version of Railhead."""
     from railhead.api import names
-    from railhead.driver.node.ray_node import FEATURES, OLDEST, write_version
+    from railhead.driver.node.ray_node import FEATURES, OLDEST
+    from railhead.driver.versions import write_version
     from railhead.resources.bundle import build_bundle, bundle_name
 
     newer = ", ".join(f"{feature.field} {write_version(feature.since)}" for feature in FEATURES)

@@ -4,17 +4,14 @@ which answers git during the fetch.
 
 Ray's command runs through this module rather than `python -m`, which would put the working
 directory, and with it a user's `queue.py`, first on sys.path.
+
+Each role imports what it needs itself: uploads come often, and Python compiles all that they import.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-
-from railhead.contract.environment import TERMINATION_MESSAGE
-from railhead.driver.ending import end_process
-from railhead.driver.errors import AttemptFailed
-from railhead.driver.pod import check_content
 
 
 def main() -> None:
@@ -36,16 +33,27 @@ def main() -> None:
 
         run_credential(arguments)
     elif role in ("head", "worker", "fetch"):
-        try:
-            run_container(role)
-        except AttemptFailed as error:
-            end_process(error.failure, os.environ.get(TERMINATION_MESSAGE))
+        run_container(role)
     else:
         sys.exit(f"railhead: unknown role {role!r}; this is the entry point of a TrainJob's pods (head or worker)")
 
 
 def run_container(role: str) -> None:
+    """Ends the process with a termination message for what a pod cannot begin with."""
+    from railhead.contract.environment import TERMINATION_MESSAGE
+    from railhead.driver.ending import end_process
+    from railhead.driver.errors import AttemptFailed
+
+    try:
+        run_role(role)
+    except AttemptFailed as error:
+        end_process(error.failure, os.environ.get(TERMINATION_MESSAGE))
+
+
+def run_role(role: str) -> None:
     """Raises AttemptFailed for what a pod cannot begin with."""
+    from railhead.driver.pod import check_content
+
     os.environ.update(check_content(os.environ))
     if role == "head":
         from railhead.driver.head import run_head

@@ -54,7 +54,6 @@ from railhead.driver.node.ray_node import (
     build_ray_environment,
     drop_unsupported_defaults,
     explain_ray_problem,
-    find_version,
     plan_hang_detector,
 )
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
@@ -70,6 +69,7 @@ from railhead.driver.storage.history import complete_history
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.storage.segments import find_spool
 from railhead.driver.training import Attempt, run_training
+from railhead.driver.versions import find_version
 
 LOOK_SECONDS = 0.1
 LAST_REPORT_SECONDS = 2.0
@@ -167,7 +167,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     _kill_training(head)
-    head.archive.finish(has_succeeded=outcome.has_succeeded)
+    head.archive.finish()
     os._exit(find_exit_code(ending))  # Ray's own shutdown takes seconds and saves nothing; its daemons die with us
 
 
@@ -179,8 +179,14 @@ def _wait_for_last_report(head: Head, seconds: float) -> None:
     head.publisher.wait_stopped(LAST_REPORT_SECONDS)
 
 
-@never_raises("keep the attempt's end in the run's folder")
 def _keep_end(head: Head, outcome: Outcome) -> None:
+    _complete_run(head, outcome)
+    if outcome.has_succeeded:
+        head.archive.keep_no_success()
+
+
+@never_raises("keep the attempt's end in the run's folder")
+def _complete_run(head: Head, outcome: Outcome) -> None:
     """Leaves a success there, and completes the run's history, which an attempt that has not begun to train lacks."""
     pod, job, spool = head.pod, head.job, find_spool(head.pod.temp)
     if not (outcome.has_succeeded or spool.exists()):

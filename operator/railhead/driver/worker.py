@@ -23,14 +23,10 @@ from railhead.driver.ending import write_termination_message
 from railhead.driver.logs import TRAIN_LOGS, LogTail, keep_small
 from railhead.driver.node.hosts import is_listening, wait_for_address
 from railhead.driver.node.machine import begin_count_of_gpus, exit_at_sigterm, read_end, start_child
-from railhead.driver.node.ray_node import (
-    build_ray_environment,
-    build_worker_command,
-    drop_unsupported_defaults,
-    find_version,
-)
+from railhead.driver.node.ray_node import build_ray_environment, build_worker_command, drop_unsupported_defaults
 from railhead.driver.pod import Pod, read_working_folder
 from railhead.driver.ray.daemons import ONLY_RANK_0
+from railhead.driver.versions import find_version
 
 LOOK_SECONDS = 0.25
 RAY_LOG = "ray-start.log"

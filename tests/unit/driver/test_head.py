@@ -227,18 +227,21 @@ class RecordedArchive(Archive):
     def add(self, source: str, line: str) -> None:
         self.heard.append(line)
 
-    def finish(self, *, has_succeeded: bool = False) -> None:
-        self.heard.append(has_succeeded)
+    def keep_no_success(self) -> None:
+        self.heard.append("success")
+
+    def finish(self) -> None:
+        self.heard.append("end")
 
 
 @pytest.mark.parametrize("ending", [Success(), Failure(FailureClass.APPLICATION, "TrainingFailed", "of the user")])
-def test_the_archive_gets_the_last_line_and_hears_how_the_attempt_ended(
+def test_the_archive_gets_the_last_line_and_hears_of_a_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: Ending
 ) -> None:
     monkeypatch.setattr("os._exit", sys.exit)
     for name in ("stdout", "stderr"):
         monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), "utf-8"))
-    monkeypatch.setattr(head, "_keep_end", lambda *_: None)
+    monkeypatch.setattr(head, "_complete_run", lambda *_: None)
     archive, mailbox = RecordedArchive(), Mailbox(tmp_path)
     ranks = head._watch_output("All", archive)
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=Report("ns", "n", "u", 1, "STARTING"))
@@ -246,8 +249,9 @@ def test_the_archive_gets_the_last_line_and_hears_how_the_attempt_ended(
     job, pod = JobInput("ns", "n", "u", "run", {}, 1, {}), Pod.from_environment(make_environment(tmp_path))
     with pytest.raises(SystemExit):
         end(Head(pod, job, mailbox, publisher, ranks, archive), ending)
-    *_, last, has_succeeded = archive.heard
-    assert has_succeeded is isinstance(ending, Success)
+    *before, last, end_of_all = archive.heard
+    has_succeeded = isinstance(ending, Success)
+    assert end_of_all == "end" and before.count("success") == has_succeeded
     assert str(last).endswith("Succeeded" if has_succeeded else "Application: of the user")
 
 

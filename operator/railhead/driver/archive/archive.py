@@ -1,4 +1,4 @@
-"""The archive of one pod: takes its lines, and uploads what changed, at once when a rank ends, else at intervals.
+"""The archive of one pod: takes its lines, and uploads what changed, soon when a rank ends, else at intervals.
 
 A thread waits for the uploads, one at a time, so that training never waits for the storage. The end of the pod waits
 for the last lines, but only a few seconds, and not at all if an upload hangs already.
@@ -21,6 +21,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.run_folder import name_attempt
 from railhead.driver.archive.layout import (
     INTERVAL_SECONDS,
+    RANK_0_INTERVAL_SECONDS,
     TRAIN,
     WORKER,
     find_changes,
@@ -28,8 +29,8 @@ from railhead.driver.archive.layout import (
     plan_wait,
 )
 from railhead.driver.archive.spool import Spool
-from railhead.driver.archive.upload import NOT_BEGUN, Upload, write_upload
-from railhead.driver.describe import clean, describe_exception, log
+from railhead.driver.archive.upload import NOT_BEGUN, Upload, open_folder, remove_attempt, write_upload
+from railhead.driver.describe import clean, describe_exception, log, never_raises
 from railhead.driver.logs import TRAIN_LOGS, LogFile, read_new
 from railhead.driver.node.machine import kill_child, start_piped_child
 from railhead.driver.pod import Pod, find_storage_path
@@ -39,6 +40,8 @@ LAST_UPLOAD_SECONDS = 5.0  # that the end of a pod waits for
 TRIED_AGAIN_SECONDS = 1.0  # the same, after an upload that failed
 KILLED_SECONDS = 5.0  # for the end of a process that was killed
 SURPLUS_SECONDS = 600.0  # between two looks of the head at the size of the whole archive
+# From the end of a rank to the upload of its last lines. The ranks of a pod end together, and often so does the pod.
+SETTLE_SECONDS = 2.0
 
 Send = Callable[[Upload], str]  # returns what went wrong, or an empty string
 
@@ -54,8 +57,14 @@ class Archive:
 
     def upload_soon(self) -> None: ...
 
-    def finish(self, *, has_succeeded: bool = False) -> None:
-        """Uploads the last lines, within a few seconds. `has_succeeded`: the head says that the attempt has."""
+    def keep_no_success(self) -> None:
+        """Removes the attempt's files if only those of failures are kept. Blocks for as long as the storage does.
+
+        Call when the run's folder has the success: a worker pod that is uploading looks for it there.
+        """
+
+    def finish(self) -> None:
+        """Uploads the last lines, within a few seconds."""
 
 
 class StoredArchive(Archive):
@@ -80,7 +89,9 @@ class StoredArchive(Archive):
         self._uploaded: dict[str, int] = {}
         self._failures = 0
         self._has_lost = False
-        self._is_due = threading.Event()
+        self._is_unwanted = False
+        self._due = monotonic() + INTERVAL_SECONDS * chance()
+        self._is_sooner = threading.Condition()
         self._turn = threading.Lock()
         self._began: Optional[float] = None  # the upload that is in progress
         self._looked_at = float("-inf")
@@ -92,35 +103,52 @@ class StoredArchive(Archive):
         is_news = source == "0" and not self._spool.has("0")
         self._spool.add(source, line)
         if is_news:  # its lines are uploaded more often
-            self.upload_soon()
+            self._upload_within(RANK_0_INTERVAL_SECONDS)
 
     def upload_soon(self) -> None:
-        self._is_due.set()
+        self._upload_within(SETTLE_SECONDS)
 
-    def finish(self, *, has_succeeded: bool = False) -> None:
+    def _upload_within(self, seconds: float) -> None:
+        with self._is_sooner:
+            self._due = min(self._due, self._monotonic() + seconds)
+            self._is_sooner.notify()
+
+    @never_raises("remove the logs of an attempt that has succeeded")
+    def keep_no_success(self) -> None:
+        attempt = self._template
+        if attempt.only_failed:
+            with self._turn:
+                self._is_unwanted = True
+                remove_attempt(attempt, open_folder(attempt.storage_path, attempt.run_name))
+
+    def finish(self) -> None:
         began = self._began
         is_hanging = began is not None and self._monotonic() - began > LAST_UPLOAD_SECONDS
         if not is_hanging:
-            last = threading.Thread(target=self.upload, args=(has_succeeded,), daemon=True)
+            last = threading.Thread(target=self.upload, daemon=True)
             last.start()
             last.join(TRIED_AGAIN_SECONDS if self._failures else LAST_UPLOAD_SECONDS)
 
     def _run(self) -> None:
-        wait = INTERVAL_SECONDS * self._chance()
         while True:
-            self._is_due.wait(wait)
-            self._is_due.clear()
+            with self._is_sooner:
+                while (left := self._due - self._monotonic()) > 0:
+                    self._is_sooner.wait(left)
+                self._due = float("inf")
             self.upload()
-            wait = plan_wait(has_rank_0=self._spool.has("0"), failures=self._failures, chance=self._chance())
+            self._upload_within(
+                plan_wait(has_rank_0=self._spool.has("0"), failures=self._failures, chance=self._chance())
+            )
 
-    def upload(self, has_succeeded: bool = False) -> None:
+    def upload(self) -> None:
         """Waits for the upload in progress, if there is one."""
         with self._turn:
             self._began = self._monotonic()
-            self._upload(has_succeeded)
+            if not self._is_unwanted:
+                self._upload()
             self._began = None
 
-    def _upload(self, has_succeeded: bool) -> None:
+    def _upload(self) -> None:
         self._read_more()
         sizes = self._spool.write_all()
         lost = self._spool.take_problem()
@@ -129,9 +157,9 @@ class StoredArchive(Archive):
             log(f"cannot keep all lines for spec.logs.archive on the pod's own disk: {lost}")
         changes = find_changes(sizes, self._uploaded)
         limit = self._template.limit if self._monotonic() - self._looked_at >= SURPLUS_SECONDS else None
-        if not changes and limit is None and not has_succeeded:
+        if not changes and limit is None:
             return
-        upload = replace(self._template, **asdict(changes), has_succeeded=has_succeeded, limit=limit)
+        upload = replace(self._template, **asdict(changes), limit=limit)
         problem = self._send(upload)
         if problem == NOT_BEGUN:
             return

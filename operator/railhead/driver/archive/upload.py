@@ -19,7 +19,6 @@ from railhead.driver.archive.layout import find_surplus
 from railhead.driver.describe import describe_exception
 from railhead.driver.storage.fence import FENCE, Claim, read_success
 from railhead.driver.storage.path_folder import PathFolder, Stored
-from railhead.driver.storage.run_folder import open_own_folder
 
 NOT_BEGUN = "the run has no folder yet"
 
@@ -47,7 +46,7 @@ class Upload:
         attempt_folder: name of the attempt's folder in the archive.
         uid, attempt: of the job.
         write, delete: as in `layout.Changes`.
-        only_failed: a success removes the attempt's files; `has_succeeded`: the attempt has.
+        only_failed: a success removes the attempt's files.
         limit: bytes that all attempts may take, or None not to look.
     """
 
@@ -60,7 +59,6 @@ class Upload:
     only_failed: bool
     write: dict[str, int] = field(default_factory=dict)
     delete: list[str] = field(default_factory=list)
-    has_succeeded: bool = False
     limit: Optional[int] = None
 
 
@@ -83,6 +81,8 @@ def run_upload(path: str) -> NoReturn:
 def open_folder(storage_path: str, run_name: str) -> Folder:
     if storage_path.startswith("/"):
         return PathFolder(str(PurePath(storage_path, run_name)))
+    from railhead.driver.storage.run_folder import open_own_folder  # imports much that a path does not need
+
     with contextlib.suppress(ValueError):  # an older pyarrow does not know the option
         return open_own_folder(ask_for_single_requests(storage_path), run_name)
     return open_own_folder(storage_path, run_name)
@@ -98,7 +98,7 @@ def copy(upload: Upload, folder: Folder) -> None:
     """Raises what the storage raises, and OSError of the spool. A copy that is repeated changes nothing."""
     place = f"{LOGS}/{upload.attempt_folder}"
     if _is_unwanted(upload, folder):
-        remove_attempt(folder, place)
+        remove_attempt(upload, folder)
         return
     for name, size in upload.write.items():
         try:
@@ -110,7 +110,7 @@ def copy(upload: Upload, folder: Folder) -> None:
     for name in upload.delete:
         _delete(folder, f"{place}/{name}")
     if upload.write and _is_unwanted(upload, folder):
-        remove_attempt(folder, place)
+        remove_attempt(upload, folder)
     if upload.limit is not None and _has_run(upload, folder):
         files = folder.list_files(LOGS)
         for name in find_surplus(files, limit=upload.limit, uid=upload.uid, attempt=upload.attempt):
@@ -118,14 +118,13 @@ def copy(upload: Upload, folder: Folder) -> None:
 
 
 def _is_unwanted(upload: Upload, folder: Folder) -> bool:
-    if not upload.only_failed:
-        return False
-    return upload.has_succeeded or read_success(folder, uid=upload.uid, attempt=upload.attempt + 1) is not None
+    return upload.only_failed and read_success(folder, uid=upload.uid, attempt=upload.attempt + 1) is not None
 
 
-def remove_attempt(folder: Folder, place: str) -> None:
+def remove_attempt(upload: Upload, folder: Folder) -> None:
+    """Removes the files of the upload's attempt, if there are any. Raises what the storage raises."""
     with contextlib.suppress(FileNotFoundError):
-        folder.delete_folder(place)
+        folder.delete_folder(f"{LOGS}/{upload.attempt_folder}")
 
 
 def _delete(folder: Folder, name: str) -> None:

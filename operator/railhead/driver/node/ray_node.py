@@ -11,15 +11,14 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, replace
-from importlib import metadata
-from typing import Callable, Mapping, Optional, Tuple
+from typing import Callable, Mapping, Optional
 
 from railhead.contract.job_input import JobInput, RayNode
 from railhead.contract.report import END_NOT_ANNOUNCED, RAY_NOT_TESTED, RunWarning
 from railhead.driver.pod import Pod
 from railhead.driver.user_code import WORKING_FOLDER
+from railhead.driver.versions import Version, parse_version, write_version
 
-Version = Tuple[int, int]
 OLDEST: Version = (2, 52)
 TESTED: Version = (2, 60)  # the newest
 NOTICES: Version = (2, 58)  # ray.train.get_preemption_info
@@ -110,26 +109,6 @@ def warn_of_newer_ray(version: str) -> Optional[RunWarning]:
 
 def has_notices(version: str) -> bool:
     return (parse_version(version) or NOTICES) >= NOTICES
-
-
-def find_version(package: str = "ray") -> str:
-    """Returns the package's version in the image, or an empty string if the image does not have it."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-def parse_version(version: str) -> Optional[Version]:
-    try:
-        major, minor = (int(part) for part in version.split(".")[:2])
-    except ValueError:
-        return None
-    return major, minor
-
-
-def write_version(version: Version) -> str:
-    return ".".join(str(part) for part in version)
 
 
 def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Optional
 
 from railhead.contract import environment
 from railhead.driver.node.flight_dump import read_dump
-from railhead.driver.node.ray_node import find_version
+from railhead.driver.versions import find_version
 
 _ENTRIES = "2000"  # torch's advice
 # The names of torch 2.8 and newer, and those of older ones, which newer ones read as well and call deprecated.

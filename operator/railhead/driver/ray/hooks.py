@@ -13,7 +13,8 @@ from typing import Any
 
 from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.ray_node import TESTED, Version, find_version, parse_version, write_version
+from railhead.driver.node.ray_node import TESTED
+from railhead.driver.versions import Version, find_version, parse_version, write_version
 
 _EXECUTION = "ray.train.v2._internal.execution"
 

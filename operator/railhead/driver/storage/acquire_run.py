@@ -17,7 +17,7 @@ from railhead.contract.report import RunWarning
 from railhead.contract.snapshot import SNAPSHOT, write_snapshot
 from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.ray_node import find_version, warn_of_newer_ray, warn_without_notices
+from railhead.driver.node.ray_node import warn_of_newer_ray, warn_without_notices
 from railhead.driver.pod import Pod
 from railhead.driver.ray.checkpoints import find_fields, write_marker
 from railhead.driver.ray.types import RunConfig
@@ -28,6 +28,7 @@ from railhead.driver.storage.fence import Claim, forget_outcome, take_run
 from railhead.driver.storage.run_folder import RunFolder, open_run_folder
 from railhead.driver.storage.snapshot import UNREADABLE, find_resumable, read_copy
 from railhead.driver.storage.uploads import finish_commit, forget_uploads
+from railhead.driver.versions import find_version
 
 PROBE = ".railhead-write-check-"
 PROBE_BYTES = 4096  # a full disk takes an empty file

@@ -19,7 +19,7 @@ from typing import Callable, Generic, Optional, TypeVar
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import clean, log, name_class, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
-from railhead.driver.node.ray_node import find_version
+from railhead.driver.versions import find_version
 
 UNREACHABLE = "StorageUnreachable"
 TEXT_LIMIT = 600

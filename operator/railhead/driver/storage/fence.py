@@ -24,12 +24,14 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Iterable, Optional, Protocol
+from typing import TYPE_CHECKING, Iterable, Optional, Protocol
 
 from railhead.contract.outcome import Outcome
 from railhead.contract.run_folder import OWN_FOLDER
 from railhead.driver.errors import Fenced, JobRefused
-from railhead.driver.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from railhead.driver.storage.run_folder import RunFolder
 
 CLAIMS = f"{OWN_FOLDER}/claims"
 FENCE = f"{OWN_FOLDER}/fence"

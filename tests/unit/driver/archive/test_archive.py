@@ -18,9 +18,10 @@ from typing import Any, TextIO, cast
 import pytest
 
 from railhead.contract.job_input import JobInput
+from railhead.contract.run_folder import LOGS
 from railhead.driver.archive import archive as archive_module
 from railhead.driver.archive.archive import Archive, Sender, StoredArchive, TrainLogs, start_archive
-from railhead.driver.archive.layout import HEAD, WORKER
+from railhead.driver.archive.layout import HEAD, RANK_0_INTERVAL_SECONDS, WORKER
 from railhead.driver.archive.spool import MEMBER_BYTES, Spool
 from railhead.driver.archive.upload import NOT_BEGUN, Upload
 from railhead.driver.logs import Ranks, RankStream
@@ -49,15 +50,23 @@ class Storage:
             raise AssertionError("nothing was uploaded") from None
 
 
-def make_archive(tmp_path: Path, storage: Storage, *, limit: int | None = None, **more: Any) -> StoredArchive:
+def make_archive(
+    tmp_path: Path,
+    storage: Storage,
+    *,
+    limit: int | None = None,
+    storage_path: str = "/runs",
+    only_failed: bool = True,
+    **more: Any,
+) -> StoredArchive:
     template = Upload(
         spool=str(tmp_path),
-        storage_path="/runs",
+        storage_path=storage_path,
         run_name="run",
         attempt_folder="a-1",
         uid="a",
         attempt=1,
-        only_failed=True,
+        only_failed=only_failed,
         limit=limit,
     )
     return StoredArchive(Spool(tmp_path, "r0-w0", limit=2**22), template, send=storage, **more)
@@ -122,21 +131,41 @@ def test_a_full_disk_of_the_heads_pod_is_logged_through_the_archive_itself(tmp_p
     assert out.getvalue().count("cannot keep all lines for spec.logs.archive on the pod's own disk") == 1
 
 
-def test_the_first_line_of_rank_0_is_uploaded_soon(tmp_path: Path) -> None:
+def test_rank_0_and_a_rank_that_ends_are_uploaded_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at once: the ranks of a pod end together, and the pod with them, which uploads all by itself."""
+    assert 0.5 <= archive_module.SETTLE_SECONDS <= 2.0 and RANK_0_INTERVAL_SECONDS == 10.0
+    monkeypatch.setattr(archive_module, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(archive_module, "RANK_0_INTERVAL_SECONDS", 0.4)
     storage = Storage()
     archive = make_archive(tmp_path, storage, chance=lambda: 1.0)
     archive.start()
     archive.add_of_rank(0, "first")
     assert set(storage.take().write) == {"0/r0-w0-000000.log.gz"}
-
-
-def test_a_rank_that_ends_is_uploaded_at_once(tmp_path: Path) -> None:
-    storage = Storage()
-    archive = make_archive(tmp_path, storage, chance=lambda: 1.0)
-    archive.start()
-    archive.add("0", "last words")
+    archive.add_of_rank(1, "last words")
     archive.upload_soon()
-    assert set(storage.take().write) == {"0/r0-w0-000000.log.gz"}
+    archive.add_of_rank(2, "of another that ends in the same moment")
+    archive.upload_soon()
+    assert set(storage.take().write) == {"1/r0-w0-000000.log.gz", "2/r0-w0-000000.log.gz"}
+
+
+def test_a_success_starts_no_upload_any_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    storage, attempt = Storage(), tmp_path / "runs" / "run" / LOGS / "a-1"
+    (attempt / "0").mkdir(parents=True)
+    for only_failed in (False, True):
+        archive = make_archive(
+            tmp_path / str(only_failed), storage, storage_path=str(tmp_path / "runs"), only_failed=only_failed
+        )
+        archive.add(HEAD, "line")
+        archive.keep_no_success()
+        archive.finish()
+        assert attempt.exists() is not only_failed
+    assert storage.take() and storage.uploads.empty()
+    (tmp_path / "runs" / "run").rename(tmp_path / "away")
+    archive.keep_no_success()
+    assert capsys.readouterr().out == ""
+    (tmp_path / "runs" / "run").write_text("a file")
+    archive.keep_no_success()
+    assert "cannot remove the logs of an attempt that has succeeded" in capsys.readouterr().out
 
 
 def test_the_head_looks_at_the_size_of_the_archive_rarely(tmp_path: Path) -> None:
@@ -155,13 +184,12 @@ def test_the_head_looks_at_the_size_of_the_archive_rarely(tmp_path: Path) -> Non
     assert storage.take().limit is None
 
 
-def test_the_last_lines_and_the_success_are_told_at_the_end(tmp_path: Path) -> None:
+def test_the_last_lines_are_uploaded_at_the_end(tmp_path: Path) -> None:
     storage = Storage()
     archive = make_archive(tmp_path, storage)
-    archive.add(HEAD, "Succeeded")
-    archive.finish(has_succeeded=True)
-    last = storage.take()
-    assert last.has_succeeded and last.write
+    archive.add(HEAD, "Application: of the user")
+    archive.finish()
+    assert storage.take().write
 
 
 def test_the_end_waits_a_moment_for_a_storage_that_hangs_and_not_at_all_if_it_knows(
@@ -213,7 +241,8 @@ def test_a_job_without_an_archive_writes_nothing(tmp_path: Path) -> None:
     archive = start_archive(WORKER, make_pod(tmp_path), replace(JOB, archive_logs="None"), {})
     archive.add_of_rank(0, "line")
     archive.upload_soon()
-    archive.finish(has_succeeded=True)
+    archive.keep_no_success()
+    archive.finish()
     assert type(archive) is Archive and list(tmp_path.iterdir()) == []
 
 

@@ -14,6 +14,7 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.node import ray_node
 from railhead.driver.ray import hooks
 from railhead.driver.ray.hooks import ELASTIC, LARGE, OPTIONAL, REQUIRED, Hook, check_hooks
+from railhead.driver.versions import parse_version
 
 
 def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,4 +94,4 @@ def test_warns_of_a_newer_ray_than_tested(version: str, warns: bool) -> None:
 
 
 def test_the_newest_tested_ray_is_the_installed_one() -> None:
-    assert ray_node.parse_version(ray.__version__) == ray_node.TESTED
+    assert parse_version(ray.__version__) == ray_node.TESTED
