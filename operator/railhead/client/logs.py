@@ -17,6 +17,7 @@ from railhead.client.log_lines import Position, read_rank
 from railhead.client.snapshot import PodState, read_pod
 from railhead.kube.client import STREAM_SILENT
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
+from railhead.together import run_together
 
 RETRY_SECONDS = 1.0
 STALL_SECONDS = 10.0  # about as often a kubelet checks the size of a log
@@ -248,23 +249,25 @@ class _Follower:
         for pod in map(read_pod, await self._cluster.list_pods(self._uid)):
             tail = self._wanted.tail if pod.phase != "Pending" else None
             self._on_pod(None, pod, tail=tail)  # before the watch of the job may say that it has finished
-        watches = [
-            asyncio.ensure_future(self._cluster.watch_pods(self._uid, self._on_pod)),
-            asyncio.ensure_future(self._cluster.watch_job(self._job, self._on_job)),
-            asyncio.ensure_future(self._tell_stalls()),
-        ]
-        for watch in watches:
-            watch.add_done_callback(lambda _: self._news.set())
+        with explaining(f"follow the logs of {self._name}"):
+            await run_together(
+                self._cluster.watch_pods(self._uid, self._on_pod),
+                self._cluster.watch_job(self._job, self._on_job),
+                self._tell_stalls(),
+                self._await_readers(),
+            )
+
+    async def _await_readers(self) -> None:
+        """Returns once the job is over and all logs are read. Raises the error of a reader."""
         try:
             while not self._is_over or any(not task.done() for _, task in self._readers.values()):
                 await self._news.wait()
                 self._news.clear()
-                for task in (*watches, *(task for _, task in self._readers.values())):
+                for _, task in self._readers.values():
                     if task.done():
-                        with explaining(f"follow the logs of {self._name}"):
-                            task.result()
+                        task.result()
         finally:
-            tasks = [*watches, *(task for _, task in self._readers.values())]
+            tasks = [task for _, task in self._readers.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -276,9 +279,8 @@ class _Follower:
             await asyncio.sleep(1)
             seconds = time.monotonic() - before - 1
             if seconds > STALL_SECONDS:
-                self._printer.remark(
-                    f"this command stood still for {seconds:.0f} s; lines may be missing: {THROWN_AWAY}"
-                )
+                stall = f"this command stood still for {seconds:.0f} s"
+                self._printer.remark(f"{stall}; lines may be missing: {THROWN_AWAY}")
 
     def _on_job(self, _: Object | None, new: Object | None) -> None:
         status = parse_status(new.get("status")) if new is not None else None

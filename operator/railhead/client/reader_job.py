@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import PurePosixPath
-from typing import Any
 
 from railhead.api import names
 from railhead.api.base import Object
@@ -17,11 +16,13 @@ from railhead.client.cluster import Cluster, explaining
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.rendering import render_job
 from railhead.client.snapshot import PodState, part, parts, read_pod, text
+from railhead.kube.bodies import keep_all
 from railhead.kube.client import Scope
 from railhead.kube.errors import KubeError
 from railhead.kube.kinds import EVENT, JOB, POD, PVC
 from railhead.resources.base import build_owner
 from railhead.resources.merge import merge
+from railhead.together import run_together
 
 CONTAINER = "reader"
 LIFE_SECONDS = 600
@@ -186,22 +187,12 @@ async def _wait_for_pod(cluster: Cluster, name: str, uid: str, say: Callable[[st
 
     pods = Scope(POD, cluster.namespace, f"batch.kubernetes.io/controller-uid={uid}")
     events = Scope(EVENT, cluster.namespace, field_selector=f"involvedObject.uid={uid}")
-    watches: list[asyncio.Future[None]] = [
-        asyncio.ensure_future(cluster.watch(pods, on_pod, read_pod)),
-        asyncio.ensure_future(cluster.watch(events, on_event, lambda event: event)),
-    ]
     try:
-        pending: list[asyncio.Future[Any]] = [started, *watches]
-        await asyncio.wait(pending, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        for watch in watches:
-            if watch.done():
-                watch.result()
-        if not started.done():
-            message = f"the pod of Job {name} does not start within {START_SECONDS} s: {last}"
-            raise ClientError(message, ExitCode.TIMED_OUT)
-        return started.result()
-    finally:
-        for watch in watches:
-            watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
-        started.cancel()
+        async with asyncio.timeout(START_SECONDS):
+            await run_together(
+                cluster.watch(pods, on_pod, read_pod), cluster.watch(events, on_event, keep_all), started
+            )
+    except TimeoutError:
+        message = f"the pod of Job {name} does not start within {START_SECONDS} s: {last}"
+        raise ClientError(message, ExitCode.TIMED_OUT) from None
+    return started.result()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from railhead.api import conditions as types
 from railhead.api.base import Object
@@ -13,6 +12,7 @@ from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.goals import Goal
+from railhead.together import run_together
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,10 @@ async def wait_for(
         if end is not None:
             ending.set_result(end)
 
-    watch = asyncio.ensure_future(cluster.watch_job(job, on_change))
     try:
-        waited: list[asyncio.Future[Any]] = [watch, ending]
-        await asyncio.wait(waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if ending.done():
-            return ending.result()
-        if watch.done():
-            watch.result()  # a watch ends only with an error
+        async with asyncio.timeout(timeout):
+            await run_together(cluster.watch_job(job, on_change), ending)  # a watch ends only with an error
+    except TimeoutError:
         message = f"{name} is not {goal} after {timeout:g} s (phase {phase or 'none'}); run `railhead why {name}`"
-        raise ClientError(message, ExitCode.TIMED_OUT)
-    finally:
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        raise ClientError(message, ExitCode.TIMED_OUT) from None
+    return ending.result()

@@ -178,14 +178,14 @@ async def test_the_job_is_deleted_after_its_pod_was_used() -> None:
     [
         (("event", {"reason": "FailedCreate", "message": "exceeded quota: q"}), ExitCode.REFUSED, "refused: exceeded"),
         (("pod", make_pod("p", **ENDED)), ExitCode.FAILED, "has ended: Evicted"),
-        (("pod", make_pod("p", **WAITING)), ExitCode.TIMED_OUT, "does not start within 0 s: ImagePullBackOff"),
+        (("pod", make_pod("p", **WAITING)), ExitCode.TIMED_OUT, "does not start within 0.1 s: ImagePullBackOff"),
         (("event", {"reason": "SuccessfulCreate"}), ExitCode.TIMED_OUT, "its pod does not exist yet"),
     ],
 )
 async def test_a_pod_that_does_not_start_is_explained_and_its_job_deleted(
     shown: tuple[str, Object], code: ExitCode, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader_job, "START_SECONDS", 0)
+    monkeypatch.setattr(reader_job, "START_SECONDS", 0.1)
     cluster = FixedCluster([shown])
     with pytest.raises(ClientError, match=message) as raised:
         await start(cluster, [])
