@@ -17,7 +17,7 @@ FILES = sorted(
 # By the tests that have it: files, or patterns, where the files of a folder are parts of one thing.
 TESTED_BY = {
     "tests/api/test_crd_accepts.py": ("api/*",),  # models: their fields become the CRD
-    "tests/api/test_client.py": ("client/cluster", "client/suspension", "cli/cluster_command"),
+    "tests/api/test_client.py": ("client/cluster", "client/suspension"),
     "tests/api/test_session.py": ("client/session",),
     "tests/api/test_crd_changes.py": ("api/changes",),
     "tests/chart/test_operator.py": ("cli/operator",),
@@ -25,7 +25,7 @@ TESTED_BY = {
     "tests/ray/test_failures.py": ("driver/worker", "together"),
     "tests/unit/client/test_causes.py": ("client/cause", "client/queue_causes"),
     "tests/unit/cli/test_read.py": ("client/summary",),
-    "tests/unit/cli/test_results.py": ("cli/archived", "cli/run_access", "client/results"),
+    "tests/unit/cli/test_results.py": ("cli/logs", "client/results"),
     "tests/unit/controller/leadership": ("controller/leadership",),
     "tests/unit/controller/report/test_attacks.py": ("controller/serve", "pki"),
     "tests/unit/controller/test_definition.py": ("controller/installation",),

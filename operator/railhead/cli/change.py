@@ -25,7 +25,6 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds the commands."""
     wait = add_command(commands, "wait", WAIT, wait_for_job)
     wait.add_argument("--for", dest="goal", choices=GOALS, default="finished", help="default: %(default)s")
     _add_timeout(wait)

@@ -1,4 +1,4 @@
-"""What all commands share that talk to a cluster: their options, the connection, and questions to the user."""
+"""What commands share: the options and the connection of those that talk to a cluster or read the files of a run."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from railhead.cli.output import FORMATS, Console
+from railhead.cli.output import Console
 
 if TYPE_CHECKING:
+    from railhead.api.base import Object
     from railhead.client.cluster import Cluster
+    from railhead.client.run_files import RunFiles
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 Run = Callable[[argparse.Namespace, "Cluster", Console], Awaitable[int]]
+SCREEN = ("table", "json", "yaml")
 # Python looks for garbage in all modules and objects that a command reads: a third of the time of a list of 2,000 jobs.
 RARELY = (50_000, 50, 50)
 
@@ -54,6 +58,13 @@ def job_name(text: str) -> str:
     return text
 
 
+def count(text: str) -> int:
+    """Returns a number from 0. Raises ArgumentTypeError."""
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
+    return int(text)
+
+
 def run_in_cluster(run: Run, options: argparse.Namespace) -> int:
     """Connects to the cluster of the options and runs the command; returns its exit code."""
     usual = gc.get_threshold()
@@ -61,7 +72,6 @@ def run_in_cluster(run: Run, options: argparse.Namespace) -> int:
     import asyncio
 
     from railhead.client.cluster import Target, open_cluster
-    from railhead.client.errors import ClientError
 
     is_everywhere = bool(getattr(options, "all_namespaces", False))
     target = Target(options.kubeconfig, options.context, options.namespace, is_everywhere)
@@ -73,20 +83,47 @@ def run_in_cluster(run: Run, options: argparse.Namespace) -> int:
     remarks = _Remarks(logging.WARNING)
     logging.getLogger("railhead").addHandler(remarks)
     try:
-        return asyncio.run(connect_and_run())
-    except ClientError as error:
-        Console(sys.stderr).paragraph(f"railhead: {error}")
-        return int(error.code)
+        return explain_refusal(lambda: asyncio.run(connect_and_run()))
     finally:
         logging.getLogger("railhead").removeHandler(remarks)
         gc.set_threshold(*usual)
+
+
+def explain_refusal(run: Callable[[], int]) -> int:
+    """Returns the exit code of what it runs; a ClientError becomes a message on standard error and its code."""
+    from railhead.client.errors import ClientError
+
+    try:
+        return run()
+    except ClientError as error:
+        Console(sys.stderr).paragraph(f"railhead: {error}")
+        return int(error.code)
 
 
 class _Remarks(logging.Handler):
     """Shows warnings, for example about a watch that is tried again, on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        Console(sys.stderr).line(f"railhead: {record.getMessage()}")
+        remark(record.getMessage())
+
+
+def remark(text: str) -> None:
+    """Says what is no output of the command, on standard error."""
+    Console(sys.stderr).line(f"railhead: {text}")
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a command that reads the files of a run."""
+    run = parser.add_argument_group("files of the run")
+    run.add_argument("--folder", metavar="PATH|URI", help="a copy of the run's folder, on this machine or in a store")
+    run.add_argument("--reader-image", metavar="IMAGE", help="with python3, for a claim that no pod mounts")
+
+
+def open_files(options: argparse.Namespace, cluster: Cluster, job: Object) -> AbstractAsyncContextManager[RunFiles]:
+    """Opens the files of the job's run."""
+    from railhead.client.open_run import Access, open_run
+
+    return open_run(cluster, job, Access(options.folder, options.reader_image, remark))
 
 
 def confirm(question: str) -> bool:
@@ -95,7 +132,3 @@ def confirm(question: str) -> bool:
         return False
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-TABLE = FORMATS
-SCREEN = ("table", "json", "yaml")

@@ -35,7 +35,6 @@ complete -c railhead -a '(__railhead_complete)'""",
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     completion = commands.add_parser("completion", help=COMPLETION, description=COMPLETION)
     completion.add_argument("shell", metavar="SHELL", choices=tuple(SCRIPTS), help=", ".join(SCRIPTS))
     completion.set_defaults(run=print_script)

@@ -20,7 +20,6 @@ DOCTOR = (
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     add_command(commands, "doctor", DOCTOR, show_checks, formats=SCREEN, has_name=False, is_for_all=True)
 
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from railhead.cli.cluster_command import count
+
 if TYPE_CHECKING:
     from railhead.local.install import Kubectl
     from railhead.local.jobs import JobName, JobResult
@@ -67,15 +69,8 @@ def stop_command(folder: Path) -> str:
 
 def _add_capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--gpus", type=_count, default=0, metavar="N", help="number of GPUs that the node advertises (nvidia.com/gpu)"
+        "--gpus", type=count, default=0, metavar="N", help="number of GPUs that the node advertises (nvidia.com/gpu)"
     )
-
-
-def _count(text: str) -> int:
-    """Raises ArgumentTypeError."""
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs; use 0 or more")
-    return int(text)
 
 
 class Console:

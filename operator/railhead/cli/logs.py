@@ -1,17 +1,17 @@
-"""`railhead logs`: what a job's pods print, now and as it comes."""
+"""`railhead logs`: what a job's pods print, now and as it comes, or from the archive in the run's folder."""
 
 from __future__ import annotations
 
 import argparse
+from collections import deque
 from typing import TYPE_CHECKING
 
-from railhead.cli.archived import print_archived
-from railhead.cli.cluster_command import Subparsers, add_command
+from railhead.cli.cluster_command import Subparsers, add_command, add_run_options, count, open_files, remark
 from railhead.cli.output import Console
-from railhead.cli.run_access import add_run_options, remark
 
 if TYPE_CHECKING:
     from railhead.client.cluster import Cluster
+    from railhead.client.logs import Wanted
 
 LOGS = (
     "Print the log of a TrainJob's head pod, which has the driver's lines and those of the ranks it forwards; "
@@ -20,7 +20,6 @@ LOGS = (
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     logs = add_command(commands, "logs", LOGS, show_logs)
     which = logs.add_mutually_exclusive_group()
     which.add_argument("--rank", type=count, metavar="R", help="the lines of this rank, from the worker pods")
@@ -29,13 +28,6 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     logs.add_argument("--attempt", type=count, metavar="N", help="the lines of this attempt (default: the newest)")
     logs.add_argument("--tail", type=count, metavar="N", help="at most the last N lines of each pod so far")
     add_run_options(logs)
-
-
-def count(text: str) -> int:
-    """Returns a number from 0. Raises ArgumentTypeError."""
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
-    return int(text)
 
 
 async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
@@ -52,4 +44,40 @@ async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Cons
         return 0
     if await print_logs(cluster, options.name, wanted, printer, attempt=options.attempt):
         return 0
-    return await print_archived(options, cluster, wanted, console.log_line)
+    return await _print_archived(options, cluster, wanted, console)
+
+
+async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted: Wanted, console: Console) -> int:
+    """Prints the lines that the archive has of an attempt, the newest one by default; says what is missing."""
+    from railhead.api.status import parse_status
+    from railhead.client.archived_logs import choose_files, find_attempts, read_lines
+    from railhead.client.errors import ExitCode
+    from railhead.client.run_files import read_each
+    from railhead.contract.run_folder import LOGS
+
+    job = await cluster.get_job(options.name)
+    uid, attempt = str(job["metadata"]["uid"]), options.attempt or parse_status(job.get("status")).attempt
+    async with open_files(options, cluster, job) as files:
+        found = await files.find([LOGS])
+        sources = choose_files(found, uid, attempt, rank=wanted.rank, is_all=wanted.is_all)
+        if not sources:
+            kept = ", ".join(map(str, find_attempts(found, uid))) or "none"
+            remark(
+                f"{options.name} has no such pod, and the archive no such lines of attempt {attempt}; it has "
+                f"attempts: {kept}. spec.logs.archive decides what it keeps"
+            )
+            return ExitCode.NOT_FOUND
+        last: dict[str, deque[str]] = {}
+        async for file, data in read_each(files, list(sources)):
+            source = sources[file]
+            place = f"rank {source}" if source.isdigit() else source
+            for text in read_lines(data):
+                line = f"[{place}] {text}" if wanted.is_all else text
+                if wanted.tail is None:
+                    console.log_line(line)
+                else:
+                    last.setdefault(source, deque(maxlen=wanted.tail)).append(line)
+    for lines in last.values():
+        for line in lines:
+            console.log_line(line)
+    return ExitCode.DONE

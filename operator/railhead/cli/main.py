@@ -17,16 +17,15 @@ from railhead.cli import (
     change,
     completion,
     doctor,
-    execute,
+    jobs,
     local,
     logs,
     offline,
     operator,
+    pods,
     read,
     results,
-    stacks,
     submit,
-    top,
 )
 from railhead.local import LocalError
 
@@ -43,12 +42,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="railhead", description="Distributed training with Ray Train on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"railhead {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
+    jobs.add_commands(commands)
     read.add_commands(commands)
-    top.add_commands(commands)
     logs.add_commands(commands)
     results.add_commands(commands)
-    stacks.add_commands(commands)
-    execute.add_commands(commands)
+    pods.add_commands(commands)
     submit.add_commands(commands)
     change.add_commands(commands)
     doctor.add_commands(commands)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from railhead.cli.cluster_command import Subparsers
+from railhead.cli.cluster_command import Subparsers, explain_refusal
 from railhead.cli.output import Console
 
 EXPLAIN = "Explain a field of the TrainJob of this version: type, default, bounds, and the fields in it."
@@ -15,28 +13,15 @@ RENDER = "Print what the operator would create for the TrainJobs of a file, with
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds the commands."""
     explain = commands.add_parser("explain", help=EXPLAIN, description=EXPLAIN)
     explain.add_argument("field", metavar="FIELD", nargs="?", default="", help="such as scaling.numWorkers or status")
-    explain.set_defaults(run=lambda options: _run(explain_field, options))
+    explain.set_defaults(run=lambda options: explain_refusal(lambda: explain_field(options, Console())))
     render = commands.add_parser("render", help=RENDER, description=RENDER)
     render.add_argument("file", metavar="FILE", type=Path, help="manifests with TrainJobs")
-    render.set_defaults(run=lambda options: _run(render_file, options))
+    render.set_defaults(run=lambda options: explain_refusal(lambda: render_file(options, Console())))
 
 
-def _run(command: Callable[[argparse.Namespace, Console], None], options: argparse.Namespace) -> int:
-    from railhead.client.errors import ClientError
-
-    try:
-        command(options, Console())
-    except ClientError as error:
-        Console(sys.stderr).paragraph(f"railhead: {error}")
-        return int(error.code)
-    return 0
-
-
-def explain_field(options: argparse.Namespace, console: Console) -> None:
-    """Prints the field."""
+def explain_field(options: argparse.Namespace, console: Console) -> int:
     from railhead.client import fields
 
     field = fields.explain_field(options.field)
@@ -48,9 +33,10 @@ def explain_field(options: argparse.Namespace, console: Console) -> None:
         console.line()
         console.line(f"{name}")
         console.paragraph(description, "  ")
+    return 0
 
 
-def render_file(options: argparse.Namespace, console: Console) -> None:
+def render_file(options: argparse.Namespace, console: Console) -> int:
     """Prints the objects as YAML documents."""
     from railhead.client.rendering import read_jobs, render_job
 
@@ -58,3 +44,4 @@ def render_file(options: argparse.Namespace, console: Console) -> None:
         for body in render_job(job):
             console.line("---")
             console.data(body, "yaml")
+    return 0

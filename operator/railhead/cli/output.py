@@ -18,7 +18,6 @@ from typing import Any, TextIO
 
 from railhead.contract.text import clean_line
 
-FORMATS = ("table", "wide", "json", "yaml", "name")
 LEAST_WIDTH = 6  # of a column that is cut
 GAP = "  "
 COLOURS: Mapping[str, str] = {

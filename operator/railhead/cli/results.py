@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import Subparsers, add_command, job_name
+from railhead.cli.cluster_command import Subparsers, add_command, add_run_options, job_name, open_files, remark
 from railhead.cli.output import Column, Console
-from railhead.cli.run_access import add_run_options, open_files, remark
 
 if TYPE_CHECKING:
     from railhead.client.cluster import Cluster
@@ -20,7 +19,6 @@ CHECKPOINTS = "List the checkpoints of a TrainJob's run, or copy one of them to 
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds the commands."""
     metrics = add_command(
         commands, "metrics", METRICS, show_metrics, formats=("table", "csv", "json", "yaml"), has_name=False
     )

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from railhead.cli.change import add_set
-from railhead.cli.cluster_command import Subparsers, add_command, confirm
-from railhead.cli.logs import count
+from railhead.cli.cluster_command import Subparsers, add_command, confirm, count, remark
 from railhead.cli.output import Console
-from railhead.cli.run_access import remark
 
 if TYPE_CHECKING:
     from railhead.api.base import Object
@@ -25,7 +23,6 @@ SUBMIT = "Create the TrainJob of a YAML file, or of a Python file and its functi
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
     submit = add_command(commands, "submit", SUBMIT, submit_job, has_name=False)
     submit.add_argument("target", metavar="TARGET", help="job.yaml, or train.py:train_func")
     submit.add_argument("-f", "--follow", action="store_true", help="print its log until it has finished")

@@ -23,8 +23,8 @@ def find_attempts(files: Sequence[RunFile], uid: str) -> list[int]:
 
 def choose_files(
     files: Sequence[RunFile], uid: str, attempt: int, *, rank: int | None, is_all: bool
-) -> list[tuple[str, RunFile]]:
-    """Returns the source of each file with wanted lines, and the file, in the order of time.
+) -> dict[RunFile, str]:
+    """Returns each file with wanted lines, and its source, in the order of time.
 
     A source is a rank, `head`, `worker` or `train`; without a rank the head's files are wanted.
     """
@@ -32,7 +32,8 @@ def choose_files(
     wanted = names.HEAD if rank is None else str(rank)
     found = [(_FILE.fullmatch(file.name.removeprefix(folder)), file) for file in files if file.name.startswith(folder)]
     chosen = [(match[1], file) for match, file in found if match and (is_all or match[1] == wanted)]
-    return sorted(chosen, key=lambda each: (not each[0].isdigit(), each[0].rjust(9), each[1].name))
+    chosen.sort(key=lambda each: (not each[0].isdigit(), each[0].rjust(9), each[1].name))
+    return {file: source for source, file in chosen}
 
 
 def read_lines(data: bytes) -> Iterator[str]:

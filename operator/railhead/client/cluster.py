@@ -47,11 +47,13 @@ class Cluster:
     Attributes:
         namespace: of the jobs that are named.
         scope: the namespace of lists; None = all.
+        target: what the user said about the cluster.
     """
 
     client: KubeClient
     namespace: str
     scope: str | None
+    target: Target = Target()
 
     async def get_job(self, name: str) -> Object:
         """Returns the TrainJob."""
@@ -183,7 +185,7 @@ async def open_cluster(target: Target) -> AsyncIterator[Cluster]:
             found = POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.exists() else ""
         namespace = target.namespace or found or "default"
         async with connect(kubeconfig, target.context) as client:
-            yield Cluster(client, namespace, None if target.is_everywhere else namespace)
+            yield Cluster(client, namespace, None if target.is_everywhere else namespace, target)
     except ConfigException as error:
         message = f"no cluster to talk to: {error}; set KUBECONFIG or --kubeconfig"
         raise ClientError(message, ExitCode.UNREACHABLE) from None

@@ -17,15 +17,16 @@ OUTPUT_BYTES = 64 << 20
 LOCAL_HOST = "127.0.0.1"  # of the pods in local mode, and of no others
 
 
-def build_exec(namespace: str, kubeconfig: str | None, context: str | None) -> tuple[str, ...]:
+def build_exec(cluster: Cluster) -> tuple[str, ...]:
     """Returns the beginning of a command that runs in a pod. Raises ClientError if there is no kubectl."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         raise ClientError("a command in a pod needs kubectl on the PATH; install it")
+    target = cluster.target
     return (
-        *(kubectl, "exec", "-n", namespace),
-        *(("--kubeconfig", kubeconfig) if kubeconfig else ()),
-        *(("--context", context) if context else ()),
+        *(kubectl, "exec", "-n", cluster.namespace),
+        *(("--kubeconfig", target.kubeconfig) if target.kubeconfig else ()),
+        *(("--context", target.context) if target.context else ()),
     )
 
 

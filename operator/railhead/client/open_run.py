@@ -27,14 +27,11 @@ class Access:
     Attributes:
         folder: a copy of the run's folder, a path of this machine or a URI; None = where the job has it.
         image: of a reader's pod; None = the job's.
-        kubeconfig: for kubectl, as `context`.
         say: remarks for the user.
     """
 
     folder: str | None
     image: str | None
-    kubeconfig: str | None
-    context: str | None
     say: Callable[[str], None]
 
 
@@ -53,7 +50,7 @@ async def open_run(cluster: Cluster, job: Object, access: Access) -> AsyncIterat
 
 @asynccontextmanager
 async def _open_in_pod(cluster: Cluster, job: Object, folder: str, access: Access) -> AsyncIterator[RunFiles]:
-    command = build_exec(cluster.namespace, access.kubeconfig, access.context)
+    command = build_exec(cluster)
     pods = list(map(read_pod, await cluster.list_pods(job["metadata"]["uid"])))
     pod = choose_pod(pods)
     if pod is not None:

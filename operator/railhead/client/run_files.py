@@ -258,6 +258,16 @@ async def read_files(files: RunFiles, wanted: Sequence[RunFile]) -> dict[str, by
     return {name: bytes(data) for name, data in found.items()}
 
 
+async def read_each(files: RunFiles, wanted: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
+    """Yields the files that are not empty, with their contents, of which one is in memory. Raises ClientError."""
+    data = bytearray()
+    async for file, chunk in files.stream(wanted):
+        data += chunk
+        if len(data) == file.size:
+            yield file, bytes(data)
+            data.clear()
+
+
 async def read_folder(files: RunFiles, name: str) -> dict[str, bytes]:
     """Returns the contents of the files in the folder, by their names in it. Raises ClientError."""
     found = await read_files(files, await files.find([name]))

@@ -233,7 +233,7 @@ class Job:
     def _read_run(self, read: Callable[[RunFiles, Object], Awaitable[Result]]) -> Result:
         async def open_and_read(cluster: Cluster) -> Result:
             job = await self._get(cluster)
-            access = Access(None, None, self._target.kubeconfig, self._target.context, log.info)
+            access = Access(None, None, log.info)
             async with open_run(cluster, job, access) as files:
                 return await read(files, job)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from railhead.api import names
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError
-from railhead.client.kubectl import ask_pod, find_pods
+from railhead.client.kubectl import ask_pod, build_exec, find_pods
 from railhead.contract import environment
 from railhead.contract.text import write_ranks
 
@@ -34,12 +34,13 @@ class RankStack:
     text: str
 
 
-async def collect_stacks(cluster: Cluster, name: str, base: Sequence[str]) -> list[RankStack]:
-    """Returns the stacks of all ranks; `base` is the beginning of a command in a pod.
+async def collect_stacks(cluster: Cluster, name: str) -> list[RankStack]:
+    """Returns the stacks of all ranks.
 
     Raises:
-        ClientError: the job has no head pod, no rank trains, or another command collects them now.
+        ClientError: there is no kubectl, the job has no head pod, no rank trains, or another command collects them now.
     """
+    base = build_exec(cluster)
     head, *_ = await find_pods(cluster, name, names.HEAD)
     try:
         return parse_stacks(await ask_pod(base, head, QUESTION), head)

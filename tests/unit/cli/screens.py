@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.api.base import Object
-from railhead.cli import doctor, read, top
+from railhead.cli import doctor, jobs, read
 from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.errors import ExitCode
@@ -144,12 +144,12 @@ class FixedCluster:
 
 
 RUNS = {
-    "list": read.list_jobs,
+    "list": jobs.list_jobs,
     "status": read.show_status,
     "why": read.show_why,
     "timeline": read.show_timeline,
     "doctor": doctor.show_checks,
-    "top": top.show_top,
+    "top": jobs.show_top,
 }
 CODES = {"doctor": ExitCode.FAILED}  # of the others: 0
 

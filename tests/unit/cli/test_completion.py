@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from railhead.cli.completion import complete_for_kubectl, find_candidates
+from railhead.cli.jobs import FORMATS
 from railhead.cli.main import build_parser, main
-from railhead.cli.output import FORMATS
 
 
 @pytest.mark.parametrize(

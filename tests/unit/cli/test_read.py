@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-from typing import Any
 
 import pytest
 import yaml
 
-from railhead.api.base import Object
-from railhead.cli import read
-from railhead.cli.main import build_parser
-from railhead.cli.output import Console
-from tests.unit.cli.screens import GOLDEN, JOBS, SCREENS, WIDTHS, FixedCluster, show
-from tests.unit.client.jobs import make_running
+from tests.unit.cli.screens import GOLDEN, SCREENS, WIDTHS, show
 
 FAILED = "a-job-with-a-name-that-is-quite-long-01"
-
-
-def make_changing_cluster(changes: list[tuple[Object | None, Object | None]]) -> Any:
-    """A cluster whose watch has these changes of a job, each from one to the next."""
-
-    class ChangingCluster(FixedCluster):
-        async def watch_jobs(self, selector: str, on_change: Any, read: Any) -> None:
-            for old, new in changes:
-                on_change(old and read(old), new and read(new))
-
-    return ChangingCluster("team-a")
 
 
 @pytest.mark.parametrize("place", WIDTHS)
@@ -75,27 +57,3 @@ def test_phases_have_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch)
     assert "\x1b[32mRunning\x1b[0m" in show(["list"], 120, is_terminal=True)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in show(["list"], 120, is_terminal=True)
-
-
-async def test_watching_prints_a_job_again_only_when_its_row_differs() -> None:
-    stream = io.StringIO()
-    same, changed = JOBS["digits"], make_running(progress={"percentComplete": 43})
-    await read.list_jobs(
-        build_parser().parse_args(["list", "-w"]),
-        make_changing_cluster([(None, same), (same, changed), (changed, changed), (changed, None)]),
-        Console(stream),
-    )
-    last = [line.split() for line in stream.getvalue().splitlines()[-2:]]
-    assert last == [["digits", "Running", "43%", "-", "1", "-", "2h"], ["digits", "is", "gone"]]
-    assert len(stream.getvalue().splitlines()) == 1 + len(JOBS) + 2
-
-
-async def test_watching_in_a_data_format_prints_documents_only(capsys: pytest.CaptureFixture[str]) -> None:
-    stream = io.StringIO()
-    await read.list_jobs(
-        build_parser().parse_args(["list", "-w", "-o", "yaml"]),
-        make_changing_cluster([(None, make_running()), (make_running(), None)]),
-        Console(stream),
-    )
-    assert [len(each["items"]) for each in yaml.safe_load_all(stream.getvalue())] == [len(JOBS), 1]
-    assert capsys.readouterr().err == "digits is gone\n"

@@ -28,8 +28,8 @@ FILES = [
 
 def choose(attempt: int, rank: int | None = None, *, is_all: bool = False) -> list[str]:
     found = choose_files(FILES, UID, attempt, rank=rank, is_all=is_all)
-    assert all(f"/{source}/" in file.name for source, file in found)
-    return [file.name.removeprefix(".railhead/logs/") for _, file in found]
+    assert all(f"/{source}/" in file.name for file, source in found.items())
+    return [file.name.removeprefix(".railhead/logs/") for file in found]
 
 
 def test_the_files_of_a_rank_are_in_the_order_of_time() -> None:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from railhead.api.base import Object
 from railhead.client import kubectl
+from railhead.client.cluster import Target
 from railhead.client.errors import ClientError
 from railhead.client.kubectl import ask_pod, build_exec, find_pods
 from tests.unit.client.jobs import make_condition, make_job, make_pod
 
 
+def make_cluster(target: Target) -> Any:
+    return SimpleNamespace(namespace="a", target=target)
+
+
 def test_the_options_of_the_cluster_are_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClientError, match="needs kubectl on the PATH"):
-        build_exec("a", None, None)
+        build_exec(make_cluster(Target()))
     program = tmp_path / "kubectl"
     program.touch(0o755)
-    assert build_exec("a", None, None) == (str(program), "exec", "-n", "a")
-    assert build_exec("a", "f", "c")[4:] == ("--kubeconfig", "f", "--context", "c")
+    assert build_exec(make_cluster(Target())) == (str(program), "exec", "-n", "a")
+    assert build_exec(make_cluster(Target("f", "c")))[4:] == ("--kubeconfig", "f", "--context", "c")
 
 
 RUNNING: Object = {"phase": "Running", "containerStatuses": [{"name": "ray", "state": {"running": {}}}]}

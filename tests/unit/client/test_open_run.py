@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.api.base import Object
+from railhead.client.cluster import Target
 from railhead.client.errors import ClientError
 from railhead.client.open_run import Access, choose_pod, find_folder, is_here, open_run
 from railhead.client.run_files import ProcessFiles, StoreFiles
@@ -63,6 +64,7 @@ def test_the_newest_head_is_read_rather_than_a_worker() -> None:
 
 class FixedCluster:
     namespace = "team-a"
+    target = Target("file")
 
     async def list_pods(self, uid: str) -> list[Object]:
         return [make_pod("head", **RUNNING)]
@@ -71,7 +73,7 @@ class FixedCluster:
 async def open_as(job: Object, folder: str | None = None) -> Any:
     """Returns what open_run yields."""
     cluster: Any = FixedCluster()
-    async with open_run(cluster, job, Access(folder, None, "file", None, lambda _: None)) as files:
+    async with open_run(cluster, job, Access(folder, None, lambda _: None)) as files:
         return files
 
 

@@ -1,4 +1,4 @@
-"""`railhead exec`: runs a command in the pod of a rank, through kubectl, which has the terminal's protocol."""
+"""`railhead exec` and `stacks`: commands in a job's pods, through kubectl, which has the terminal's protocol."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import Subparsers, add_command
-from railhead.cli.logs import count
+from railhead.cli.cluster_command import SCREEN, Subparsers, add_command, count
 from railhead.cli.output import Console
 
 if TYPE_CHECKING:
@@ -21,20 +20,40 @@ EXEC = (
     "Run a command in the pod of a rank, or in the head pod: railhead exec NAME --rank 3 -- nvidia-smi. "
     "Without a command it is a shell. Needs kubectl."
 )
+STACKS = (
+    "Show the Python stacks of all ranks: each different stack once, that of the fewest ranks first, since the others "
+    "usually wait for those ranks. Training continues. Needs kubectl."
+)
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds the command."""
+    add_command(commands, "stacks", STACKS, show_stacks, formats=SCREEN)
     exec_ = add_command(commands, "exec", EXEC, run_in_pod)
     exec_.add_argument("--rank", type=count, metavar="R", help="of the rank (default: the head pod)")
+
+
+async def show_stacks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+    """Prints the stacks below the ranks that have them."""
+    from railhead.client.outputs import Stacks
+    from railhead.client.stacks import collect_stacks, group_stacks
+
+    stacks = await collect_stacks(cluster, options.name)
+    if options.output != "table":
+        console.data(Stacks(tuple(stacks)), options.output)
+        return 0
+    for heading, text in group_stacks(stacks):
+        console.line(heading)
+        for line in text.splitlines():
+            console.line(f"  {line}")
+    return 0
 
 
 async def run_in_pod(options: argparse.Namespace, cluster: Cluster, _: Console) -> int:
     """Returns the exit code of the command. Raises ClientError if there is no such pod or no kubectl."""
     from railhead.client.kubectl import build_exec
 
-    base = build_exec(cluster.namespace, options.kubeconfig, options.context)
+    base = build_exec(cluster)
     pod = await _find_pod(options, cluster, base)
     terminal = ["-it"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-i"]
     command = [*base, *terminal, pod, "-c", "ray", "--", *(options.words or SHELL)]

@@ -1,4 +1,4 @@
-"""Numbers of `railhead logs`."""
+"""What options of several commands take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from railhead.cli.logs import count
+from railhead.cli.cluster_command import count
 
 
 def test_a_count_is_a_number_from_zero() -> None:

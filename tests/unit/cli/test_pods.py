@@ -1,16 +1,20 @@
-"""`railhead exec` calls kubectl for the pod of the head or of a rank."""
+"""`railhead exec` and `stacks` call kubectl for the pod of the head or of a rank."""
 
 from __future__ import annotations
 
+import io
+import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railhead.api.base import Object
-from railhead.cli.execute import run_in_pod
 from railhead.cli.main import parse_arguments
 from railhead.cli.output import Console
+from railhead.cli.pods import run_in_pod, show_stacks
+from railhead.client.cluster import Target
 from railhead.client.errors import ClientError
 from tests.unit.client.jobs import make_job, make_pod
 
@@ -28,8 +32,9 @@ esac
 class FixedCluster:
     namespace = "team-a"
 
-    def __init__(self, pods: list[Object]) -> None:
+    def __init__(self, pods: list[Object], context: str | None = None) -> None:
         self._pods = pods
+        self.target = Target(context=context)
 
     async def get_job(self, name: str) -> Object:
         return make_job(name)
@@ -50,8 +55,9 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def execute(*arguments: str, pods: list[Object]) -> int:
-    cluster: Any = FixedCluster(pods)
-    return await run_in_pod(parse_arguments(["exec", "digits", *arguments]), cluster, Console())
+    options = parse_arguments(["exec", "digits", *arguments])
+    cluster: Any = FixedCluster(pods, options.context)
+    return await run_in_pod(options, cluster, Console())
 
 
 @pytest.mark.parametrize(
@@ -87,3 +93,53 @@ async def test_without_kubectl_the_message_says_so(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ClientError, match="needs kubectl"):
         await execute(pods=PODS)
+
+
+HOSTILE = "load\x1b[2J"
+ANSWER = [
+    {"rank": rank, "pod": f"w{rank}", "place": f"at t.py:{line} in {HOSTILE}", "text": f"Thread\n  File {HOSTILE}\n"}
+    for rank, line in enumerate((9, 9, 4))
+]
+TABLE = """\
+rank 2 (pod w2): at t.py:4 in load\ufffd[2J
+  Thread
+    File load\ufffd[2J
+ranks 0-1: at t.py:9 in load\ufffd[2J
+  Thread
+    File load\ufffd[2J
+"""
+
+
+async def show(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str, *arguments: str) -> str:
+    (folder / "kubectl").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    cluster: Any = FixedCluster(PODS)
+    stream = io.StringIO()
+    assert await show_stacks(parse_arguments(["stacks", "digits", *arguments]), cluster, Console(stream)) == 0
+    return stream.getvalue()
+
+
+async def test_each_stack_is_printed_once_without_control_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = 'exec -n team-a h -c ray -- sh -c exec python3 -I -S "$RAILHEAD_BUNDLE" stacks'
+    script = f'[ "$*" = {shlex.quote(expected)} ] && printf %s {shlex.quote(json.dumps(ANSWER))}'
+    assert await show(tmp_path, monkeypatch, script) == TABLE
+    printed = await show(tmp_path, monkeypatch, script, "-o", "json")
+    assert json.loads(printed) == {"ranks": ANSWER}
+    assert printed.isascii()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("no rank trains yet, or none any more", "pod h: no rank trains yet"),
+        ("railhead: unknown role 'stacks'; this is", "digits runs since an older Railhead, without this command"),
+    ],
+)
+async def test_the_heads_refusal_is_the_message(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ClientError, match=message):
+        await show(tmp_path, monkeypatch, f"echo {shlex.quote(words)} >&2; exit 1")

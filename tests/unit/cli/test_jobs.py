@@ -1,4 +1,4 @@
-"""`railhead top`: its order, what it prints again, and what 2,000 jobs take."""
+"""`railhead list` and `top`: the order, what it prints again, and what 2,000 jobs take."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from aiohttp import web
 
 import railhead
 from railhead.api.base import Object
-from railhead.cli import top
+from railhead.cli import jobs as commands
 from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.cluster import Target, open_cluster
 from railhead.client.rows import read_row
-from tests.unit.cli.screens import FixedCluster
+from tests.unit.cli.screens import JOBS, FixedCluster
 from tests.unit.client.jobs import make_running
 
 PATH = "/apis/railhead.dev/v1alpha1/trainjobs"
@@ -124,11 +124,11 @@ class Screen(io.StringIO):
 async def test_2000_jobs_take_one_list_and_one_watch_and_a_change_one_more_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(top, "SHORTEST_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "SHORTEST_SECONDS", 0.0)
     jobs, screen = Jobs(2000), Screen()
     options = build_parser().parse_args(["top", "-A", "-w"])
     async with serve(jobs, tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
-        showing = asyncio.create_task(top.show_top(options, cluster, Console(screen)))
+        showing = asyncio.create_task(commands.show_top(options, cluster, Console(screen)))
         lines = await screen.wait_table()
         assert len(lines) == 1 + 2000
         assert [line.split()[3] for line in lines[1:252:50]] == ["8"] * 5 + ["7"]
@@ -174,12 +174,12 @@ async def test_2000_large_jobs_take_two_seconds_of_a_processor_and_150_mib(tmp_p
 async def test_ages_are_shown_again_without_a_change(
     format_: str, documents: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(top, "SHORTEST_SECONDS", 0.0)
-    monkeypatch.setattr(top, "LONGEST_SECONDS", 0.01)
+    monkeypatch.setattr(commands, "SHORTEST_SECONDS", 0.0)
+    monkeypatch.setattr(commands, "LONGEST_SECONDS", 0.01)
     screen = Screen()
     options = build_parser().parse_args(["top", "-A", "-w", "-o", format_])
     async with serve(Jobs(1), tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
-        showing = asyncio.create_task(top.show_top(options, cluster, Console(screen)))
+        showing = asyncio.create_task(commands.show_top(options, cluster, Console(screen)))
         for _ in range(documents):
             assert "job-0000" in "\n".join(await screen.wait_table())
         showing.cancel()
@@ -194,7 +194,7 @@ def test_the_order_is_by_gpus_or_by_age(by: str, order: list[str]) -> None:
         replace(row, name="large", created="2026-11-25T11:00:00Z", gpus=8),
         replace(row, name="old", created="2026-11-25T10:00:00Z", gpus=1),
     ]
-    assert [each.name for each in top.sort_rows(rows, by)] == order
+    assert [each.name for each in commands.sort_rows(rows, by)] == order
 
 
 @pytest.mark.parametrize(("arguments", "lines"), [(["-w"], 1 + 2), ([], 1 + 5)])
@@ -205,7 +205,7 @@ def test_a_watched_table_has_as_many_jobs_as_the_terminal_has_lines(arguments: l
     rows = [read_row(make_numbered(number)) for number in range(5)]
     options = build_parser().parse_args(["top", *arguments])
     cluster: Any = FixedCluster("team-a")
-    top._print(rows, options, cluster, console)
+    commands._print_top(rows, options, cluster, console)
     assert len(stream.getvalue().splitlines()) == lines
 
 
@@ -214,3 +214,38 @@ def test_a_terminal_is_emptied_and_in_a_pipe_a_line_separates_tables() -> None:
     Console(stream, is_terminal=True).clear()
     Console(stream).clear()
     assert stream.getvalue() == "\x1b[H\x1b[2J\n"
+
+
+def make_changing_cluster(changes: list[tuple[Object | None, Object | None]]) -> Any:
+    """A cluster whose watch has these changes of a job, each from one to the next."""
+
+    class ChangingCluster(FixedCluster):
+        async def watch_jobs(self, selector: str, on_change: Any, read: Any) -> None:
+            for old, new in changes:
+                on_change(old and read(old), new and read(new))
+
+    return ChangingCluster("team-a")
+
+
+async def test_watching_prints_a_job_again_only_when_its_row_differs() -> None:
+    stream = io.StringIO()
+    same, changed = JOBS["digits"], make_running(progress={"percentComplete": 43})
+    await commands.list_jobs(
+        build_parser().parse_args(["list", "-w"]),
+        make_changing_cluster([(None, same), (same, changed), (changed, changed), (changed, None)]),
+        Console(stream),
+    )
+    last = [line.split() for line in stream.getvalue().splitlines()[-2:]]
+    assert last == [["digits", "Running", "43%", "-", "1", "-", "2h"], ["digits", "is", "gone"]]
+    assert len(stream.getvalue().splitlines()) == 1 + len(JOBS) + 2
+
+
+async def test_watching_in_a_data_format_prints_documents_only(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    await commands.list_jobs(
+        build_parser().parse_args(["list", "-w", "-o", "yaml"]),
+        make_changing_cluster([(None, make_running()), (make_running(), None)]),
+        Console(stream),
+    )
+    assert [len(each["items"]) for each in yaml.safe_load_all(stream.getvalue())] == [len(JOBS), 1]
+    assert capsys.readouterr().err == "digits is gone\n"

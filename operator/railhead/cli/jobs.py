@@ -1,0 +1,163 @@
+"""`railhead list` and `top`: a row for each job, once or again when it changes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from railhead.cli.cluster_command import SCREEN, Subparsers, add_command
+from railhead.cli.output import Column, Console
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from railhead.client.cluster import Cluster
+    from railhead.client.rows import JobRow
+
+LIST = "List TrainJobs: phase, progress, remaining time, and what each one waits for."
+TOP = "Show the TrainJobs that hold most GPUs first: phase, progress, remaining time, goodput, attempts and age."
+SORT = "gpus: of running worker pods, the most first; age: the oldest job first (default: %(default)s)"
+FORMATS = ("table", "wide", "json", "yaml", "name")
+SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 30.0  # between two tables of top --watch: with changes, and for the ages
+OF_THE_SCREEN = 2  # lines without a job: the titles, and that of the cursor
+# A title is the field of a `JobRow` that the column shows; AGE is the time since its `created`.
+NAMES = (Column("NAMESPACE", can_be_cut=True), Column("NAME", can_be_cut=True), Column("PHASE"))
+LIST_COLUMNS = (
+    *(*NAMES, Column("PROGRESS"), Column("REMAINING", drop=1), Column("ATTEMPT", drop=2)),
+    *(Column("WAITS-FOR", can_be_cut=True), Column("AGE")),
+)
+WIDE = (Column("GOODPUT"), Column("WORKERS"), Column("HEAD", can_be_cut=True), Column("CHECKPOINT", can_be_cut=True))
+TOP_COLUMNS = (
+    *(*NAMES, Column("GPUS"), Column("PROGRESS"), Column("REMAINING", drop=1), Column("GOODPUT", drop=2)),
+    *(Column("ATTEMPT", drop=3), Column("WAITS-FOR", can_be_cut=True), Column("AGE")),
+)
+
+
+def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
+    list_ = add_command(commands, "list", LIST, list_jobs, formats=FORMATS, has_name=False, is_for_all=True)
+    list_.add_argument("-l", "--selector", default="", help="only jobs with these labels, for example team=a")
+    list_.add_argument("-w", "--watch", action="store_true", help="print each job again when it changes")
+    top = add_command(commands, "top", TOP, show_top, formats=SCREEN, has_name=False, is_for_all=True)
+    top.add_argument("-l", "--selector", default="", help="only jobs with these labels, for example team=a")
+    top.add_argument("--sort", choices=("gpus", "age"), default="gpus", help=SORT)
+    top.add_argument("-w", "--watch", action="store_true", help="show a new table when a job changes, until Ctrl-C")
+
+
+async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+    """Prints the jobs by namespace and name; with --watch, then each change until Ctrl-C."""
+    from railhead.client.rows import read_row
+
+    rows = await cluster.list_jobs(options.selector, read_row)
+    rows.sort(key=lambda row: (row.namespace, row.name))
+    _print_list(rows, options.output, cluster, console)
+    if not options.watch:
+        return 0
+    shown = {(row.namespace, row.name): row for row in rows}
+
+    def on_change(old: JobRow | None, new: JobRow | None) -> None:
+        row = new or old
+        assert row is not None
+        key = (row.namespace, row.name)
+        if new is None:
+            shown.pop(key, None)
+            (console if options.output in ("table", "wide") else Console(sys.stderr)).line(f"{row.name} is gone")
+        elif shown.get(key) != new:  # else no column has changed
+            shown[key] = new
+            if options.output == "yaml":
+                console.line("---")
+            _print_list([new], options.output, cluster, console, has_header=False)
+
+    await cluster.watch_jobs(options.selector, on_change, read_row)
+    return 0
+
+
+def _print_list(
+    rows: Sequence[JobRow], format_: str, cluster: Cluster, console: Console, *, has_header: bool = True
+) -> None:
+    if format_ == "name":
+        for row in rows:
+            console.line(f"{row.namespace}/{row.name}" if cluster.scope is None else row.name)
+    elif format_ == "wide":
+        _print_rows(rows, (*LIST_COLUMNS, *WIDE), cluster, console, has_header=has_header, is_cut=False)
+    elif format_ == "table":
+        _print_rows(rows, LIST_COLUMNS, cluster, console, has_header=has_header)
+    else:
+        _print_data(rows, format_, console)
+
+
+async def show_top(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+    """Prints the jobs once, or with --watch again after changes."""
+    from railhead.client.cluster import explaining
+    from railhead.client.rows import read_row
+
+    if not options.watch:
+        _print_top(await cluster.list_jobs(options.selector, read_row), options, cluster, console)
+        return 0
+    changed = asyncio.Event()
+    jobs = await cluster.open_jobs(options.selector, read_row, lambda _old, _new: changed.set())
+
+    async def print_changes() -> None:
+        await jobs.answered.wait()
+        while True:
+            changed.clear()
+            _print_top(jobs.items(), options, cluster, console)
+            await asyncio.sleep(SHORTEST_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), LONGEST_SECONDS)
+            if options.output == "table":
+                console.clear()
+            elif options.output == "yaml":
+                console.line("---")
+
+    with explaining("watch trainjobs"):
+        await asyncio.gather(jobs.run(), print_changes())
+    return 0
+
+
+def _print_top(jobs: Iterable[JobRow], options: argparse.Namespace, cluster: Cluster, console: Console) -> None:
+    rows = sort_rows(jobs, options.sort)
+    if options.output != "table":
+        _print_data(rows, options.output, console)
+        return
+    if options.watch and console.height is not None:
+        rows = rows[: max(1, console.height - OF_THE_SCREEN)]
+    _print_rows(rows, TOP_COLUMNS, cluster, console)
+
+
+def sort_rows(jobs: Iterable[JobRow], by: str) -> list[JobRow]:
+    """Returns the jobs in the order of --sort; those that are alike by age, then by name."""
+    return sorted(jobs, key=lambda row: (-row.gpus if by == "gpus" else 0, row.created, row.namespace, row.name))
+
+
+def _print_data(rows: Sequence[JobRow], format_: str, console: Console) -> None:
+    from railhead.client.outputs import JobList  # it takes as long to import as all else that a table needs
+
+    console.data(JobList(tuple(rows)), format_)
+
+
+def _print_rows(
+    rows: Sequence[JobRow],
+    columns: Sequence[Column],
+    cluster: Cluster,
+    console: Console,
+    *,
+    has_header: bool = True,
+    is_cut: bool = True,
+) -> None:
+    if not rows:
+        console.line("No TrainJobs found.")
+        return
+    shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
+    cells = [[_write_cell(row, column.title, now) for column in shown] for row in rows]
+    console.table(shown, cells, has_header=has_header, is_cut=is_cut)
+
+
+def _write_cell(row: JobRow, title: str, now: datetime) -> str:
+    from railhead.client.rows import describe_age
+
+    value = describe_age(row.created, now) if title == "AGE" else getattr(row, title.lower().replace("-", "_"))
+    return str(value or "-")
