@@ -23,100 +23,69 @@ GARBAGE_THRESHOLD = 10_000  # objects; Python's default is 700
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--kubeconfig",
-        default=os.environ.get("KUBECONFIG"),
-        help="default: $KUBECONFIG, else the pod's service account",
-    )
+    kubeconfig = "default: $KUBECONFIG, else the pod's service account"
+    parser.add_argument("--kubeconfig", default=os.environ.get("KUBECONFIG"), help=kubeconfig)
     parser.add_argument("--namespace", default="railhead-system", help="namespace of the operator's objects")
-    parser.add_argument(
-        "--watch-namespace",
-        action="append",
-        default=[],
-        metavar="NAMESPACE",
-        help="run the jobs of this namespace only (repeatable; default: all namespaces)",
-    )
-    parser.add_argument(
-        "--job-selector",
-        type=_selector,
-        default=EVERYTHING,
-        metavar="SELECTOR",
-        help="run the jobs only whose labels match, for example team=a,tier!=test (default: all)",
-    )
-    parser.add_argument("--report-listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="report endpoint")
-    parser.add_argument("--report-url", required=True, metavar="URL", help="base URL of the endpoint, as pods reach it")
-    parser.add_argument(
-        "--report-tls",
-        type=Path,
-        metavar="FOLDER",
-        help="with the endpoint's tls.crt, tls.key and ca.crt, as in a cert-manager Secret (default: create them)",
-    )
-    parser.add_argument(
-        "--report-writes-per-second",
-        type=_rate,
-        default=25.0,
-        metavar="NUMBER",
-        help="status writes for the reports of all jobs; each stores a TrainJob in etcd again (default: %(default)s)",
-    )
+    watched = "run the jobs of this namespace only (repeatable; default: all namespaces)"
+    parser.add_argument("--watch-namespace", action="append", default=[], metavar="NAMESPACE", help=watched)
+    selected = "run the jobs only whose labels match, for example team=a,tier!=test (default: all)"
+    parser.add_argument("--job-selector", type=_selector, default=EVERYTHING, metavar="SELECTOR", help=selected)
+    _add_reports(parser)
     parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
-    parser.add_argument(
-        "--metrics-listen",
-        metavar="HOST:PORT",
-        help="/metrics over HTTPS, for tokens with the right to get it (default: open, on the probe port)",
-    )
+    metrics = "/metrics over HTTPS, for tokens with the right to get it (default: open, on the probe port)"
+    parser.add_argument("--metrics-listen", metavar="HOST:PORT", help=metrics)
     parser.add_argument("--concurrency", type=int, default=40, help="jobs reconciled concurrently")
     _add_leader_election(parser)
     _add_network_policies(parser)
     _add_log_archive(parser)
-    _add_admission_policy(parser)
+    policy = "warn if this ValidatingAdmissionPolicy, which restricts what jobs may use, is gone"
+    parser.add_argument("--admission-policy", default="", metavar="NAME", help=policy)
     parser.add_argument("--kueue", action="store_true", help="jobs may name a queue of Kueue (default: they wait then)")
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
     parser.add_argument("--log-format", default="text", choices=FORMATS, help="json: one object per line")
 
 
+def _add_reports(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--report-listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="report endpoint")
+    parser.add_argument("--report-url", required=True, metavar="URL", help="base URL of the endpoint, as pods reach it")
+    tls = "with the endpoint's tls.crt, tls.key and ca.crt, as in a cert-manager Secret (default: create them)"
+    parser.add_argument("--report-tls", type=Path, metavar="FOLDER", help=tls)
+    writes = "status writes for the reports of all jobs; each stores a TrainJob in etcd again (default: %(default)s)"
+    parser.add_argument("--report-writes-per-second", type=_rate, default=25.0, metavar="NUMBER", help=writes)
+
+
+def _add_leader_election(parser: argparse.ArgumentParser) -> None:
+    lease = "plan only while holding the Lease in the operator's namespace"
+    parser.add_argument("--leader-election", action="store_true", help=lease)
+    seconds = "with --leader-election: time from the leader's last renewal until another replica takes over"
+    parser.add_argument("--lease-seconds", type=_lease_seconds, default=15, metavar="SECONDS", help=seconds)
+    uid = (
+        "with --leader-election: uid of the pod that runs only this operator; it takes over at once from a process of "
+        "the same pod that died"
+    )
+    parser.add_argument("--pod-uid", default="", metavar="UID", help=uid)
+
+
 def _add_network_policies(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--job-network-policies",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="create a NetworkPolicy for each job, which lets only its own pods reach its pods (default: yes)",
+    created = "create a NetworkPolicy for each job, which lets only its own pods reach its pods (default: yes)"
+    yes_or_no = argparse.BooleanOptionalAction
+    parser.add_argument("--job-network-policies", action=yes_or_no, default=True, help=created)
+    ingress = "a list of NetworkPolicyPeer that reach the jobs' pods as well"
+    parser.add_argument("--job-ingress-from", type=_objects, default=(), metavar="JSON", help=ingress)
+    metrics = "a list of NetworkPolicyPeer that reach the port of spec.metrics (default: only the job's own pods do)"
+    parser.add_argument("--job-metrics-from", type=_objects, default=(), metavar="JSON", help=metrics)
+    egress = (
+        "a list of NetworkPolicyEgressRule: jobs reach these, their own pods, DNS and the report endpoint "
+        "(default: anything)"
     )
-    parser.add_argument(
-        "--job-ingress-from",
-        type=_objects,
-        default=(),
-        metavar="JSON",
-        help="a list of NetworkPolicyPeer that reach the jobs' pods as well",
-    )
-    parser.add_argument(
-        "--job-metrics-from",
-        type=_objects,
-        default=(),
-        metavar="JSON",
-        help="a list of NetworkPolicyPeer that reach the port of spec.metrics (default: only the job's own pods do)",
-    )
-    parser.add_argument(
-        "--job-egress",
-        type=_objects,
-        default=(),
-        metavar="JSON",
-        help="a list of NetworkPolicyEgressRule: jobs reach these, their own pods, DNS and the report endpoint "
-        "(default: anything)",
-    )
+    parser.add_argument("--job-egress", type=_objects, default=(), metavar="JSON", help=egress)
 
 
 def _add_log_archive(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--job-log-archive",
-        choices=ARCHIVES,
-        help="spec.logs.archive of jobs without it (default: Failed if run.storagePath is a path, else None)",
-    )
-    parser.add_argument(
-        "--job-log-archive-most",
-        choices=ARCHIVES,
-        default="All",
-        help="what spec.logs.archive is reduced to in jobs that keep more (default: %(default)s)",
-    )
+    archive = "spec.logs.archive of jobs without it (default: Failed if run.storagePath is a path, else None)"
+    parser.add_argument("--job-log-archive", choices=ARCHIVES, help=archive)
+    most = "what spec.logs.archive is reduced to in jobs that keep more (default: %(default)s)"
+    parser.add_argument("--job-log-archive-most", choices=ARCHIVES, default="All", help=most)
 
 
 def _objects(text: str) -> tuple[Peer, ...]:
@@ -128,35 +97,6 @@ def _objects(text: str) -> tuple[Peer, ...]:
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of objects")
     return tuple(found)
-
-
-def _add_leader_election(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--leader-election", action="store_true", help="plan only while holding the Lease in the operator's namespace"
-    )
-    parser.add_argument(
-        "--lease-seconds",
-        type=_lease_seconds,
-        default=15,
-        metavar="SECONDS",
-        help="with --leader-election: time from the leader's last renewal until another replica takes over",
-    )
-    parser.add_argument(
-        "--pod-uid",
-        default="",
-        metavar="UID",
-        help="with --leader-election: uid of the pod that runs only this operator; it takes over at once from a "
-        "process of the same pod that died",
-    )
-
-
-def _add_admission_policy(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--admission-policy",
-        default="",
-        metavar="NAME",
-        help="warn if this ValidatingAdmissionPolicy, which restricts what jobs may use, is gone",
-    )
 
 
 def _lease_seconds(text: str) -> int:
