@@ -23,7 +23,7 @@ def build_schemas() -> dict[str, str]:
 
 
 def build_schema(type_: type) -> Schema:
-    """Returns the schema of a dataclass as `railhead.cli.output.to_plain` writes it: all fields, in camelCase."""
+    """Returns the schema of a dataclass as `railhead.cli.output.Console.data` writes it: all fields, in camelCase."""
     schema = TypeAdapter(type_).json_schema()
     parts = [_describe(each) for each in (schema, *schema.get("$defs", {}).values())]
     definitions = dict(zip(schema.get("$defs", {}), parts[1:], strict=True))

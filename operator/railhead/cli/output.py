@@ -14,9 +14,12 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from railhead.contract.text import clean_line
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 LEAST_WIDTH = 6  # of a column that is cut
 GAP = "  "
@@ -106,9 +109,14 @@ class Console:
             print(self._colour(line), file=self.stream)
         self.stream.flush()
 
-    def data(self, value: object, format_: str) -> None:
-        """Prints a value as JSON or YAML; of dataclasses their fields."""
-        plain = to_plain(value)
+    def data(self, value: DataclassInstance | dict[str, object], format_: str) -> None:
+        """Prints a value as JSON or YAML; a dataclass becomes an object with camelCase keys."""
+        from pydantic.alias_generators import to_camel
+
+        def name_fields(fields: list[tuple[str, object]]) -> dict[str, object]:
+            return {to_camel(name): each for name, each in fields}
+
+        plain = value if isinstance(value, dict) else dataclasses.asdict(value, dict_factory=name_fields)
         if format_ == "json":
             text = json.dumps(plain, indent=2, ensure_ascii=True)
         else:
@@ -150,20 +158,3 @@ def layout(
 
 def _fit(cell: str, width: int) -> str:
     return cell.ljust(width) if len(cell) <= width else f"{cell[: width - 1]}…"
-
-
-def to_plain(value: object) -> Any:
-    """Returns JSON's types: a dataclass becomes an object with camelCase keys."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        return {_camel(field.name): to_plain(getattr(value, field.name)) for field in fields}
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_plain(each) for each in value]
-    return value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(each.title() for each in rest)

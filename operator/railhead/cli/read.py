@@ -29,27 +29,23 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 async def show_status(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    """Prints the screen of one job."""
-    from railhead.client.outputs import Fact, JobScreen
     from railhead.client.summary import summarize
 
-    snapshot = await cluster.read_snapshot(options.name)
-    summary = summarize(snapshot)
+    screen = summarize(await cluster.read_snapshot(options.name))
     if options.output != "table":
-        facts = tuple(Fact(name, value) for name, value in summary.facts)
-        console.data(JobScreen(facts, summary.sections, summary.findings, snapshot.notes), options.output)
+        console.data(screen, options.output)
         return 0
-    label = max(len(name) for name, _ in summary.facts) + 2
-    for name, value in summary.facts:
-        _print_fact(console, name.ljust(label), value)
+    label = max(len(fact.name) for fact in screen.facts) + 2
+    for fact in screen.facts:
+        _print_fact(console, fact.name.ljust(label), fact.value)
     console.line()
-    _print_findings(summary.findings, console)
-    for section in summary.sections:
+    _print_findings(screen.findings, console)
+    for section in screen.sections:
         console.line()
         console.line(section.title)
         for line in section.lines:
             console.paragraph(line, "  ")
-    _print_notes(snapshot.notes, console)
+    _print_notes(screen.notes, console)
     return 0
 
 
@@ -62,7 +58,6 @@ def _print_fact(console: Console, label: str, value: str) -> None:
 
 
 async def show_why(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    """Prints the findings."""
     from railhead.client.outputs import Explanation
     from railhead.client.why import explain_job
 
@@ -97,7 +92,6 @@ def _print_notes(notes: Iterable[str], console: Console) -> None:
 
 
 async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    """Prints the timeline."""
     from railhead.client.outputs import Timeline
     from railhead.client.timeline import build_timeline
 
@@ -113,13 +107,11 @@ async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: 
 
 
 async def _read_journal(options: argparse.Namespace, cluster: Cluster, snapshot: Snapshot) -> list[Moment]:
-    from railhead.client.journal import read_moments
     from railhead.client.run_files import read_folder
+    from railhead.client.timeline import read_moments
     from railhead.contract.run_folder import OWN_FOLDER
     from railhead.history import JOURNAL, read_history
 
     async with open_files(options, cluster, snapshot.job) as files:
-        journal = read_history(
-            await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}"), job=str(snapshot.job["metadata"]["uid"])
-        )
-    return list(read_moments(journal))
+        segments = await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}")
+    return list(read_moments(read_history(segments, job=str(snapshot.job["metadata"]["uid"]))))

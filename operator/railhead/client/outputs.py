@@ -10,7 +10,7 @@ from railhead.client.curves import Report
 from railhead.client.readiness import Check
 from railhead.client.rows import JobRow
 from railhead.client.stacks import RankStack
-from railhead.client.summary import Section
+from railhead.client.summary import JobScreen
 from railhead.client.timeline import Moment
 from railhead.client.why import Finding
 
@@ -20,24 +20,6 @@ class JobList:
     """The jobs, by namespace and name."""
 
     items: tuple[JobRow, ...]
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A line of the screen: its name, and the text after it."""
-
-    name: str
-    value: str
-
-
-@dataclass(frozen=True)
-class JobScreen:
-    """One job. `notes`: what could not be read, as sentences."""
-
-    facts: tuple[Fact, ...]
-    sections: tuple[Section, ...]
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,14 @@ MOST_CAUSES = 3  # of lost time
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A line of the screen: its name, and the text after it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
 class Section:
     """A title, and lines below it."""
 
@@ -26,26 +34,23 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """The screen.
+class JobScreen:
+    """One job. `notes`: what could not be read, as sentences."""
 
-    Attributes:
-        facts: names and values, in order.
-        findings: why the job does what it does, and what to do next.
-    """
-
-    facts: tuple[tuple[str, str], ...]
+    facts: tuple[Fact, ...]
     sections: tuple[Section, ...]
     findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
 
 
-def summarize(snapshot: Snapshot) -> Summary:
+def summarize(snapshot: Snapshot) -> JobScreen:
     """Returns the screen of one job."""
     sections = (_attempts(snapshot), _pods(snapshot), _nodes(snapshot), _events(snapshot))
-    return Summary(
-        facts=tuple((name, value) for name, value in _facts(snapshot) if value),
+    return JobScreen(
+        facts=tuple(Fact(name, value) for name, value in _facts(snapshot) if value),
         sections=tuple(each for each in sections if each.lines),
         findings=tuple(explain_job(snapshot)),
+        notes=snapshot.notes,
     )
 
 

@@ -1,17 +1,25 @@
-"""What happened to a job, in order: from status.attempts, the conditions and the events that still exist. Pure."""
+"""What happened to a job, in order: from status.attempts, the conditions, the events that still exist, and the journal
+of the run. Pure.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
+from railhead.client.curves import describe_gaps
 from railhead.client.snapshot import Snapshot
 from railhead.contract.text import format_time, parse_time
+from railhead.history import History, Record
 
 EVENT_LIFE = timedelta(hours=1)  # the API server's default --event-ttl
+COMMON = frozenset({"time", "attempt", "event"})  # fields of each record of the journal
+# The events of the journal whose moment has another name than the event in CamelCase.
+JOURNAL_NAMES = {"resume": "Resumed", "group": "WorkerGroup", "notice": "EndNotice", "end": "AttemptEnded"}
 IN_ATTEMPTS = frozenset({"AttemptStarted"})  # events that a line of an attempt repeats
 
 
@@ -111,3 +119,20 @@ def _gaps(snapshot: Snapshot) -> Iterator[Moment]:
 def _before(time: str | None) -> str:
     at: datetime | None = parse_time(time)
     return format_time(at - timedelta(seconds=1)) if at is not None else ""
+
+
+def read_moments(journal: History) -> Iterator[Moment]:
+    """Yields the moments of the journal, and first a gap for each reason why some are missing."""
+    begin = str(journal.records[0]["time"]) if journal.records else ""
+    for gap in describe_gaps(journal, "the journal"):
+        yield Moment(begin, "Gap", gap, "gap")
+    for record in journal.records:
+        event = str(record.get("event"))
+        name = JOURNAL_NAMES.get(event, event[:1].upper() + event[1:])
+        yield Moment(str(record["time"]), name, _describe(record), "journal")
+
+
+def _describe(record: Record) -> str:
+    fields = {key: value for key, value in record.items() if key not in COMMON and value not in (None, "")}
+    texts = (f"{key} {value if isinstance(value, str) else json.dumps(value)}" for key, value in fields.items())
+    return ", ".join([f"attempt {record['attempt']}", *texts])

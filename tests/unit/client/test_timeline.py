@@ -6,7 +6,8 @@ import pytest
 
 from railhead.api.attempts import Attempt
 from railhead.api.base import Object
-from railhead.client.timeline import Moment, build_timeline, describe_end
+from railhead.client.timeline import Moment, build_timeline, describe_end, read_moments
+from railhead.history import History
 from tests.unit.client.jobs import make_event, make_failed, make_job, make_snapshot
 
 
@@ -69,3 +70,22 @@ def test_an_old_job_without_events_has_lost_them_all() -> None:
 )
 def test_the_end_of_an_attempt_is_a_phrase(attempt: Attempt, end: str) -> None:
     assert describe_end(attempt) == end
+
+
+def test_records_become_moments_and_what_is_missing_a_gap() -> None:
+    records = (
+        {"time": "2026-11-25T10:00:00.250Z", "attempt": 1, "event": "group", "workers": 4, "workersBefore": None},
+        {"time": "2026-11-25T10:01:00.000Z", "attempt": 1, "event": "lostPods", "pods": ["a", "b"]},
+        {"time": "2026-11-25T10:02:00.000Z", "attempt": 1, "event": "of a later version", "reason": "R"},
+    )
+    assert list(read_moments(History(records, skipped=1))) == [
+        Moment("2026-11-25T10:00:00.250Z", "Gap", "1 lines in the journal cannot be read.", "gap"),
+        Moment("2026-11-25T10:00:00.250Z", "WorkerGroup", "attempt 1, workers 4", "journal"),
+        Moment("2026-11-25T10:01:00.000Z", "LostPods", 'attempt 1, pods ["a", "b"]', "journal"),
+        Moment("2026-11-25T10:02:00.000Z", "Of a later version", "attempt 1, reason R", "journal"),
+    ]
+
+
+def test_the_moments_are_sorted_among_the_others() -> None:
+    journal = [Moment("2026-11-25T10:00:00.001Z", "State", "", "journal")]
+    assert [each.what for each in build_timeline(make_snapshot(make_job()), journal)][:2] == ["Created", "State"]
