@@ -2888,8 +2888,8 @@ DEFECTS = (
     Defect(
         "`railhead doctor` takes any cluster without a Deployment for local mode",
         "client/doctor.py",
-        "is_local = any(job.is_seen for job in sights), not found and await _is_local(cluster)",
-        "is_local = any(job.is_seen for job in sights), not found",
+        "is_local = any(job.phase != UNSEEN for job in jobs), not found and await _is_local(cluster)",
+        "is_local = any(job.phase != UNSEEN for job in jobs), not found",
         ("tests/unit/client/test_doctor.py",),
     ),
     Defect(

@@ -11,6 +11,7 @@ from railhead.api.served import PATH, find_narrower
 from railhead.client import readiness
 from railhead.client.cluster import Cluster, explaining
 from railhead.client.readiness import NOT_PERMITTED, Check
+from railhead.client.rows import UNSEEN, JobRow, read_row
 from railhead.client.snapshot import part, text
 from railhead.kube.client import Scope
 from railhead.kube.errors import Gone, KubeError
@@ -89,8 +90,8 @@ async def _definition(cluster: Cluster) -> Check:
 
 async def _operator(cluster: Cluster) -> Check:
     found = await cluster.client.list(Scope(DEPLOYMENT, label_selector=OPERATOR))
-    sights = [] if found else (await cluster.client.list_each(_jobs(cluster), readiness.read_sight)).items
-    has_seen_jobs, is_local = any(job.is_seen for job in sights), not found and await _is_local(cluster)
+    jobs = [] if found else await _list_jobs(cluster)
+    has_seen_jobs, is_local = any(job.phase != UNSEEN for job in jobs), not found and await _is_local(cluster)
     return readiness.judge_operator(found, has_seen_jobs=has_seen_jobs, is_local=is_local)
 
 
@@ -100,12 +101,11 @@ async def _leader(cluster: Cluster) -> Check:
 
 
 async def _seen_jobs(cluster: Cluster) -> Check:
-    listed = await cluster.client.list_each(_jobs(cluster), readiness.read_sight)
-    return readiness.judge_jobs(listed.items, cluster.client.clock.now(), cluster.place)
+    return readiness.judge_jobs(await _list_jobs(cluster), cluster.client.clock.now(), cluster.place)
 
 
-def _jobs(cluster: Cluster) -> Scope:
-    return Scope(TRAIN_JOB, cluster.scope)
+async def _list_jobs(cluster: Cluster) -> list[JobRow]:
+    return (await cluster.client.list_each(Scope(TRAIN_JOB, cluster.scope), read_row)).items
 
 
 async def _rights(cluster: Cluster) -> Check:

@@ -11,6 +11,7 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.quantities import parse_quantity
 from railhead.api.scaling import is_gpu
+from railhead.client.rows import UNSEEN, JobRow
 from railhead.client.snapshot import part, parts, text
 from railhead.contract.text import parse_time
 from railhead.resources.gangs.schedulers import SCHEDULERS
@@ -63,15 +64,6 @@ class NodeGPUs:
     name: str
     offered: tuple[tuple[str, int], ...]
     is_marked: bool
-
-
-@dataclass(frozen=True)
-class Sight:
-    """A TrainJob, and whether an operator has written its status."""
-
-    name: str
-    created: str
-    is_seen: bool
 
 
 def judge_kubernetes(version: Object) -> Check:
@@ -148,16 +140,9 @@ def is_local(node: Object) -> bool:
     return text(part(part(node, "status"), "nodeInfo"), "kubeletVersion").endswith("-railhead-local")
 
 
-def read_sight(job: Object) -> Sight:
-    """Returns what is kept of a TrainJob."""
-    metadata = part(job, "metadata")
-    is_seen = bool(text(part(job, "status"), "phase"))
-    return Sight(text(metadata, "name"), text(metadata, "creationTimestamp"), is_seen)
-
-
-def judge_jobs(jobs: Sequence[Sight], now: datetime, place: str) -> Check:
+def judge_jobs(jobs: Sequence[JobRow], now: datetime, place: str) -> Check:
     """Takes the TrainJobs of the place; a job without a phase for a minute has no operator."""
-    unseen = [job for job in jobs if not job.is_seen]
+    unseen = [job for job in jobs if job.phase == UNSEEN]
     limit = timedelta(seconds=SEEN_WITHIN_SECONDS)
     late = [job.name for job in unseen if (at := parse_time(job.created)) is not None and now - at > limit]
     if late:

@@ -12,6 +12,8 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.client.snapshot import part, text
 from railhead.contract.text import parse_time
 
+UNSEEN = "(not seen)"  # phase of a job without a status
+
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
@@ -49,7 +51,7 @@ def read_row(job: Object) -> JobRow:
     return JobRow(
         namespace=text(metadata, "namespace"),
         name=text(metadata, "name"),
-        phase=status.phase or "(not seen)",
+        phase=status.phase or UNSEEN,
         progress=describe_progress(status),
         remaining=(status.progress.remaining or "") if not status.is_finished else "",
         attempt=status.attempt,

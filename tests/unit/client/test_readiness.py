@@ -8,7 +8,8 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.client import readiness
-from railhead.client.readiness import ERROR, OK, WARNING, Check, Sight
+from railhead.client.readiness import ERROR, OK, WARNING, Check
+from railhead.client.rows import read_row
 from tests.unit.client.jobs import NOW, make_job, make_running
 from tests.unit.client.ready_cluster import DEFAULT, make_deployment, make_lease, make_node, make_object, make_quota
 
@@ -88,10 +89,10 @@ def test_a_part_has_the_level_and_is_described(check: Check, level: str, words: 
 def test_a_job_that_no_operator_has_seen_for_a_minute_is_named() -> None:
     old, new, seen = make_job("old"), make_job("new"), make_running()
     new["metadata"]["creationTimestamp"] = "2026-11-25T11:59:30Z"
-    sights = [readiness.read_sight(job) for job in (old, new, seen)]
-    check = readiness.judge_jobs(sights, NOW, "namespace a")
+    rows = [read_row(job) for job in (old, new, seen)]
+    check = readiness.judge_jobs(rows, NOW, "namespace a")
     assert (check.level, check.message) == (ERROR, "No operator has seen old in namespace a.")
-    check = readiness.judge_jobs(sights[1:], NOW, "namespace a")
+    check = readiness.judge_jobs(rows[1:], NOW, "namespace a")
     assert (check.level, check.message) == (
         OK,
         "An operator has seen 1 TrainJobs in namespace a; 1 more are younger than a minute.",
@@ -99,8 +100,8 @@ def test_a_job_that_no_operator_has_seen_for_a_minute_is_named() -> None:
 
 
 def test_long_lists_are_cut() -> None:
-    sights = [Sight(f"j{number}", "2026-11-25T10:00:00Z", False) for number in range(2000)]
-    message = readiness.judge_jobs(sights, NOW, "all namespaces").message
+    rows = [read_row(make_job(f"j{number}")) for number in range(2000)]
+    message = readiness.judge_jobs(rows, NOW, "all namespaces").message
     assert message == "No operator has seen j0, j1, j2, j3, j4 and 1995 more in all namespaces."
 
 
@@ -117,6 +118,5 @@ def test_parts_of_an_unexpected_type_count_as_absent(part: str, value: Any) -> N
         readiness.judge_quota([obj], "a"),
         readiness.judge_network([obj]),
         readiness.judge_dns([obj]),
-        readiness.judge_jobs([readiness.read_sight(obj)], NOW, "a"),
     ]
     assert all(check.message for check in checks)
