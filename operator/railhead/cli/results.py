@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import Subparsers, add_command, add_run_options, job_name, open_files, remark
+from railhead.cli.cluster_command import SCREEN, Subparsers, add_command, add_run_options, job_name, open_files, remark
 from railhead.cli.output import Column, Console
 
 if TYPE_CHECKING:
     from railhead.client.cluster import Cluster
-    from railhead.client.curves import Report
+    from railhead.client.curves import Curve, Report
 
 METRICS = "Show the curves of what rank 0 has reported, from the run's folder, of one TrainJob or of several."
 CHECKPOINTS = "List the checkpoints of a TrainJob's run, or copy one of them to this machine. None is loaded."
@@ -26,7 +26,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     metrics.add_argument("--metric", metavar="M", action="append", default=[], help="only this one; may be repeated")
     metrics.add_argument("--plot", metavar="FILE", type=Path, help="draw them into this .png or .svg file")
     add_run_options(metrics)
-    checkpoints = add_command(commands, "checkpoints", CHECKPOINTS, show_checkpoints, formats=("table", "json", "yaml"))
+    checkpoints = add_command(commands, "checkpoints", CHECKPOINTS, show_checkpoints, formats=SCREEN)
     checkpoints.add_argument("--download", metavar="DIR", type=Path, help="copy a checkpoint into this new folder")
     checkpoints.add_argument(
         "--checkpoint", metavar="C", default="", help="which: a name, best or newest (default: best, else newest)"
@@ -51,38 +51,28 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
     for name in options.names:
         job = await cluster.get_job(name)
         async with open_files(options, cluster, job) as files:
-            found, missing = await read_metrics(files, name)
+            found, missing = await read_metrics(files, name, options.metric)
         reports += found
         gaps += missing
     if options.plot:
-        write_plot(build_curves(drop_repeated(reports), options.metric), options.plot)
+        write_plot(build_curves(drop_repeated(reports)), options.plot)
         remark(f"wrote {options.plot}")
     if options.output in ("json", "yaml"):
-        console.data(Reports(tuple(_choose(reports, options.metric)), tuple(gaps)), options.output)
+        console.data(Reports(tuple(reports), tuple(gaps)), options.output)
         return 0
     if options.output == "csv":
-        for line in write_csv(reports, options.metric).split("\n"):
+        for line in write_csv(reports).split("\n"):
             console.line(line)
     else:
-        _print_curves(drop_repeated(reports), options.metric, console)
+        _print_curves(build_curves(drop_repeated(reports)), console)
     for gap in gaps:
         remark(gap)
     return 0
 
 
-def _choose(reports: Sequence[Report], metrics: Sequence[str]) -> list[Report]:
-    from dataclasses import replace
+def _print_curves(curves: Sequence[Curve], console: Console) -> None:
+    from railhead.client.curves import draw, find_range
 
-    return [
-        replace(each, metrics={name: value for name, value in each.metrics.items() if not metrics or name in metrics})
-        for each in reports
-    ]
-
-
-def _print_curves(reports: Sequence[Report], metrics: Sequence[str], console: Console) -> None:
-    from railhead.client.curves import build_curves, draw, find_range
-
-    curves = build_curves(reports, metrics)
     width = min(60, max(16, (console.width or 100) - 60))
     rows = []
     for curve in curves:

@@ -180,7 +180,7 @@ def read_target(options: argparse.Namespace, sent: Container[str] = ()) -> Objec
 def _read_script(options: argparse.Namespace, sent: Container[str]) -> Object:
     from railhead.client.code_files import name_module
     from railhead.client.errors import ClientError, ExitCode
-    from railhead.client.submission import Script, build_job, split_target
+    from railhead.client.submission import build_job, split_target
 
     path = Path(split_target(options.target)[0])
     try:
@@ -190,9 +190,9 @@ def _read_script(options: argparse.Namespace, sent: Container[str]) -> Object:
     module = name_module(_absolute(path), _absolute(options.code)) if options.code else ""
     if module and f"{module.replace('.', '/')}.py" not in sent:
         raise ClientError(f"{path} is not sent with --code, because it is ignored", ExitCode.USAGE)
-    script = Script(
-        target=options.target,
-        code=code,
+    return build_job(
+        options.target,
+        code,
         image=options.image,
         storage=options.storage,
         name=options.name,
@@ -200,7 +200,6 @@ def _read_script(options: argparse.Namespace, sent: Container[str]) -> Object:
         gpus=options.gpus,
         module=module,
     )
-    return build_job(script)
 
 
 def _absolute(path: Path) -> Path:

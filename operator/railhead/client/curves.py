@@ -54,13 +54,14 @@ class Curve:
     steps: tuple[int, ...] = ()
 
 
-def read_reports(job: str, history: History) -> list[Report]:
-    """Returns the reports in the order of time, the repeated ones too."""
-    return [_read(job, record) for record in history.records]
+def read_reports(job: str, history: History, metrics: Sequence[str] = ()) -> list[Report]:
+    """Returns the reports in the order of time, the repeated ones too, with these metrics, or all if none is named."""
+    return [_read(job, record, metrics) for record in history.records]
 
 
-def _read(job: str, record: Record) -> Report:
-    metrics = record.get("metrics")
+def _read(job: str, record: Record, wanted: Sequence[str]) -> Report:
+    found = record.get("metrics")
+    metrics = dict(_flatten("", found)) if isinstance(found, dict) else {}
     report, step = record.get("report"), record.get("step")
     return Report(
         job,
@@ -68,7 +69,7 @@ def _read(job: str, record: Record) -> Report:
         time=str(record["time"]),
         report=report if type(report) is int else None,
         step=step if type(step) is int else None,
-        metrics=dict(_flatten("", metrics)) if isinstance(metrics, dict) else {},
+        metrics={name: value for name, value in metrics.items() if not wanted or name in wanted},
     )
 
 
@@ -97,14 +98,14 @@ def _is_repeated(old: Report, new: Report) -> bool:
     return old.step > new.step or (old.step == new.step and old.attempt != new.attempt)
 
 
-def build_curves(reports: Sequence[Report], metrics: Sequence[str]) -> list[Curve]:
-    """Returns the curves of these metrics, of all if none is named, by metric and then by job."""
+def build_curves(reports: Sequence[Report]) -> list[Curve]:
+    """Returns the curves of all metrics, by metric and then by job."""
     found: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for count, report in enumerate(reports):
         place = next((each for each in (report.step, report.report) if each is not None), count)
         for name, value in report.metrics.items():
             number = _to_number(value)
-            if number is not None and (not metrics or name in metrics):
+            if number is not None:
                 found.setdefault((name, report.job), []).append((place, number))
     order = {name: index for index, name in enumerate(dict.fromkeys(name for name, _ in found))}
     pairs = sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1]))
@@ -145,10 +146,9 @@ def find_range(curves: Sequence[Curve]) -> tuple[float, float]:
     return min(values, default=0.0), max(values, default=0.0)
 
 
-def write_csv(reports: Sequence[Report], metrics: Sequence[str]) -> str:
+def write_csv(reports: Sequence[Report]) -> str:
     """Returns a row per report, with the columns of FIRST_COLUMNS and one per metric. No cell is a formula."""
-    known = dict.fromkeys(name for report in reports for name in report.metrics)
-    names = [name for name in known if not metrics or name in metrics]
+    names = dict.fromkeys(name for report in reports for name in report.metrics)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*FIRST_COLUMNS, *map(_quote, names)])

@@ -16,13 +16,16 @@ from railhead.contract.snapshot import COPY, SNAPSHOT
 from railhead.history import JOURNAL, METRICS, read_history
 
 
-async def read_metrics(files: RunFiles, name: str) -> tuple[list[Report], list[str]]:
-    """Returns the reports of the job in the order of time, and a sentence for each reason why some are missing."""
+async def read_metrics(files: RunFiles, name: str, metrics: Sequence[str]) -> tuple[list[Report], list[str]]:
+    """Returns the reports of the job in the order of time, and a sentence for each reason why some are missing.
+
+    A report has only these metrics, all of them if none is named.
+    """
     history = read_history(await read_folder(files, f"{OWN_FOLDER}/{METRICS}"))
     gaps = describe_gaps(history, f"the history of {name}")
     if not history.records:
         gaps.append(f"{files.place} has no reports of {name}.")
-    return read_reports(name, history), gaps
+    return read_reports(name, history, metrics), gaps
 
 
 async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:

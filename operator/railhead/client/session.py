@@ -26,7 +26,7 @@ from railhead.client.open_run import Access, open_run
 from railhead.client.results import download_checkpoint, read_checkpoints, read_metrics
 from railhead.client.run_files import RunFiles
 from railhead.client.source import find_source
-from railhead.client.submission import Script, build_job, check_existing, mark
+from railhead.client.submission import build_job, check_existing, mark
 from railhead.client.suspension import resume, suspend
 from railhead.client.waiting import wait_for
 from railhead.client.why import Finding, explain_job
@@ -74,8 +74,8 @@ class Client:
                 the name.
         """
         source = find_source(function)
-        script = Script(f"{source.module}.py:{source.function}", source.code, image, storage, name, workers, gpus)
-        job = build_job(script)
+        target = f"{source.module}.py:{source.function}"
+        job = build_job(target, source.code, image=image, storage=storage, name=name, workers=workers, gpus=gpus)
         trainer: Object = {"trainer": {"trainLoopConfig": dict(config)}} if config else {}
         job = mark({**job, "spec": merge(merge(job["spec"], trainer), spec or {})})
         return run_apart(_call(self._target, lambda cluster: self._create(cluster, job)))
@@ -120,16 +120,15 @@ class Job:
     def status(self) -> JobStatus:
         """The status now."""
 
-        async def read(cluster: Cluster) -> JobStatus:
-            return parse_status((await self._get(cluster)).get("status"))
+        async def read(_: Cluster, job: Object) -> JobStatus:
+            return parse_status(job.get("status"))
 
         return self._run(read)
 
     def why(self) -> Sequence[Finding]:
         """Returns why the job waits, is slow, hangs or failed, and what to do; the first finding explains its state."""
 
-        async def explain(cluster: Cluster) -> Sequence[Finding]:
-            await self._get(cluster)
+        async def explain(cluster: Cluster, _: Object) -> Sequence[Finding]:
             return explain_job(await cluster.read_snapshot(self.name))
 
         return self._run(explain)
@@ -148,8 +147,7 @@ class Job:
         if goal not in GOALS:
             raise ClientError(f"{goal!r} is no state to wait for; use one of {', '.join(GOALS)}")
 
-        async def wait(cluster: Cluster) -> JobStatus:
-            await self._get(cluster)
+        async def wait(cluster: Cluster, _: Object) -> JobStatus:
             ending = await wait_for(cluster, self.name, goal, timeout=timeout, echo=log.info)
             if not ending.is_reached:
                 raise ClientError(ending.message)
@@ -188,10 +186,10 @@ class Job:
         """
 
         async def read(files: RunFiles, _: Object) -> Mapping[str, Curve]:
-            reports, gaps = await read_metrics(files, self.name)
+            reports, gaps = await read_metrics(files, self.name, names)
             for gap in gaps:
                 log.warning(gap)
-            return {curve.metric: curve for curve in build_curves(drop_repeated(reports), names)}
+            return {curve.metric: curve for curve in build_curves(drop_repeated(reports))}
 
         return self._read_run(read)
 
@@ -207,34 +205,27 @@ class Job:
 
     def suspend(self) -> None:
         """Lets the job commit a last checkpoint and release its pods; `wait("suspended")` waits for that."""
-
-        async def change(cluster: Cluster) -> None:
-            await self._get(cluster)
-            await suspend(cluster, self.name)
-
-        self._run(change)
+        self._run(lambda cluster, _: suspend(cluster, self.name))
 
     def resume(self, changes: Object | None = None) -> None:
         """Resumes the job from its last checkpoint, with these changes of its spec; None removes a field."""
-
-        async def change(cluster: Cluster) -> None:
-            await self._get(cluster)
-            await resume(cluster, self.name, changes or {})
-
-        self._run(change)
+        self._run(lambda cluster, _: resume(cluster, self.name, changes or {}))
 
     def delete(self) -> None:
         """Deletes the job if it still exists. Its checkpoints stay in the storage."""
-        self._run(lambda cluster: cluster.delete_job(self.name, self.uid, self.namespace))
+        run_apart(_call(self._target, lambda cluster: cluster.delete_job(self.name, self.uid, self.namespace)))
 
-    def _run(self, ask: Callable[[Cluster], Awaitable[Result]]) -> Result:
-        return run_apart(_call(self._target, ask))
+    def _run(self, ask: Callable[[Cluster, Object], Awaitable[Result]]) -> Result:
+        """Returns the answer about the job, which is read first. Raises ClientError if it is another one by now."""
+
+        async def read_and_ask(cluster: Cluster) -> Result:
+            return await ask(cluster, await self._get(cluster))
+
+        return run_apart(_call(self._target, read_and_ask))
 
     def _read_run(self, read: Callable[[RunFiles, Object], Awaitable[Result]]) -> Result:
-        async def open_and_read(cluster: Cluster) -> Result:
-            job = await self._get(cluster)
-            access = Access(None, None, log.info)
-            async with open_run(cluster, job, access) as files:
+        async def open_and_read(cluster: Cluster, job: Object) -> Result:
+            async with open_run(cluster, job, Access(None, None, log.info)) as files:
                 return await read(files, job)
 
         return self._run(open_and_read)

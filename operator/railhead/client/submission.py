@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
 from railhead.api import names
@@ -22,26 +21,6 @@ from railhead.contract.text import digest
 
 CONTENT = f"{names.GROUP}/content"  # annotation: digest of what was submitted
 GPU = "nvidia.com/gpu"
-
-
-@dataclass(frozen=True)
-class Script:
-    """A job on the command line.
-
-    Attributes:
-        code: the text of the file.
-        gpus: per worker.
-        module: of the file in a folder that `attach_code` adds; "" = the file alone is the code.
-    """
-
-    target: str
-    code: str
-    image: str
-    storage: str
-    name: str = ""
-    workers: int = 1
-    gpus: int = 0
-    module: str = ""
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -61,30 +40,45 @@ def _name_stem(file: str) -> str:
     return PureWindowsPath(file).stem  # it knows both separators
 
 
-def build_job(script: Script) -> Object:
+def build_job(
+    target: str,
+    code: str,
+    *,
+    image: str,
+    storage: str,
+    name: str = "",
+    workers: int = 1,
+    gpus: int = 0,
+    module: str = "",
+) -> Object:
     """Returns the job of a script, with the file as inline source unless it is in a folder.
+
+    Args:
+        code: the text of the file.
+        gpus: per worker.
+        module: of the file in a folder that `attach_code` adds; "" = the file alone is the code.
 
     Raises:
         ClientError: the target has another form, or the file is too long.
     """
-    file, function = split_target(script.target)
-    stem, size = _name_stem(file), len(script.code.encode())
-    if not script.module and size > MAX_INLINE_BYTES:
+    file, function = split_target(target)
+    stem, size = _name_stem(file), len(code.encode())
+    if not module and size > MAX_INLINE_BYTES:
         message = f"{file} has {size} bytes, and spec.source.inline holds {MAX_INLINE_BYTES}; add --code FOLDER"
         raise ClientError(message, ExitCode.REFUSED)
-    scaling: Object = {"numWorkers": script.workers}
-    if script.gpus:
-        scaling |= {"useGPU": True, "resourcesPerWorker": {GPU: script.gpus}}
+    scaling: Object = {"numWorkers": workers}
+    if gpus:
+        scaling |= {"useGPU": True, "resourcesPerWorker": {GPU: gpus}}
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
-        "metadata": {"name": script.name or stem.replace("_", "-").lower()},
+        "metadata": {"name": name or stem.replace("_", "-").lower()},
         "spec": {
-            "image": script.image,
-            "trainer": {"trainFunc": f"{script.module or stem}:{function}"},
-            **({} if script.module else {"source": {"inline": {f"{stem}.py": script.code}}}),
+            "image": image,
+            "trainer": {"trainFunc": f"{module or stem}:{function}"},
+            **({} if module else {"source": {"inline": {f"{stem}.py": code}}}),
             "scaling": scaling,
-            "run": {"storagePath": script.storage},
+            "run": {"storagePath": storage},
         },
     }
 

@@ -35,9 +35,10 @@ def test_steps_that_were_made_again_are_in_a_curve_once() -> None:
 
 
 def test_a_curve_has_the_step_of_each_value_or_the_number_of_its_report() -> None:
-    by_step = read_reports("a", make_history(record(1, 10, loss=3), record(1, 20, other=1), record(1, 30, loss=2)))
+    history = make_history(record(1, 10, loss=3), record(1, 20, other=1), record(1, 30, loss=2))
+    by_step = read_reports("a", history, ["loss"])
     by_report = read_reports("b", make_history(record(1, None, loss=5)))
-    assert [(curve.job, curve.steps, curve.values) for curve in build_curves([*by_step, *by_report], ["loss"])] == [
+    assert [(curve.job, curve.steps, curve.values) for curve in build_curves([*by_step, *by_report])] == [
         ("a", (10, 30), (3, 2)),
         ("b", (1,), (5,)),
     ]
@@ -55,7 +56,7 @@ def test_numbers_become_curves_by_metric_and_job() -> None:
         record(1, 1, loss=2, name="x", ok=True, eval={"acc": 0.5}, none=None),
         record(1, 2, loss="NaN", huge=10**400, list=[1]),
     )
-    curves = build_curves([*read_reports("b", history), *read_reports("a", history)], [])
+    curves = build_curves([*read_reports("b", history), *read_reports("a", history)])
     assert [(each.metric, each.job) for each in curves] == [
         *(("loss", job) for job in "ab"),
         *(("eval.acc", job) for job in "ab"),
@@ -63,7 +64,7 @@ def test_numbers_become_curves_by_metric_and_job() -> None:
     ]
     assert curves[0].values[0] == 2 and math.isnan(curves[0].values[1])
     assert find_range(curves[:2]) == (2, 2)
-    assert [each.metric for each in build_curves(read_reports("a", history), ["eval.acc"])] == ["eval.acc"]
+    assert [each.metric for each in build_curves(read_reports("a", history, ["eval.acc"]))] == ["eval.acc"]
 
 
 def test_a_record_of_any_form_is_read() -> None:
@@ -80,7 +81,7 @@ def test_bars_show_low_and_high_and_what_is_not_finite() -> None:
 
 def test_csv_has_a_row_per_report_and_no_formula() -> None:
     history = make_history(record(1, 3, **{"=cmd()": 1, "loss": -0.5, "note": '@x,"y"'}), record(2, None, other="-1+1"))
-    rows = list(csv.reader(io.StringIO(write_csv(read_reports("j", history), []))))
+    rows = list(csv.reader(io.StringIO(write_csv(read_reports("j", history)))))
     assert rows == [
         ["job", "attempt", "time", "report", "step", "'=cmd()", "loss", "note", "other"],
         ["j", "1", "t1", "1", "3", "1", "-0.5", '\'@x,"y"', ""],

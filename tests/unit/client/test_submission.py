@@ -11,7 +11,6 @@ from railhead.client.code_map import make_code_map
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.submission import (
     CONTENT,
-    Script,
     attach_code,
     build_job,
     change_job,
@@ -21,11 +20,12 @@ from railhead.client.submission import (
     split_target,
 )
 
-SCRIPT = Script("src/my_train.py:train_func", "code", "registry.example/train:1", "s3://b/runs", workers=4, gpus=2)
+IMAGE = "registry.example/train:1"
+JOB = build_job("src/my_train.py:train_func", "code", image=IMAGE, storage="s3://b/runs", workers=4, gpus=2)
 
 
 def test_a_script_becomes_a_valid_job() -> None:
-    job = build_job(SCRIPT)
+    job = JOB
     assert job["metadata"]["name"] == "my-train"
     spec = parse_spec(job["spec"], name="my-train")
     assert spec.trainer.train_func == "my_train:train_func"
@@ -35,7 +35,7 @@ def test_a_script_becomes_a_valid_job() -> None:
 @pytest.mark.parametrize("target", ["train.py", "train:main", "my-train.py:main", "train.py:a.b", "x.txt"])
 def test_another_target_is_refused(target: str) -> None:
     with pytest.raises(ClientError, match=r"as in train.py:train_func") as error:
-        build_job(Script(target, "", "i", "s"))
+        build_job(target, "", image="i", storage="s")
     assert error.value.code == ExitCode.USAGE
 
 
@@ -45,17 +45,21 @@ def test_a_path_of_windows_is_split_at_its_last_colon() -> None:
 
 @pytest.mark.parametrize(("size", "is_inline"), [(32_768, True), (32_769, False)])
 def test_a_file_that_is_too_long_for_the_spec_needs_a_folder(size: int, is_inline: bool) -> None:
-    script = Script("train.py:main", "x" * size, "i", "s")
+    def build() -> Object:
+        return build_job("train.py:main", "x" * size, image="i", storage="s")
+
     if is_inline:
-        assert len(build_job(script)["spec"]["source"]["inline"]["train.py"]) == size
+        assert len(build()["spec"]["source"]["inline"]["train.py"]) == size
     else:
         with pytest.raises(ClientError, match=r"train.py has 32769 bytes.*; add --code FOLDER"):
-            build_job(script)
+            build()
 
 
 def test_a_script_in_a_folder_has_the_module_of_its_path_and_the_folder_as_source() -> None:
     code = make_code_map("train", [CodeFile("src/train.py", b"x" * 40_000)])
-    job = attach_code(build_job(Script("src/train.py:main", "x" * 40_000, "i", "s3://b", module="src.train")), code)
+    job = attach_code(
+        build_job("src/train.py:main", "x" * 40_000, image="i", storage="s3://b", module="src.train"), code
+    )
     spec = parse_spec(job["spec"], name="train")
     assert (job["metadata"]["name"], spec.trainer.train_func) == ("train", "src.train:main")
     assert spec.source is not None and spec.source.config_map is not None
@@ -65,12 +69,12 @@ def test_a_script_in_a_folder_has_the_module_of_its_path_and_the_folder_as_sourc
 
 
 def test_changes_and_secrets_become_part_of_the_spec() -> None:
-    job = {**build_job(SCRIPT), "spec": {"image": "i", "envFrom": [{"secretRef": {"name": "old"}}]}}
+    job = {**JOB, "spec": {"image": "i", "envFrom": [{"secretRef": {"name": "old"}}]}}
     changed = change_job(job, {"image": "j", "hangPolicy": "Restart"}, ["s3", "wandb"])
     assert changed["spec"]["envFrom"] == [{"secretRef": {"name": name}} for name in ("old", "s3", "wandb")]
     assert (changed["spec"]["image"], changed["spec"]["hangPolicy"]) == ("j", "Restart")
     assert job["spec"]["image"] == "i"
-    assert "envFrom" not in change_job(build_job(SCRIPT), {}, [])["spec"]
+    assert "envFrom" not in change_job(JOB, {}, [])["spec"]
 
 
 def make_existing(job: Object, **status: object) -> Object:
@@ -79,14 +83,14 @@ def make_existing(job: Object, **status: object) -> Object:
 
 
 def test_the_same_job_is_recognised_also_after_a_change_of_the_stored_one() -> None:
-    new = mark(build_job(SCRIPT))
+    new = mark(JOB)
     old = make_existing(new, phase="Suspended")
     old["spec"]["suspend"] = True
     assert check_existing(new, old) == "my-train is this job already, in phase Suspended"
 
 
 def test_a_job_that_another_tool_created_is_compared_by_its_fields() -> None:
-    new, old = mark(build_job(SCRIPT)), make_existing(build_job(SCRIPT))
+    new, old = mark(JOB), make_existing(JOB)
     assert "is this job already" in check_existing(new, old)
     old["spec"]["image"] = "other"
     with pytest.raises(ClientError, match=r'spec.image: "registry.example/train:1" instead of "other"'):
@@ -95,7 +99,7 @@ def test_a_job_that_another_tool_created_is_compared_by_its_fields() -> None:
 
 @pytest.mark.parametrize("change", [{"image": "other"}, {"suspend": None}])
 def test_another_job_of_the_name_is_refused_with_the_difference(change: Object) -> None:
-    new = build_job(SCRIPT)
+    new = JOB
     old = make_existing(mark({**new, "spec": {**new["spec"], **change}}))
     with pytest.raises(ClientError, match="exists with another spec") as error:
         check_existing(mark(new), old)
@@ -104,7 +108,7 @@ def test_another_job_of_the_name_is_refused_with_the_difference(change: Object) 
 
 def test_other_code_is_refused_with_its_files_instead_of_the_name_of_the_config_map() -> None:
     old, new = (make_code_map("my-train", [CodeFile("a.py", text)]) for text in (b"1", b"2"))
-    job = build_job(Script("a.py:f", "", "i", "s", name="my-train", module="a"))
+    job = build_job("a.py:f", "", image="i", storage="s", name="my-train", module="a")
     existing = make_existing(mark(attach_code({**job, "spec": {**job["spec"], "image": "j"}}, old)))
     with pytest.raises(ClientError) as error:
         check_existing(mark(attach_code(job, new)), existing, ["code: a.py differs"])
@@ -112,7 +116,7 @@ def test_other_code_is_refused_with_its_files_instead_of_the_name_of_the_config_
 
 
 def test_a_job_that_is_being_deleted_is_not_the_same() -> None:
-    new = mark(build_job(SCRIPT))
+    new = mark(JOB)
     old = make_existing(new)
     old["metadata"] = {**old["metadata"], "deletionTimestamp": "2026-11-25T10:00:00Z"}
     with pytest.raises(ClientError, match="my-train is being deleted; submit it again"):
@@ -120,14 +124,14 @@ def test_a_job_that_is_being_deleted_is_not_the_same() -> None:
 
 
 def test_a_finished_job_is_not_created_again() -> None:
-    new = mark(build_job(SCRIPT))
+    new = mark(JOB)
     failed = [{"type": "Failed", "status": "True", "reason": "x"}]
     with pytest.raises(ClientError, match=r"has finished .Failed.; run `railhead retry my-train`"):
         check_existing(new, make_existing(new, phase="Failed", conditions=failed))
 
 
 def test_the_digest_depends_on_the_spec_only() -> None:
-    job = build_job(SCRIPT)
+    job = JOB
     marked = mark(job)["metadata"]["annotations"][CONTENT]
     assert mark({**job, "metadata": {"name": "other"}})["metadata"]["annotations"][CONTENT] == marked
     assert mark({**job, "spec": {}})["metadata"]["annotations"][CONTENT] != marked
@@ -160,6 +164,6 @@ def test_the_digest_depends_on_the_spec_only() -> None:
     ],
 )
 def test_the_plan_has_pods_and_devices(scaling: Object, pods: str, per_worker: str, devices: str) -> None:
-    plan = dict(describe_plan({**build_job(SCRIPT), "spec": {"scaling": scaling}}, "team-a"))
+    plan = dict(describe_plan({**JOB, "spec": {"scaling": scaling}}, "team-a"))
     assert (plan["Pods"], plan["Per worker"], plan["Devices"]) == (pods, per_worker, devices)
     assert (plan["Job"], plan["Code"]) == ("team-a/my-train", "in the image")
