@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railhead.cli.cluster_command import Subparsers, add_command, confirm, job_name
 from railhead.cli.output import Console
-from railhead.client.goals import GOALS
+from railhead.client.goals import GOALS, Goal
 
 if TYPE_CHECKING:
     from railhead.api.base import Object
@@ -62,9 +62,13 @@ def parse_duration(text: str) -> float:
 
 async def wait_for_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Returns 0 if the job got there, 1 if it never will."""
+    return await _wait(options, cluster, options.goal, console)
+
+
+async def _wait(options: argparse.Namespace, cluster: Cluster, goal: Goal, console: Console) -> int:
     from railhead.client.waiting import wait_for
 
-    ending = await wait_for(cluster, options.name, options.goal, timeout=options.timeout, echo=_say)
+    ending = await wait_for(cluster, options.name, goal, timeout=options.timeout, echo=_say)
     console.line(ending.message)
     return 0 if ending.is_reached else 1
 
@@ -76,16 +80,13 @@ def _say(text: str) -> None:
 async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Sets spec.suspend."""
     from railhead.client.suspension import suspend
-    from railhead.client.waiting import wait_for
 
     job = await suspend(cluster, options.name)
-    if not options.wait:
-        phase = (job.get("status") or {}).get("phase")
-        console.line(f"{options.name}: {'is suspended' if phase == 'Suspended' else 'is being suspended'}")
-        return 0
-    ending = await wait_for(cluster, options.name, "suspended", timeout=options.timeout, echo=_say)
-    console.line(ending.message)
-    return 0 if ending.is_reached else 1
+    if options.wait:
+        return await _wait(options, cluster, "suspended", console)
+    phase = (job.get("status") or {}).get("phase")
+    console.line(f"{options.name}: {'is suspended' if phase == 'Suspended' else 'is being suspended'}")
+    return 0
 
 
 async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:

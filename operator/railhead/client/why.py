@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -52,7 +52,7 @@ class Finding:
 def explain_job(snapshot: Snapshot) -> list[Finding]:
     """Returns at least one finding; the first one explains the job's state, the others what else to know."""
     found: dict[str, Finding] = {}
-    for finding in (*_main(snapshot), *_pods(snapshot), *_others(snapshot), *_seen(snapshot)):
+    for finding in (*_main(snapshot), *_pods(snapshot), *_conditions(snapshot, OTHERS), *_seen(snapshot)):
         found.setdefault(finding.reason, finding)
     if not found:
         reason = "Training" if snapshot.status.has_condition(types.RUNNING) else snapshot.status.phase or "Pending"
@@ -88,10 +88,7 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
         yield from _failure(snapshot)
         return
     said = (types.SUSPENDED,) if status.phase == "Queued" else (types.STALLED, types.SUSPENDED, types.RECONCILING)
-    for type_ in said:
-        for each in status.conditions:
-            if each.type == type_ and each.is_true:
-                yield _make(snapshot, each.reason, each.message, each.last_transition_time)
+    yield from _conditions(snapshot, said)
     if status.has_condition(types.RECONCILING):
         yield from _failure(snapshot)
 
@@ -100,9 +97,7 @@ def _failure(snapshot: Snapshot) -> Iterator[Finding]:
     """The last failure; of an unfinished job only if it is that of this or the previous attempt."""
     status, failure = snapshot.status, snapshot.status.failure
     if failure is None:
-        for each in status.conditions:
-            if each.type == types.FAILED and each.is_true:
-                yield _make(snapshot, each.reason, each.message, each.last_transition_time)
+        yield from _conditions(snapshot, (types.FAILED,))
         return
     if not status.is_finished and failure.attempt < status.attempt - 1:
         return
@@ -121,15 +116,11 @@ def _pods(snapshot: Snapshot) -> Iterator[Finding]:
             yield _make(snapshot, pod.reason, f"{who}: {pod.message}" if pod.message else who)
 
 
-def _others(snapshot: Snapshot) -> Iterator[Finding]:
-    """The conditions that do not decide the phase."""
-    known = {each.type: each for each in snapshot.status.conditions}
-    for type_ in OTHERS:
-        each = known.get(type_)
-        if each is None:
-            continue
+def _conditions(snapshot: Snapshot, wanted: Iterable[str]) -> Iterator[Finding]:
+    """Those of these types that are not as they are in a job without trouble."""
+    for each in filter(None, map(snapshot.status.find_condition, wanted)):
         is_missing = each.reason == METRIC_MISSING  # MetricRuleFired is False then, and otherwise absent
-        if is_missing or each.status == ("False" if type_ in NEGATIVE else "True"):
+        if is_missing or each.status == ("False" if each.type in NEGATIVE else "True"):
             yield _make(snapshot, each.reason, each.message, each.last_transition_time)
 
 
