@@ -45,6 +45,7 @@ EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
+GANG_CHOICE = "tests/unit/planning/test_gang_choice.py"
 QUOTA = "tests/unit/planning/facts/test_start_line.py"
 WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
 ATTEMPTS = "tests/unit/planning/amendments/test_records.py"
@@ -931,6 +932,35 @@ DEFECTS = (
         "if find_missing_mount(job) is not None:",
         "if job.uid == '':",
         ("tests/unit/planning/test_upgrades.py",),
+    ),
+    Defect(
+        "a replacement joins the gang that the API server serves by then",
+        "planning/job.py",
+        "chosen = self.status.gang_scheduler if attempt == self.attempt else self.chosen_gang",
+        "chosen = self.chosen_gang",
+        (GANG_CHOICE,),
+    ),
+    Defect(
+        "the choice of an attempt with Auto is not recorded",
+        "planning/attempt.py",
+        "        gang_scheduler=job.chosen_gang,\n",
+        "",
+        (GANG_CHOICE,),
+        raises=("KeyError",),
+    ),
+    Defect(
+        "an attempt that follows a lost one chooses a gang without asking the API server",
+        "planning/observed.py",
+        "return self.is_at_rest or self.is_attempt_lost or is_set_back",
+        "return self.is_at_rest or is_set_back",
+        (GANG_CHOICE,),
+    ),
+    Defect(
+        "the operator never learns that the API server has got PodGroups",
+        "controller/discovery.py",
+        "self._answers.put(POD_GROUP.kind, found, now)",
+        "self._answers.put(POD_GROUP.kind, found, now + 1e9)",
+        ("tests/unit/controller/test_discovery.py",),
     ),
     Defect(
         "a running Ray cluster gets a second token",

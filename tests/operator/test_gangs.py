@@ -141,6 +141,18 @@ def run_all(cluster: Cluster, job: str, workers: int) -> None:
     wait_until("all pods are known to run", lambda: cluster.status(job).get("workers", {}).get("ready") == workers)
 
 
+def test_auto_makes_the_same_gang(cluster: Cluster) -> None:
+    apply(cluster, "auto", gpus=GPUS + 1, gangScheduler="Auto")
+    cluster.wait_pods("auto", GPUS + 2)
+    assert cluster.status("auto")["gangScheduler"] == "PodGroup"
+    assert list_groups(cluster) == ["auto"]
+    apply(cluster, "fits", gpus=GPUS, gangScheduler="Auto")
+    wait_until("the gang that fits", lambda: count_placed(cluster, "fits") == GPUS + 1)
+    assert count_placed(cluster, "auto") == 0, "one GPU too many for the nodes"
+    for job in ("auto", "fits"):
+        end(cluster, job)
+
+
 def find_node(cluster: Cluster, job: str, suffix: str) -> str:
     """The node of the job's pod whose name ends so; "" while it has none."""
     pods = cluster.pods(job).items()

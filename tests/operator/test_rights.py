@@ -58,9 +58,10 @@ def live(cluster: Cluster, second: RunningOperator, asked: Callable[[], list[Req
     wait_until("its children are removed", lambda: cluster.status("rights").get("cleanUpTime"))
     cluster.change("rights", ttlSecondsAfterFinished=0)
     wait_until("it is deleted", lambda: ("delete", "railhead.dev", "trainjobs") in {right_of(r) for r in asked()})
-    for scheduler in SCHEDULERS:
+    for scheduler in ("Auto", *SCHEDULERS):
         cluster.apply(scheduler.lower(), scheduling={"gangScheduler": scheduler})
         cluster.wait_pods(scheduler.lower(), 3)
+        assert cluster.status(scheduler.lower()).get("gangScheduler") == {"Auto": "PodGroup"}.get(scheduler)
         cluster.change(scheduler.lower(), suspend=True)
         cluster.wait_phase(scheduler.lower(), "Suspended")
     wait_until("a pod's events", lambda: ("list", "", "events") in {right_of(r) for r in asked()})

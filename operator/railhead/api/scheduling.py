@@ -9,7 +9,8 @@ from pydantic import Field
 from railhead.api.base import Model, Name, optional
 from railhead.api.topology import Topology
 
-GangSchedulerName = Literal["None", "PodGroup", "Coscheduling", "Volcano"]
+GangSchedulerName = Literal["None", "Auto", "PodGroup", "Coscheduling", "Volcano"]
+ChosenGang = Literal["None", "PodGroup"]  # by Auto
 
 
 class Scheduling(Model):
@@ -25,7 +26,8 @@ class Scheduling(Model):
         default="None",
         description="Scheduler that gives nodes to all pods of an attempt at once, or to none: PodGroup is Kubernetes' "
         "own (scheduling.k8s.io), Coscheduling that of scheduler-plugins. Without the scheduler in the cluster the job "
-        "waits with reason SchedulerMissing. None: each pod is scheduled by itself.",
+        "waits with reason SchedulerMissing. None: each pod is scheduled by itself. Auto: each attempt begins with "
+        "PodGroup if the API server serves it, else with None (status.gangScheduler).",
     )
     priority_class_name: Name | None = optional(
         "PriorityClass of the head pod and the worker pods, and of their gang. A podTemplate may only name the same."

@@ -16,6 +16,7 @@ from railhead.api.base import ClassName, StatusModel, optional, text_field, time
 from railhead.api.conditions import MAX_CONDITIONS, Condition, find_condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
 from railhead.api.queue import AdmissionStatus
+from railhead.api.scheduling import ChosenGang
 from railhead.api.slow_ranks import SlowRanks
 from railhead.contract.failure import POLICIES, FailureClass
 from railhead.contract.report import MAX_LOST_PODS, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
@@ -297,6 +298,9 @@ class JobStatus(StatusModel):
     source: str = text_field("The job's own copy of the ConfigMap of spec.source.configMap, for all attempts.", 253)
     secret: str = text_field("Secret with the token of the current attempt's Ray cluster.", 253)
     admission: AdmissionStatus | None = optional("What the queue gave the current attempt.")
+    gang_scheduler: ChosenGang | None = optional(
+        "What gangScheduler Auto chose for the current attempt; absent with any other."
+    )
     worker_losses: WorkerLosses | None = optional(
         "Lost worker pods without a new checkpoint; absent before the first loss."
     )

@@ -23,6 +23,7 @@ from railhead.kube.kinds import (
     LEASE,
     NAMESPACE,
     NODE,
+    POD_GROUP,
     RESOURCE_QUOTA,
     SELF_ACCESS_REVIEW,
     STORAGE_CLASS,
@@ -166,8 +167,7 @@ async def _gangs(cluster: Cluster) -> Check:
     known = [group.api_version for scheduler in SCHEDULERS.values() for group in scheduler.pod_groups]
     served = []
     for version in (each for each in known if each in versions):  # Kubernetes' own group has other kinds as well
-        resources = (await cluster.client.get_object(f"/apis/{version}"))["resources"]
-        served += [version] if any(each["name"] == "podgroups" for each in resources) else []
+        served += [version] if await cluster.client.serves(POD_GROUP.in_version(version)) else []
     return readiness.judge_gangs(served, has_kueue=any(group["name"] == WORKLOAD.group for group in groups))
 
 

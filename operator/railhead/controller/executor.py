@@ -357,7 +357,7 @@ def _has_content(found: Object, body: Object) -> bool:
 def _miss_scheduler(create: Create, kind: Kind) -> Problem:
     why = (
         f"the API server has no {kind.plural} of {kind.group}. Install the scheduler that "
-        "spec.scheduling.gangScheduler names, or suspend the job and name another one"
+        "spec.scheduling.gangScheduler names, or suspend the job and name another one; with Auto, suspend and resume it"
     )
     return Problem(SCHEDULER_MISSING, f"{create.kind} {create.name} was rejected: {why}")
 

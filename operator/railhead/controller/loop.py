@@ -6,10 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from railhead.api.job import JobKey
+from railhead.controller.discovery import Discovery
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.expiring import Expiring
 from railhead.controller.queue import KeyedQueue
@@ -78,9 +79,11 @@ class Loop:
     monotonic: Callable[[], float] = time.monotonic
     is_current: Callable[[str], bool] = lambda namespace: True
     turns: LookUpTurns = field(init=False)
+    discovery: Discovery = field(init=False)
 
     def __post_init__(self) -> None:
         self.turns = LookUpTurns(self.monotonic)
+        self.discovery = Discovery(self.executor.client)
 
     async def run(self, concurrency: int) -> None:
         """Runs until cancelled; passes in progress are then completed, since they hold status writes and Events."""
@@ -141,6 +144,8 @@ class Loop:
     async def _do(self, key: JobKey, observed: Observed) -> str:
         """The pass's result: done, lost, refused or error."""
         try:
+            if observed.may_choose_gang:
+                observed = replace(observed, serves_pod_groups=await self.discovery.find_pod_groups())
             wanted = plan(observed)
             await self.executor.execute(key, observed.uid, wanted)
             pod = wanted.look_up_events_of

@@ -21,7 +21,7 @@ import aiohttp
 from railhead.api.base import Object
 from railhead.kube.bodies import Body, decode, keep_all
 from railhead.kube.clock import ServerClock
-from railhead.kube.errors import RetryAfter, classify_response
+from railhead.kube.errors import Gone, RetryAfter, classify_response
 from railhead.kube.kinds import Kind
 from railhead.kube.transport import Transport, open_transport
 
@@ -286,6 +286,15 @@ class KubeClient:
     async def get_object(self, path: str) -> Object:
         """Returns the JSON object at any path (for /version, discovery)."""
         return await self._call(Request("get", "path", path))
+
+    async def serves(self, kind: Kind) -> bool:
+        """Whether the API server has the kind, by its discovery document, which every authenticated user may read. It
+        may have the group's version without the kind. Raises KubeError."""
+        try:
+            found = await self.get_object(f"/apis/{kind.api_version}")
+        except Gone:
+            return False
+        return any(each["name"] == kind.plural for each in found["resources"])
 
     async def raw_get(self, path: str) -> bytes:
         """The body of any path (for /readyz, logs)."""

@@ -28,12 +28,19 @@ from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import UNSET, Requirement, StatusChange, Unset, make_condition, stand, stand_still
 
+NO_GANG = (
+    ", each scheduled by itself: spec.scheduling.gangScheduler is Auto, and the API server serves no PodGroup of "
+    "scheduling.k8s.io that Railhead knows. For a gang, turn on Kubernetes' gang scheduling, which the next attempt "
+    "then uses, or suspend the job and name the gang scheduler that the cluster has"
+)
+
 
 def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) -> Decision:
     """Raises the attempt number and creates its children. `again`: training ran since the job started or resumed."""
     mounts, admission = job.mounts_of(attempt), find_admission(job)
     workers = count_workers(job, admission)
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
+    message += NO_GANG if job.chosen_gang == "None" else ""
     status = replace(
         stand_still(job, types.RECONCILING, reason=phase, message=message),
         phase=phase,
@@ -44,6 +51,7 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
         source=mounts.source,
         secret=mounts.secret,
         admission=admission,
+        gang_scheduler=job.chosen_gang,
         worker_losses=None,
         counted_restarts=None,
         head=HeadStatus(),

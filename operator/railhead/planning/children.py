@@ -90,7 +90,7 @@ def _create_network_policy(job: Job) -> tuple[Create, ...]:
 
 def _create_pod_group(job: Job, *, attempt: int) -> tuple[Create, ...]:
     """The newest version that the API server serves."""
-    scheduler = SCHEDULERS.get(job.spec.gang_scheduler)
+    scheduler = SCHEDULERS.get(job.gang_scheduler_of(attempt))
     if scheduler is None:
         return ()
     gang = find_gang(job.ref, job.spec, attempt=attempt, least_workers=job.least_workers)
@@ -131,7 +131,7 @@ def input_removal(job: Job) -> tuple[Remove, ...]:
 
 def gang_removal(job: Job) -> tuple[Remove, ...]:
     """Removes the PodGroup of the current attempt, whichever version of it exists."""
-    scheduler = SCHEDULERS.get(job.spec.gang_scheduler)
+    scheduler = SCHEDULERS.get(job.gang_scheduler_of(job.attempt))
     if scheduler is None or job.attempt == 0:
         return ()
     name = names.gang_name(job.name, job.uid, job.attempt)
@@ -172,7 +172,7 @@ def _describe_attempt(job: Job, number: int) -> Attempt:
         avoided_nodes=list_avoided(job),
         admission=admission,
     )
-    scheduler = SCHEDULERS.get(job.spec.gang_scheduler)
+    scheduler = SCHEDULERS.get(job.gang_scheduler_of(number))
     if scheduler is None:
         return attempt
     gang = names.gang_name(job.name, job.uid, number)

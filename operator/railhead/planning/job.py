@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
+from railhead.api.scheduling import ChosenGang, GangSchedulerName
 from railhead.api.spec import TrainJobSpec
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView, Problem, WorkerPods
@@ -49,6 +50,19 @@ class Job(Observed):
         return Mounts(
             status.driver or own.driver, status.input or own.input, status.secret or own.secret, source or own.source
         )
+
+    @property
+    def chosen_gang(self) -> ChosenGang | None:
+        """What Auto chooses for an attempt that begins now; None with any other gangScheduler. Never a scheduler beside
+        the default one: its PodGroup tells neither whether it runs nor for whom."""
+        if self.spec.gang_scheduler != "Auto":
+            return None
+        return "PodGroup" if self.serves_pod_groups else "None"
+
+    def gang_scheduler_of(self, attempt: int) -> GangSchedulerName:
+        """All pods of an attempt join a group or none of them does, also after the API server has changed."""
+        chosen = self.status.gang_scheduler if attempt == self.attempt else self.chosen_gang
+        return self.spec.gang_scheduler if self.spec.gang_scheduler != "Auto" else chosen or "None"
 
     @property
     def is_elastic(self) -> bool:

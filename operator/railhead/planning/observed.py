@@ -118,6 +118,7 @@ class Observed:
         line: the places of other jobs of the namespace; empty if this one has none and nothing was rejected.
         source: status of the job that spec.resumeFrom.trainJob names, if that job exists.
         queue: what Kueue says, also about a job without a queue.
+        serves_pod_groups: whether the API server has Kubernetes' own PodGroup; known only if `may_choose_gang`.
     """
 
     now: datetime
@@ -140,6 +141,7 @@ class Observed:
     foreign_pods: tuple[str, ...] = ()
     is_driver_shared: bool = False
     queue: QueueView = field(default_factory=QueueView)
+    serves_pod_groups: bool = False
 
     @property
     def attempt(self) -> int:
@@ -260,6 +262,14 @@ class Observed:
     def is_at_rest(self) -> bool:
         """Whether no attempt has begun, or the last one ended by a suspension or an eviction."""
         return self.attempt == 0 or self.status.is_resting
+
+    @property
+    def may_choose_gang(self) -> bool:
+        """Whether an attempt may begin now for which `gangScheduler: Auto` chooses."""
+        if isinstance(self.spec, InvalidSpec) or self.spec.gang_scheduler != "Auto" or self.status.is_finished:
+            return False
+        is_set_back = any(pod.attempt > self.attempt for pod in self.pods)
+        return self.is_at_rest or self.is_attempt_lost or is_set_back
 
     @property
     def is_restart(self) -> bool:

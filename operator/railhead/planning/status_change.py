@@ -20,6 +20,7 @@ from railhead.api.attempts import Attempt
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.goodput import GoodputStatus
 from railhead.api.queue import AdmissionStatus
+from railhead.api.scheduling import ChosenGang
 from railhead.api.status import (
     AvoidedNode,
     Budget,
@@ -81,6 +82,7 @@ class StatusChange:
     source: str | Unset = UNSET
     secret: str | Unset = UNSET
     admission: AdmissionStatus | Unset | None = UNSET
+    gang_scheduler: ChosenGang | Unset | None = UNSET
     worker_losses: WorkerLosses | Unset | None = UNSET
     restarts: Restarts | Unset = UNSET
     budget: Budget | Unset | None = UNSET

@@ -14,6 +14,7 @@ import pytest
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name, worker_name
 from railhead.controller.config import OperatorConfig
+from railhead.controller.discovery import Discovery
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.loop import (
@@ -32,8 +33,9 @@ from railhead.planning.observed import DeniedVerb, Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from tests.model.client import make_client
-from tests.unit.builders import NOW, SETTINGS
+from tests.unit.builders import NOW, SETTINGS, SPEC
 from tests.unit.controller.raws import make_job, make_pod
+from tests.unit.controller.test_discovery import BETA, SILENT, WITH, DiscoveryClient
 from tests.unit.controller.test_queue import FakeClock
 
 QUOTA = Problem("QuotaExceeded", "Pod head was rejected: exceeded quota")
@@ -503,3 +505,35 @@ def test_a_turn_that_is_not_taken_is_forgotten() -> None:
     clock.now += UNUSED_SECONDS + 2
     assert turns.take(C) == 0.0
     assert turns.take(B) == 1.0
+
+
+async def begin_auto(harness: Harness, documents: dict[str, Any]) -> DiscoveryClient:
+    """One pass over a new job whose gang scheduler is Auto."""
+    client = DiscoveryClient(documents)
+    harness.loop.discovery = Discovery(client)
+    spec = {**SPEC, "scheduling": {"gangScheduler": "Auto"}}
+    harness.store.put_job(make_job(9, name="a", uid="uid-a", generation=2, spec=spec))
+    await harness.loop.reconcile(A)
+    return client
+
+
+@pytest.mark.parametrize(("documents", "kind"), [({BETA: WITH}, "PodGroup"), ({}, "None")])
+async def test_an_attempt_begins_with_what_the_api_server_serves(
+    harness: Harness, documents: dict[str, Any], kind: str
+) -> None:
+    await begin_auto(harness, documents)
+    [(_, _, planned)] = harness.executor.plans
+    assert planned.status is not None and planned.status.fields["gangScheduler"] == kind
+
+
+async def test_no_attempt_begins_while_discovery_has_no_answer(harness: Harness) -> None:
+    await begin_auto(harness, {BETA: SILENT})
+    assert (harness.executor.plans, harness.counted) == ([], ["error"])
+    assert harness.clock.pending == [FIRST_BACKOFF_SECONDS]
+
+
+async def test_a_job_with_another_gang_scheduler_asks_nothing(harness: Harness) -> None:
+    client = await begin_auto(harness, {})
+    asked = client.asked
+    await harness.loop.reconcile(B)
+    assert client.asked == asked > 0
