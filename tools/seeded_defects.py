@@ -3114,6 +3114,13 @@ DEFECTS = (
         ("tests/unit/planning/amendments/test_slow_ranks.py",),
     ),
     Defect(
+        "the first version with the beta of gangs gets the options of the alpha",
+        "local/control_plane/gangs.py",
+        ">= FIRST_BETA",
+        "> FIRST_BETA",
+        ("tests/unit/local/control_plane/test_gangs.py",),
+    ),
+    Defect(
         "a score alone is written to the status",
         "planning/facts/report.py",
         'update={"score": ""})',

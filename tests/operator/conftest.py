@@ -11,6 +11,7 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
+from railhead.local.control_plane.gangs import find_gang_options
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from tests.api.server import ApiServer
 from tests.kueue.client import Installation
@@ -22,8 +23,6 @@ from tests.waiting import wait_until
 
 LED = ("--leader-election", "--lease-seconds=3")
 NUMBERS = itertools.count(1)
-# Without a scheduler that knows them.
-POD_GROUPS = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
 
 
 @pytest.fixture(scope="package")
@@ -34,7 +33,7 @@ def audited_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Co
     plane = ControlPlane(
         folder / "plane",
         binaries=binaries,
-        api_server_options=(*audit.api_server_options, *POD_GROUPS),
+        api_server_options=(*audit.api_server_options, *find_gang_options(binaries).api_server),
         disabled_controllers=["pod-garbage-collector"],  # it deletes pods that are bound to missing nodes
     )
     try:

@@ -15,7 +15,7 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
-from railhead.local.control_plane.servers import GANG_API, GANG_GATES
+from railhead.local.control_plane.gangs import find_gang_options
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.operator.cluster import Cluster
 from tests.operator.conftest import make_cluster, run_operator
@@ -30,11 +30,13 @@ RACKS = {f"gpu-{number}": "small" if number < 3 else "large" for number in range
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    binaries = resolve(lambda text: print(text, file=sys.stderr))
+    options = find_gang_options(binaries)
     plane = ControlPlane(
         tmp_path_factory.mktemp("gangs"),
-        binaries=resolve(lambda text: print(text, file=sys.stderr)),
-        api_server_options=[GANG_GATES, GANG_API],
-        client_options=[GANG_GATES],
+        binaries=binaries,
+        api_server_options=options.api_server,
+        client_options=options.clients,
         disabled_controllers=["node-lifecycle", "pod-garbage-collector"],  # nodes have no kubelet
     )
     try:
@@ -92,7 +94,9 @@ def end(cluster: Cluster, job: str) -> None:
 
 
 def list_groups(cluster: Cluster) -> list[str]:
-    path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{cluster.namespace}/podgroups"
+    versions = cluster.server.request("GET", "/apis/scheduling.k8s.io").body["versions"]
+    [served] = [each["groupVersion"] for each in versions if each["version"] != "v1"]  # v1 has no groups
+    path = f"/apis/{served}/namespaces/{cluster.namespace}/podgroups"
     return [item["metadata"]["labels"]["railhead.dev/job-name"] for item in cluster.server.list(path)]
 
 

@@ -24,7 +24,8 @@ from types import FrameType
 
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.servers import GANG_API, GANG_GATES, NODE, NotReady, answers, check_running
+from railhead.local.control_plane.gangs import find_gang_options
+from railhead.local.control_plane.servers import NODE, NotReady, answers, check_running
 from railhead.local.install import NAMESPACE, Kubectl, build_node_role, install, make_operator_kubeconfig
 from railhead.local.processes import (
     MARKER,
@@ -62,11 +63,12 @@ class Supervisor:
         has_gangs: bool = False,
     ) -> None:
         self.session = session
+        gangs = find_gang_options(binaries) if has_gangs else None
         self.plane = ControlPlane(
             session.folder,
             binaries=binaries,
-            api_server_options=[GANG_GATES, GANG_API] if has_gangs else [],
-            client_options=[GANG_GATES] if has_gangs else [],
+            api_server_options=gangs.api_server if gangs else (),
+            client_options=gangs.clients if gangs else (),
         )
         self.capacity = capacity
         self.has_operator = has_operator

@@ -32,7 +32,8 @@ from railhead.local.processes import spawn, try_lock
 
 KUBERNETES_VERSION = "1.36.3"
 ETCD_VERSION = "3.6.16"
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+KUBE_PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+PROGRAMS = ("etcd", *KUBE_PROGRAMS)
 
 GO_VERSION = (1, 26)
 SAY_EVERY_SECONDS = 15.0
@@ -65,7 +66,7 @@ class Publishers:
     def list_releases(self, arch: str) -> Iterator[Release]:
         folder = f"{self.etcd}/v{ETCD_VERSION}"
         yield Release("etcd", f"{folder}/etcd-v{ETCD_VERSION}-linux-{arch}.tar.gz", f"{folder}/SHA256SUMS")
-        for program in PROGRAMS[1:]:
+        for program in KUBE_PROGRAMS:
             url = f"{self.kubernetes}/v{KUBERNETES_VERSION}/bin/linux/{arch}/{program}"
             yield Release(program, url, f"{url}.sha256")
 
@@ -194,8 +195,7 @@ def build(go: list[str], target: Path, *, kubernetes: str, echo: Echo) -> None:
     Raises:
         subprocess.CalledProcessError: a build failed; its output is in `<target>.log`.
     """
-    kube = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-    modules = (GoModule("etcd"), GoModule("kube", flags=build_flags(kubernetes), links=kube))
+    modules = (GoModule("etcd"), GoModule("kube", flags=build_flags(kubernetes), links=KUBE_PROGRAMS))
     with resources.as_file(resources.files("railhead.local.control_plane") / "go") as sources:
         build_modules(go, target, sources=sources, modules=modules, echo=echo)
 

@@ -25,18 +25,7 @@ NODE = "local"  # the only node
 FIRST = ("etcd", "kube-apiserver")
 ALL = (*FIRST, "kube-controller-manager", "kube-scheduler")
 # Nothing here resolves Services, and Endpoints may not be in the loopback range: they would only log warnings.
-NOT_NEEDED = (
-    "node-ipam",
-    "service-lb",
-    "node-route",
-    "endpoints",
-    "endpointslice",
-    "endpointslice-mirroring",
-)
-
-# Kubernetes 1.36's own gang scheduler; 1.37 has the gates too, and serves v1beta1 beside it.
-GANG_GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true"
-GANG_API = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+NOT_NEEDED = ("node-ipam", "endpoints", "endpointslice", "endpointslice-mirroring")
 
 DAYS = 365
 SERVICE_ADDRESS = "10.96.0.1"
