@@ -82,7 +82,7 @@ test: $(READY) ## Every check that a commit must pass
 	echo "== tests with Ray"; \
 	$(BIN)/pytest -q --durations=10 -m "not slow" $(RAY_TESTS)
 
-test-all: $(READY) ## Every test in named parts, each with its seconds: test, the slow tests, 50,000 random schedules, an older Kubernetes, a real node, older Rays [PARTS="e2e fuzz"]
+test-all: $(READY) ## Every test in named parts, each with its seconds: test, the slow tests, 50,000 random schedules, an older and a newer Kubernetes, a real node, older Rays [PARTS="e2e fuzz"]
 	@$(BIN)/python -m tools.all_tests $(PARTS)
 
 test-gpu: $(READY) ## Run real jobs on the NVIDIA GPUs of this machine; print what it has too few for, and exit 0 without any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -10,13 +11,14 @@ from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tools.older_kubernetes import resolve_kubernetes
+from tools.go_program import NotBuilt
+from tools.other_kubernetes import resolve_kubernetes
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.binaries import resolve
-from railhead.local.control_plane.servers import ALL, FIRST
+from railhead.local.control_plane.binaries import has_programs, resolve
+from railhead.local.control_plane.servers import ALL
 from tests.tried import Tried, note_tried, sum_up, sum_up_seconds
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -35,7 +37,7 @@ settings.load_profile("railhead")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kubernetes", help="run tests/api against this older minor version, such as 1.34")
+    parser.addoption("--kubernetes", help="run tests/api against 1.34, or any tests against 1.37")
     group = parser.getgroup("railhead", "the cluster of tests/e2e and tests/install; by default, their own local one")
     group.addoption("--kubeconfig", help="run tests/e2e or tests/install against this cluster")
     group.addoption("--kubectl", default="kubectl", help="with --kubeconfig: the kubectl to use")
@@ -45,6 +47,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="with --kubeconfig: install the operator with this image",
     )
     group.addoption("--volume-folder", help="with --kubeconfig: a folder of the node, for volumes of the tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """All that asks for the control plane's programs gets those of `--kubernetes`, if that version has all of them."""
+    version = config.getoption("--kubernetes")
+    if version and not hasattr(config, "workerinput"):  # processes of pytest-xdist inherit the variable
+        try:
+            folder = resolve_kubernetes(version, echo)
+        except NotBuilt as error:
+            raise pytest.UsageError(str(error)) from None
+        if has_programs(folder):
+            os.environ["KUBEBUILDER_ASSETS"] = str(folder)
 
 
 @pytest.hookimpl(trylast=True)  # after the shuffle, whose order is kept within each folder
@@ -98,13 +112,13 @@ def echo(text: str) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A real etcd, API server, controller manager and scheduler, no node; of an older version only the first two."""
+    """A real etcd, API server, controller manager and scheduler, no node; of 1.34 only the first two."""
     version = request.config.getoption("--kubernetes")
     binaries = resolve_kubernetes(version, echo) if version else resolve(echo)
     options = ["--allow-privileged=true"]  # as in most clusters: Pod Security decides
     plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=binaries, api_server_options=options)
     try:
-        plane.start(FIRST if version else ALL)
+        plane.start([each for each in ALL if (binaries / each).exists()])
         yield plane
     finally:
         plane.stop()

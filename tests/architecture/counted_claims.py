@@ -9,7 +9,7 @@ from tests.architecture.test_sizes import FILE_LINES, FUNCTION_LINES
 from tests.chart.test_grid import GRID
 from tests.fuzz.seeds import CASES, QUICK
 from tools.all_tests import PARTS
-from tools.older_kubernetes import VERSION as OLDER_KUBERNETES
+from tools.other_kubernetes import NEWER, OLDER
 
 from railhead.api.logs import MOST_FORWARDED
 from railhead.api.names import MAX_JOB_NAME
@@ -80,7 +80,8 @@ CLAIMS: tuple[tuple[str, float | str], ...] = (
     (r"Go (\d[\d.]*\d) or newer", ".".join(map(str, GO_VERSION))),
     (r"Linux[^.|]* with Python (\d[\d.]*\d) or newer", PYTHON[0]),
     (r"tested with Kubernetes (\d[\d.]*\d)", minor(KUBERNETES_VERSION)),
-    (r"also with the API server of (\d[\d.]*\d)", minor(OLDER_KUBERNETES)),
+    (r"also with the API server of (\d[\d.]*\d)", minor(OLDER)),
+    (r"gangs also with the servers of (\d[\d.]*\d)", minor(NEWER)),
     (r"works with Ray (\d[\d.]*\d)", write_version(OLDEST)),
 )
 

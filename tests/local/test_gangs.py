@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from railhead.local.install import Kubectl
 from railhead.local.session import Session
 from tests.local.test_session import call, session
@@ -36,7 +37,9 @@ def count_pods(kubectl: Kubectl) -> dict[str, tuple[int, int]]:
     return {job: (len(own), sum("nodeName" in pod["spec"] for pod in own)) for job, own in by_job.items()}
 
 
-def test_one_of_two_jobs_trains_while_the_other_holds_no_gpu_and_then_has_its_turn(session: Session) -> None:
+def test_one_of_two_jobs_trains_while_the_other_holds_no_gpu_and_then_has_its_turn(
+    session: Session, pytestconfig: pytest.Config
+) -> None:
     [up, apply] = BLOCKS.findall(PAGE.read_text())
     assert up.startswith("railhead local up ")
     code, out = call(*up.split()[2:], session=session)
@@ -47,6 +50,8 @@ def test_one_of_two_jobs_trains_while_the_other_holds_no_gpu_and_then_has_its_tu
     assert done.returncode == 0, done.stderr
 
     kubectl = Kubectl(session.kubectl, session.kubeconfig)
+    served = json.loads(kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
+    assert f"{served}.".startswith(f"v{pytestconfig.getoption('--kubernetes') or KUBERNETES_VERSION}.")
     wait_until("a gang with all its nodes", lambda: (3, 3) in count_pods(kubectl).values(), seconds=120)
     wait_until("pods of both", lambda: set(count_pods(kubectl).values()) == {(3, 3), (3, 0)}, seconds=60)
 
