@@ -22,6 +22,7 @@ from railhead.planning.facts.reasons import (
     QUEUED,
     UNSATISFIED,
 )
+from railhead.planning.facts.start_line import explain_rejection
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Problem
@@ -100,6 +101,8 @@ def _find_most_seconds(job: Job) -> int | None:
 def _explain(job: Job, queue: str) -> Problem | None:
     """Returns Kueue's reason, as far as it gives one."""
     workload = job.queue.workload
+    if workload is None and job.is_at_rest and job.rejection is not None:
+        return explain_rejection(job, job.rejection.problem)  # the words of the condition while the create is held back
     if workload is None:
         return Problem(QUEUED, f"The job asks LocalQueue {queue} for quota")
     if not workload.is_admitted:

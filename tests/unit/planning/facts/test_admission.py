@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from railhead.planning.facts.admission import count_workers, find_admission, find_obstacle
+from railhead.planning.observed import Rejection
+from railhead.planning.pod_view import Problem
 from railhead.planning.queue_view import Assignment, QueueView
-from tests.unit.builders import RUNNING_STATUS, make_head, make_job
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_job
 from tests.unit.kueue import (
     ADMISSION,
     QUEUE,
@@ -151,3 +154,15 @@ def test_an_attempt_never_takes_back_what_its_admission_has_given_up(
     status = {**RUNNING, "admission": {**ADMISSION, "podSets": [{"name": "workers", "count": before}]}}
     found = find_admission(make_job(status=status, spec=queued_spec(scaling=scaling), queue=served(workload)))
     assert found is not None and found.find("workers").count == expected
+
+
+def test_a_job_whose_workload_is_rejected_waits_for_that() -> None:
+    """Otherwise this reason and that of the rejection replace each other at every pass."""
+    rejected = Problem("CreateRejected", "Workload digits was rejected: injected")
+    job = replace(
+        make_job(spec=queued_spec(), queue=served()),
+        rejection=Rejection(rejected, attempt=0, tries=1, at=NOW, since=NOW),
+    )
+    assert find_obstacle(job) == rejected
+    admitted = replace(job, queue=served(make_admitted()))
+    assert find_obstacle(admitted) is None
