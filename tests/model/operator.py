@@ -108,6 +108,7 @@ class ModelOperator:
             call_later=self.alarms.call_later,
         )
         self.streams = (*self._informers, JOBS)
+        self._queue_streams = tuple(each.state.kind.plural for each in optional)
         self._seen = dict.fromkeys(self.streams, 0)
 
     async def start(self) -> None:
@@ -134,6 +135,11 @@ class ModelOperator:
             self._seen[stream] = entry.version
             self.see(stream, entry.type, entry.object)
         return bool(entries)
+
+    def watch_all(self) -> None:
+        """All events of pods, of Kueue's objects and of jobs."""
+        for stream in (PODS, *self._queue_streams, JOBS):
+            self.watch(stream)
 
     def see(self, stream: str, type_: str, obj: Object) -> None:
         """One event of a watch."""

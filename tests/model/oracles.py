@@ -94,7 +94,7 @@ class Watchman:
             return  # the garbage collector deletes its pods
         status, attempt = job["status"], metadata["labels"][names.LABEL_ATTEMPT]
         is_lost = (status.get("failure") or {}).get("attempt") == status["attempt"]
-        is_over = status.get("phase") in ("Suspending", "Suspended", "Succeeded", "Failed") or is_lost
+        is_over = status.get("phase") in ("Suspending", "Suspended", "Queued", "Succeeded", "Failed") or is_lost
         if is_over or job["spec"].get("suspend") or attempt != str(status["attempt"]):
             return
         is_training = self._is_training(pod, job["spec"]["scaling"].get("numWorkers", -1))
@@ -191,7 +191,10 @@ def check_counters(world: World) -> None:
         assert started in (0, 1) and raised in (0, 1), "attempt and round rise one by one"
         if started:
             assert new["round"] == 0, (old, new)
-            is_free = old.get("phase") in (None, "", "Suspended") or (old.get("failure") or {}).get("class") == "Fenced"
+            is_free = (
+                old.get("phase") in (None, "", "Suspended", "Queued")
+                or (old.get("failure") or {}).get("class") == "Fenced"
+            )
             assert counted == (0 if is_free else 1), (old, new)
         else:
             is_smaller = _desired(new) < _desired(old)  # a round of its own
@@ -256,7 +259,7 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
 def _is_over(status: Object) -> bool:
     """The current attempt has ended."""
     is_lost = (status.get("failure") or {}).get("attempt") == status["attempt"]
-    return is_lost or status["phase"] in ("Suspended", "Succeeded", "Failed")
+    return is_lost or status["phase"] in ("Suspended", "Queued", "Succeeded", "Failed")
 
 
 def _desired(status: Object) -> int:
@@ -308,6 +311,7 @@ def check_end(world: World, *, phase: str = "Succeeded") -> None:
     assert not workers, f"a settled job holds {workers}"
     assert not [p for p in world.pods(names.HEAD) if is_live(p)], "a settled job has a live head"
     if "cleanUpTime" in status:
-        assert not world.children, f"a cleaned-up job still has {world.children}"
+        left = [each for each in world.children if not each.startswith("workloads/")]  # its Workload says how it ended
+        assert not left, f"a cleaned-up job still has {left}"
     if phase == "Succeeded":
         assert [epoch for _, epoch in world.commits] == list(range(world.epochs)), world.commits

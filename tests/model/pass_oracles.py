@@ -18,7 +18,7 @@ from tests.model.api_server import Entry, Object, Place
 from tests.model.world import NAMESPACE, World, count_change, is_inert, is_live, name_of, role_of
 
 FINISHED = ("Succeeded", "Failed")
-AT_REST = (*FINISHED, "Suspending", "Suspended")
+AT_REST = (*FINISHED, "Suspending", "Suspended", "Queued")
 MOST_PASSES = 30  # of one job while nothing but the operator acts and no time passes
 REFUSED_AT_ONCE = 8
 NEXT_ATTEMPT = timedelta(seconds=1000)  # a head's grace period of 615 s, 35 s more, and a backoff of 300 s

@@ -10,7 +10,7 @@ from typing import Any
 from railhead.kube.errors import KubeError
 from railhead.resources.base import OperatorSettings
 from tests.model.faults import Crash, Faults
-from tests.model.operator import JOBS, PODS, ModelOperator
+from tests.model.operator import ModelOperator
 from tests.model.oracles import (
     Holding,
     Watchman,
@@ -23,10 +23,12 @@ from tests.model.oracles import (
     check_images,
     check_stuck_pods,
 )
+from tests.model.queue_oracles import QueueWatchman
 from tests.model.world import World, count_losses
 from tests.unit.builders import SETTINGS
 
 TURNS = 400
+MOST_PASSES = 200  # while nothing but the operator acts
 LONGEST_WAIT = timedelta(days=2)
 NOT_COUNTED = ("events", "trainjobs")
 
@@ -52,6 +54,7 @@ class Scenario:
     restarts: dict[str, int] = field(default_factory=dict)
     full_nodes: frozenset[str] = frozenset()
     quota: int | None = None
+    gpus: int = 0  # of a queue of Kueue; 0 = the operator does not use Kueue
     is_fenced: bool = False
     starts: int | None = None  # how often training starts, if that does not follow from the restarts
 
@@ -77,12 +80,18 @@ class Runner:
         try:
             if self.operator is None:
                 operator = ModelOperator(
-                    self.world.api, self.faults, time=lambda: self.world.now, settings=self.settings
+                    self.world.api,
+                    self.faults,
+                    time=lambda: self.world.now,
+                    settings=self.settings,
+                    uses_kueue=self.world.kueue is not None,
                 )
                 await operator.start()
                 self.operator = operator
-            while await self._turn(self.operator):
-                pass
+            for _ in range(MOST_PASSES):
+                if not await self._turn(self.operator):
+                    return
+            raise AssertionError(f"the operator does not come to rest: {self.world.status()}")
         except Crash:
             self.operator = None
             self.crashes += 1
@@ -91,8 +100,7 @@ class Runner:
 
     async def _turn(self, operator: ModelOperator) -> bool:
         operator.alarms.ring()
-        operator.watch(PODS)
-        operator.watch(JOBS)
+        operator.watch_all()
         reports, self.world.reports = self.world.reports, []
         for number, report in enumerate(reports):
             self.world.reports = reports[number:]  # sent again to the next operator if this one crashes
@@ -110,7 +118,9 @@ class Runner:
 async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     """Until nothing changes anymore; checks the invariants that hold despite any fault."""
     world = World(epochs=6, full_nodes=set(scenario.full_nodes), quota=scenario.quota)
-    watchman = Watchman(world)
+    if scenario.gpus:
+        world.add_queue(gpus=scenario.gpus)
+    watchman, queue = Watchman(world), QueueWatchman(world)
     runner, holding = Runner(world, faults or Faults()), Holding(world)
     world.apply(**scenario.spec)
     acts = list(scenario.acts)
@@ -149,6 +159,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()
+    queue.check()
     holding.check(crashes=runner.crashes)
     return world
 

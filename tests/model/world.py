@@ -20,6 +20,7 @@ from railhead.driver.reporting.progress import Progress, ReportTimes
 from railhead.driver.reporting.time_account import TimeAccount
 from railhead.resources.base import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object, Place
+from tests.model.kueue import ModelKueue
 from tests.model.nodes import choose_node, make_node
 from tests.model.run import Run
 from tests.unit.builders import NOW, SETTINGS, SPEC, find_code
@@ -89,6 +90,7 @@ class World:
         ghosts: heads that were deleted by force, and still run and reach the storage.
         full_nodes: nodes without room for another pod.
         quota: the number of pods it admits, the head and the first worker slots; None = all.
+        kueue: None = the operator does not use Kueue.
     """
 
     epochs: int = 4
@@ -111,6 +113,7 @@ class World:
     is_head_vanishing: bool = False  # right after the driver's last report, without a trace
     full_nodes: set[str] = field(default_factory=set)
     quota: int | None = None
+    kueue: ModelKueue | None = None
     node_skew: timedelta = timedelta()  # of the nodes' clocks, by which pods end
     settings: OperatorSettings = SETTINGS  # of the operator's current version
 
@@ -160,6 +163,10 @@ class World:
         """From now on, pods run on these nodes only."""
         for number in range(count):
             self.api.create(("nodes", "", ""), make_node(f"{prefix}-{number}"))
+
+    def add_queue(self, *, gpus: int) -> None:
+        """From now on, Kueue runs, and operators that start use it."""
+        self.kueue = ModelKueue(self.api, NAMESPACE, gpus=gpus)
 
     def tick(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -235,10 +242,11 @@ class World:
         return [("pods", NAMESPACE, name), ("pods", BESIDE, name)]
 
     def step(self) -> bool:
-        """Kubelets and drivers each do one thing; returns whether any of them had something to do."""
+        """Kubelets, drivers and Kueue each do one thing; returns whether any of them had something to do."""
         return any(
             [
                 self.api.collect(),
+                self.kueue is not None and self.kueue.run_once(self.now),
                 *map(self._drive_alone, self.ghosts),
                 *(self.step_pod(pod["metadata"]["name"]) for pod in sorted(self.pods(), key=name_of)),
             ]

@@ -14,7 +14,7 @@ from tests.model.actors.actor import Actor
 from tests.model.actors.catalogue import CATALOGUE, ENABLED
 from tests.model.actors.flapper import Flapper
 from tests.model.faults import Faults
-from tests.model.operator import JOBS, PODS, ModelOperator
+from tests.model.operator import ModelOperator
 from tests.model.oracles import Watchman, check_attempts, check_drivers, check_goodput
 from tests.model.pass_oracles import FINISHED, Circumstances, Witness
 from tests.model.world import BESIDE, World, is_live
@@ -131,8 +131,7 @@ class WorldSchedule:
         operator = self.operator = self.operator or await self._start()
         while True:
             operator.alarms.ring()
-            operator.watch(PODS)
-            operator.watch(JOBS)
+            operator.watch_all()
             await self._report(operator)
             due = operator.queue.depth
             if not due:

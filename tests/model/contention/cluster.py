@@ -16,10 +16,10 @@ from railhead.contract.text import format_time
 from railhead.resources.queues.kueue import PRIORITY_CLASS
 from tests.model.api_server import JOBS, Entry, Object
 from tests.model.contention.jobs import Work
-from tests.model.contention.queue import NAME, ModelKueue
 from tests.model.contention.scheduler import Pod, choose
 from tests.model.contention.training import Hooks, Loss, Training, is_head, is_leaving, is_running
 from tests.model.crowd import NAMESPACE, Crowd
+from tests.model.kueue import NAME, ModelKueue
 from tests.model.operator import PODS
 from tests.unit.builders import SPEC, find_code
 

@@ -1,0 +1,121 @@
+"""Kueue in the simulated cluster: one ClusterQueue with preemption, played by the rules of tests/kueue."""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime
+
+from tests.kueue.client import build_pod_set, build_workload
+from tests.kueue.reconcile import World, advance
+from tests.kueue.workload import is_true
+from tests.model.api_server import ModelApiServer, Object, Place
+
+NAME = "team"
+RIVAL = "rival"  # a Workload of another owner
+RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
+PLENTY = "1Pi"
+WORKLOADS = "workloads"
+
+
+class ModelKueue:
+    """Kueue's controllers, each round of which is one step, and an administrator of Kueue.
+
+    Attributes:
+        held: uids of the jobs whose Workload the administrator has made inactive.
+    """
+
+    def __init__(
+        self, api: ModelApiServer, namespace: str, *, gpus: int, priorities: dict[str, int] | None = None
+    ) -> None:
+        self._api, self._namespace = api, namespace
+        self.held: set[str] = set()
+        quotas = [{"name": name, "nominalQuota": PLENTY} for name in RESOURCES[:2]]
+        quotas.append({"name": RESOURCES[2], "nominalQuota": str(gpus)})
+        group = {"coveredResources": list(RESOURCES), "flavors": [{"name": NAME, "resources": quotas}]}
+        self._spec: Object = {"resourceGroups": [group], "preemption": {"withinClusterQueue": "LowerPriority"}}
+        self._queues = {NAME: {"metadata": {"name": NAME}, "spec": self._spec}}
+        self._local = {(namespace, NAME): {"metadata": {"name": NAME}, "spec": {"clusterQueue": NAME}}}
+        flavor = ("resourceflavors", "", NAME)
+        api.create(flavor, {"metadata": {"name": NAME}, "spec": {}})
+        for name, value in (priorities or {}).items():
+            api.create(("workloadpriorityclasses", "", name), {"metadata": {"name": name}, "value": value})
+        self._flavors = {NAME: api.objects[flavor]}
+
+    def run_once(self, now: datetime) -> bool:
+        """Returns whether anything changed."""
+        known = [copy.deepcopy(obj) for (kind, _, _), obj in self._api.objects.items() if kind == WORKLOADS]
+        for each in known:
+            each.setdefault("status", {})
+            each["metadata"].setdefault("generation", 1)
+        changed = advance(World(known, self._queues, self._local, self._flavors), now)
+        for workload in changed:
+            self._write(workload)
+        return bool(changed)
+
+    def _write(self, workload: Object) -> None:
+        place = (WORKLOADS, str(workload["metadata"]["namespace"]), str(workload["metadata"]["name"]))
+        kept = {"spec": workload["spec"], "metadata": {"finalizers": workload["metadata"].get("finalizers", [])}}
+        self._api.patch(place, kept)
+        if place in self._api.objects:
+            self._api.patch(
+                place,
+                [{"op": "add", "path": "/status", "value": workload["status"]}],
+                subresource="status",
+                content_type="application/json-patch+json",
+            )
+
+    def stop(self) -> None:
+        """The ClusterQueue admits nothing, and evicts what it has admitted."""
+        self._spec["stopPolicy"] = "HoldAndDrain"
+
+    def restart(self) -> None:
+        self._spec.pop("stopPolicy", None)
+
+    def compete(self, *, gpus: int, priority: int = 0) -> None:
+        """Another owner asks for quota, for as long as `yield_quota` is not called."""
+        body = build_workload(RIVAL, pod_sets=[build_pod_set("main", count=gpus, gpus=1)], priority=priority)
+        self._api.create(self._rival, body)
+
+    def yield_quota(self) -> None:
+        if self._rival in self._api.objects:
+            self._api.remove(self._rival)
+
+    def is_rival_admitted(self) -> bool:
+        rival = self._api.objects.get(self._rival, {})
+        return bool(rival.get("status")) and is_true(rival, "Admitted")
+
+    @property
+    def _rival(self) -> Place:
+        return WORKLOADS, self._namespace, RIVAL
+
+    def hold(self, job: Object) -> None:
+        """An administrator makes the job's Workload inactive, if there is one."""
+        if place := self._find_place(job):
+            self.held.add(job["metadata"]["uid"])
+            self._api.patch(place, {"spec": {"active": False}})
+
+    def lift_hold(self, job: Object) -> None:
+        self.held.discard(job["metadata"]["uid"])
+        if place := self._find_place(job):
+            self._api.patch(place, {"spec": {"active": True}})
+
+    def delete_workload(self, job: Object) -> None:
+        """With it, an administrator's hold is gone."""
+        self.held.discard(job["metadata"]["uid"])
+        if place := self._find_place(job):
+            self._api.delete(place, {})
+
+    def find(self, job: Object) -> Object | None:
+        """Returns the job's Workload."""
+        place = self._find_place(job)
+        return self._api.objects[place] if place else None
+
+    def _find_place(self, job: Object) -> Place | None:
+        uid = job["metadata"]["uid"]
+        return next(
+            (place for place, obj in self._api.objects.items() if place[0] == WORKLOADS and owns(uid, obj)), None
+        )
+
+
+def owns(job_uid: str, workload: Object) -> bool:
+    return any(owner["uid"] == job_uid for owner in workload["metadata"].get("ownerReferences") or ())

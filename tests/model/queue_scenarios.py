@@ -1,0 +1,162 @@
+"""Scenarios of a job in a queue of Kueue, each with its documented outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.kueue.workload import is_true
+from tests.model.api_server import Object
+from tests.model.kueue import NAME, ModelKueue
+from tests.model.play import Act, Scenario, committed
+from tests.model.scenarios import end_head, has_succeeded, worker
+from tests.model.world import World
+
+GPUS = 2  # of the queue and of the job
+HELD = "Deactivated"
+SPEC = {"scheduling": {"queueName": NAME}, "scaling": {"numWorkers": GPUS, "useGPU": True}}
+
+
+def kueue_of(world: World) -> ModelKueue:
+    assert world.kueue is not None
+    return world.kueue
+
+
+def job_of(world: World) -> Object:
+    job = world.job()
+    assert job is not None
+    return job
+
+
+def on_queue(do: Callable[[ModelKueue], None]) -> Callable[[World], None]:
+    return lambda world: do(kueue_of(world))
+
+
+def is_waiting(world: World, reason: str = "") -> bool:
+    """Whether the job is Queued for this reason, or for any."""
+    status = world.status()
+    found = {each["reason"] for each in status.get("conditions") or () if each["type"] == "Suspended"}
+    return status.get("phase") == "Queued" and (not reason or reason in found)
+
+
+def is_suspended(world: World) -> bool:
+    return world.status().get("phase") == "Suspended"
+
+
+def has_workload(world: World) -> bool:
+    return kueue_of(world).find(job_of(world)) is not None
+
+
+def is_evicted(world: World) -> bool:
+    workload = kueue_of(world).find(job_of(world))
+    return workload is not None and is_true(workload, "Evicted")
+
+
+def hold(world: World) -> None:
+    kueue_of(world).hold(job_of(world))
+
+
+def lift_hold(world: World) -> None:
+    kueue_of(world).lift_hold(job_of(world))
+
+
+def delete_workload(world: World) -> None:
+    kueue_of(world).delete_workload(job_of(world))
+
+
+def preempt(world: World) -> None:
+    kueue_of(world).compete(gpus=GPUS, priority=1000)
+
+
+def is_passed(world: World) -> bool:
+    """Whether the rival has the quota of a job that waits."""
+    return is_waiting(world) and kueue_of(world).is_rival_admitted()
+
+
+def suspend(world: World) -> None:
+    world.change(suspend=True)
+
+
+def resume(world: World) -> None:
+    world.change(suspend=False)
+
+
+def evict_and_delete(world: World) -> None:
+    kueue_of(world).stop()
+    world.step()
+    world.delete_job()
+
+
+def is_started(world: World) -> bool:
+    return bool(world.pods())
+
+
+def is_held(world: World) -> bool:
+    return is_waiting(world, HELD)
+
+
+def is_suspending(world: World) -> bool:
+    return world.status().get("phase") == "Suspending"
+
+
+def is_created(world: World) -> bool:
+    return True
+
+
+def restart_and_resume(world: World) -> None:
+    kueue_of(world).restart()
+    resume(world)
+
+
+STOP, RESTART = on_queue(ModelKueue.stop), on_queue(ModelKueue.restart)
+YIELD = on_queue(ModelKueue.yield_quota)
+
+
+def queued(name: str, *acts: Act, phase: str = "Succeeded", restarts: dict[str, int] | None = None) -> Scenario:
+    return Scenario(f"queue: {name}", acts, spec=SPEC, phase=phase, restarts=restarts or {}, gpus=GPUS)
+
+
+QUEUED = (
+    queued("admitted at once", restarts={"application": 0, "infrastructure": 0}),
+    queued("waits for another owner's quota", Act(is_created, preempt), Act(is_passed, YIELD)),
+    queued("preempted", Act(committed(2), preempt), Act(is_passed, YIELD), restarts={"infrastructure": 0}),
+    queued("preempted before it starts", Act(is_started, preempt), Act(is_passed, YIELD)),
+    queued("stopped and restarted", Act(committed(2), STOP), Act(is_waiting, RESTART), restarts={"infrastructure": 0}),
+    queued("restarted while the job saves", Act(committed(2), STOP), Act(is_evicted, RESTART)),
+    queued("held by an administrator", Act(committed(2), hold), Act(is_held, lift_hold)),
+    queued("held before it is admitted", Act(has_workload, hold), Act(is_held, lift_hold)),
+    queued(
+        "held, and suspended and resumed by a user",
+        Act(committed(2), hold),
+        Act(is_held, suspend),
+        Act(is_suspended, resume),
+        Act(is_held, lift_hold),
+    ),
+    queued(
+        "suspended, then held, then resumed",
+        Act(committed(2), suspend),
+        Act(is_suspending, hold),
+        Act(is_suspended, resume),
+        Act(is_held, lift_hold),
+    ),
+    queued("suspended and resumed", Act(committed(2), suspend), Act(is_suspended, resume)),
+    queued(
+        "suspended while it waits",
+        Act(is_created, STOP),
+        Act(is_waiting, suspend),
+        Act(is_suspended, restart_and_resume),
+    ),
+    queued("Workload deleted while it trains", Act(committed(2), delete_workload)),
+    queued("Workload deleted while it waits", Act(has_workload, delete_workload)),
+    queued("an application error", end_head("Application"), restarts={"application": 1}),
+    queued(
+        "a worker that is lost",
+        Act(committed(2), lambda w: w.remove_pod(worker(w, 0))),
+        restarts={"application": 0, "infrastructure": 1},
+    ),
+    queued("failed", end_head("Configuration"), phase="Failed"),
+    queued("deleted", Act(committed(2), World.delete_job)),
+    queued("deleted after its children", Act(committed(2), lambda w: w.delete_job(policy="Foreground"))),
+    queued("deleted while it waits", Act(is_created, STOP), Act(is_waiting, World.delete_job)),
+    queued("deleted while it is evicted", Act(committed(2), evict_and_delete)),
+    queued("evicted as it ends", Act(committed(6), STOP), Act(has_succeeded, RESTART)),
+)

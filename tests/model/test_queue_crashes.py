@@ -1,0 +1,56 @@
+"""The operator dies before and after each write of the life of a job in a queue: the job ends as without that.
+
+By default it dies around the writes of the job's Workload, before one and after the next. `RAILHEAD_FAULTS=all` tries
+both at all writes, and lost answers.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, Call, Fault, Faults
+from tests.model.kueue import WORKLOADS
+from tests.model.play import Scenario, play, summarize
+from tests.model.queue_scenarios import QUEUED
+from tests.model.test_crash_points import at
+from tests.tried import Tried
+
+ALL = os.environ.get("RAILHEAD_FAULTS") == "all"
+
+
+def choose_tries(written: list[Call]) -> list[tuple[int, Fault]]:
+    if ALL:
+        return [(call.number, fault) for call in written for fault in (CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER)]
+    numbers = [call.number for call in written if call.plural == WORKLOADS]
+    return [(number, (CRASH_BEFORE, CRASH_AFTER)[place % 2]) for place, number in enumerate(numbers)]
+
+
+@pytest.mark.parametrize("scenario", QUEUED, ids=lambda s: s.name)
+async def test_an_operator_that_dies_at_any_write_does_not_change_the_outcome(scenario: Scenario, tried: Tried) -> None:
+    without = Faults()
+    wanted = summarize(await play(scenario, without))
+    tries = choose_tries(without.written)
+    assert tries
+    for number, fault in tries:
+        faults = at(number, fault)
+        attempt = f"{scenario.name}: {fault} at write {number}"
+        try:
+            found = summarize(await play(scenario, faults))
+        except AssertionError as error:
+            raise AssertionError(f"{attempt}: {error}") from error
+        assert len(faults.done) == 1, attempt
+        assert found == wanted, attempt
+    tried("faults of the model, one at a time", len(tries))
+
+
+@pytest.mark.parametrize("code", CODES)
+async def test_a_refused_workload_is_asked_for_again_after_a_pause(code: int) -> None:
+    """By Kueue's webhook, for example. The refusal is told once, and costs no other writes."""
+    scenario, without = QUEUED[0], Faults()
+    await play(scenario, without)
+    [number] = [call.number for call in without.written if (call.verb, call.plural) == ("create", WORKLOADS)]
+    faults = at(number, code)
+    await play(scenario, faults)
+    assert len(faults.done) == 1 and faults.writes - without.writes < 10
