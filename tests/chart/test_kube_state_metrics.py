@@ -1,6 +1,6 @@
 """The configuration for kube-state-metrics names fields that the CRD has, and no metric twice.
 
-kube-state-metrics itself is in no registry that the tests may use, so that it does not read the file here.
+tests/api/test_kube_state_metrics.py has kube-state-metrics itself read the file, in a slow test.
 """
 
 from __future__ import annotations
