@@ -77,8 +77,12 @@ class ModelKueue:
         self._api.create(self._rival, body)
 
     def yield_quota(self) -> None:
-        if self._rival in self._api.objects:
+        if self.has_rival:
             self._api.remove(self._rival)
+
+    @property
+    def has_rival(self) -> bool:
+        return self._rival in self._api.objects
 
     def is_rival_admitted(self) -> bool:
         rival = self._api.objects.get(self._rival, {})
@@ -89,8 +93,9 @@ class ModelKueue:
         return WORKLOADS, self._namespace, RIVAL
 
     def hold(self, job: Object) -> None:
-        """An administrator makes the job's Workload inactive, if there is one."""
-        if place := self._find_place(job):
+        """An administrator makes the job's Workload inactive. A deleted one takes the hold with it."""
+        place = self._find_place(job)
+        if place and "deletionTimestamp" not in self._api.objects[place]["metadata"]:
             self.held.add(job["metadata"]["uid"])
             self._api.patch(place, {"spec": {"active": False}})
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 
 from railhead.api import names
+from railhead.contract.text import parse_time
+from railhead.planning.pod_view import UNANSWERED_SECONDS
 from tests.kueue.workload import FINALIZER, Object, holds_quota, is_active, is_true
 from tests.model.api_server import Entry
 from tests.model.kueue import WORKLOADS, owns
@@ -102,11 +105,21 @@ class QueueWatchman:
         self.seen["deleted"] += is_deleting
 
     def _list_live_pods(self, job_uid: str) -> list[str]:
+        """Without those whose node has not ended them long after their grace period: status.stuckPods has them."""
         return [
             name_of(pod)
             for pod in self._world.pods()
-            if pod["metadata"]["labels"].get(names.LABEL_JOB_UID) == job_uid and is_live(pod) and not is_inert(pod)
+            if pod["metadata"]["labels"].get(names.LABEL_JOB_UID) == job_uid
+            and is_live(pod)
+            and not is_inert(pod)
+            and not self._is_given_up(pod)
         ]
+
+    def _is_given_up(self, pod: Object) -> bool:
+        by = parse_time(pod["metadata"].get("deletionTimestamp") or "")
+        return self._world.is_switched_off(pod) or (
+            by is not None and self._world.now >= by + timedelta(seconds=UNANSWERED_SECONDS)
+        )
 
 
 def _find_queue(job: Object) -> str:

@@ -47,7 +47,7 @@ async def test_an_operator_that_dies_at_any_write_does_not_change_the_outcome(sc
 
 @pytest.mark.parametrize("code", CODES)
 async def test_a_refused_workload_is_asked_for_again_after_a_pause(code: int) -> None:
-    """By Kueue's webhook, for example. The refusal is told once, and costs no other writes."""
+    """Kueue's webhook refuses it, for example. The operator reports the refusal once, and writes nothing else."""
     scenario, without = QUEUED[0], Faults()
     await play(scenario, without)
     [number] = [call.number for call in without.written if (call.verb, call.plural) == ("create", WORKLOADS)]

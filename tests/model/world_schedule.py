@@ -13,10 +13,12 @@ from typing import Any
 from tests.model.actors.actor import Actor
 from tests.model.actors.catalogue import CATALOGUE, ENABLED
 from tests.model.actors.flapper import Flapper
+from tests.model.actors.queue import SPEC, Queue
 from tests.model.faults import Faults
 from tests.model.operator import ModelOperator
 from tests.model.oracles import Watchman, check_attempts, check_drivers, check_goodput
 from tests.model.pass_oracles import FINISHED, Circumstances, Witness
+from tests.model.queue_oracles import QueueWatchman
 from tests.model.world import BESIDE, World, is_live
 
 TROUBLE = timedelta(seconds=1500)
@@ -46,7 +48,7 @@ class WorldSchedule:
         self.world = World(epochs=EPOCHS, pace=PACE)
         self.world.ending = timedelta(seconds=self.random.choice((0, 5, 25)))
         self.world.add_nodes(NODES)
-        self._watchman = Watchman(self.world)
+        self._watchman, self.queue_watchman = Watchman(self.world), QueueWatchman(self.world)
         self.circumstances = Circumstances(self.world, refusing=self._count_refusing)
         self.witness = Witness(self.circumstances)
         self.actors: list[Actor] = []
@@ -65,8 +67,9 @@ class WorldSchedule:
 
     async def _run(self) -> None:
         world = self.world
+        queue = SPEC if any(CATALOGUE[name].actor is Queue for name in self.names) else {}
         is_elastic = any(CATALOGUE[name].actor is Flapper for name in self.names)
-        world.apply(**BUDGETS, **(ELASTIC if is_elastic else self.random.choice((*RIGID, ELASTIC))))
+        world.apply(**BUDGETS, **queue, **(ELASTIC if is_elastic else self.random.choice((*RIGID, ELASTIC))))
         self.actors = [CATALOGUE[name].actor(world, self.random) for name in self.names]
         self.circumstances.are_requests_denied = any(actor.denies_requests for actor in self.actors)
         await self._play(until=world.now + TROUBLE)
@@ -142,7 +145,9 @@ class WorldSchedule:
 
     async def _start(self) -> ModelOperator:
         faults = Faults(yields=lambda: self.random.randrange(3))
-        operator = ModelOperator(self.world.api, faults, time=lambda: self.world.now)
+        operator = ModelOperator(
+            self.world.api, faults, time=lambda: self.world.now, uses_kueue=self.world.kueue is not None
+        )
         await operator.start()
         return operator
 
@@ -176,3 +181,4 @@ class WorldSchedule:
         check_attempts(self.world.api.log)
         check_goodput(self.world.api)
         self._watchman.check()
+        self.queue_watchman.check()

@@ -19,16 +19,18 @@ from tests.model.actors.lost_node import DrainedNode, NodeDeleted, NodeDeletedWi
 from tests.model.actors.mutating_webhook import MutatingWebhook
 from tests.model.actors.namespace_deletion import NamespaceDeletion
 from tests.model.actors.node_shutdown import NodeShutdown, SpotReclaim
+from tests.model.actors.queue import Queue
 from tests.model.actors.refusing_kubelet import RefusingKubelet
 from tests.model.actors.shared_quota import SharedQuota
 from tests.model.actors.stray_pods import StrayPods
 
 
 class Entry(NamedTuple):
-    """`waits_for`: a finding that is not fixed yet, or an empty string."""
+    """`waits_for`: a finding that is not fixed yet, or an empty string; `has_own_schedules`: a test names it."""
 
     actor: type[Actor]
     waits_for: str = ""
+    has_own_schedules: bool = False
 
 
 CATALOGUE: dict[str, Entry] = {
@@ -54,6 +56,7 @@ CATALOGUE: dict[str, Entry] = {
     "a foreign finalizer on pods": Entry(ForeignFinalizer),
     "a foreign finalizer on the job": Entry(FinalizerOnJob),
     "a mutating webhook": Entry(MutatingWebhook),
+    "a queue": Entry(Queue, has_own_schedules=True),
     "an operator that is away": Entry(AwayOperator),
 }
-ENABLED = frozenset(name for name, entry in CATALOGUE.items() if not entry.waits_for)
+ENABLED = frozenset(name for name, entry in CATALOGUE.items() if not entry.waits_for and not entry.has_own_schedules)
