@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 CRASHES = "tests/model/test_crash_points.py"
 SCHEDULES = "tests/model/test_schedules.py"
+QUEUE_CRASHES = "tests/model/test_queue_crashes.py"
+QUEUE_SCHEDULES = "tests/model/test_queue_schedules.py"
 STALE = "tests/unit/planning/test_stale_views.py"
 SUSPEND = "tests/unit/planning/decisions/test_suspend.py"
 FLAPPING = "tests/unit/planning/decisions/test_workers.py"
@@ -2037,6 +2039,34 @@ DEFECTS = (
         "workload=None if decision.workload is not None and decision.workload.name in denied else decision.workload",
         "workload=decision.workload",
         (OBSTACLES,),
+    ),
+    Defect(
+        "a new Workload replaces that which an administrator holds",
+        "planning/amendments/workload.py",
+        "if not workload.is_active or job.acting_pods or begins or not job.is_at_rest:",
+        "if job.acting_pods or begins or not job.is_at_rest:",
+        (QUEUE_SCHEDULES,),
+    ),
+    Defect(
+        "an evicted job gives its quota back while its pods save",
+        "planning/amendments/workload.py",
+        "return None if job.acting_pods or phase not in RESTING else _give_back(job, workload)",
+        "return _give_back(job, workload)",
+        (QUEUE_SCHEDULES,),
+    ),
+    Defect(
+        "a finished job gives its quota back while its workers end",
+        "planning/amendments/workload.py",
+        "if workload is None or observed.acting_pods or not (is_over or workload.is_deleting):",
+        "if workload is None or not (is_over or workload.is_deleting):",
+        (QUEUE_SCHEDULES,),
+    ),
+    Defect(
+        "a rejected Workload is reported again at every pass",
+        "planning/facts/admission.py",
+        "if workload is None and job.is_at_rest and job.rejection is not None:",
+        "if False:",
+        (QUEUE_CRASHES,),
     ),
     Defect(
         "quota is released while the pods of the workers that leave still run",
