@@ -25,6 +25,7 @@ TESTED_BY = {
     "tests/ray/test_failures.py": ("driver/worker", "together"),
     "tests/unit/client/test_causes.py": ("client/cause", "client/queue_causes"),
     "tests/unit/cli/test_read.py": ("client/summary",),
+    "tests/unit/client/test_kubectl.py": ("client/process",),
     "tests/unit/cli/test_results.py": ("cli/logs", "client/results"),
     "tests/unit/controller/leadership": ("controller/leadership",),
     "tests/unit/controller/report/test_attacks.py": ("controller/serve", "pki"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Sequence
 
@@ -10,8 +9,8 @@ from railhead.api import names
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError, ExitCode
+from railhead.client.process import read_all, run_process
 from railhead.client.snapshot import part, read_pod
-from railhead.contract.text import clean_line
 
 OUTPUT_BYTES = 64 << 20
 LOCAL_HOST = "127.0.0.1"  # of the pods in local mode, and of no others
@@ -49,31 +48,6 @@ async def find_pods(cluster: Cluster, name: str, role: str) -> list[str]:
 
 async def ask_pod(base: Sequence[str], pod: str, question: Sequence[str]) -> str:
     """Returns what a command prints in the pod; `base` is that of `build_exec`. Raises ClientError if it fails."""
-    pipe = asyncio.subprocess.PIPE
     command = [*base, pod, "-c", names.CONTAINER, "--", *question]
-    process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-    try:
-        output, errors = await asyncio.gather(_read(process, process.stdout), _read(process, process.stderr))
-        await process.wait()
-    finally:
-        if process.returncode is None:  # another pod has the answer, or the user interrupts
-            process.kill()
-    if max(len(output), len(errors)) > OUTPUT_BYTES:
-        raise ClientError(f"pod {pod} prints more than {OUTPUT_BYTES >> 20} MiB")
-    if process.returncode:
-        lines = [line for line in _decode(errors).splitlines() if not line.startswith("command terminated")]
-        raise ClientError(f"pod {pod}: {clean_line(' '.join(lines)) or f'exit code {process.returncode}'}")
-    return _decode(output)
-
-
-async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
-    data = bytearray()
-    while stream and (chunk := await stream.read(1 << 20)):
-        data += chunk
-        if len(data) > OUTPUT_BYTES and process.returncode is None:
-            process.kill()  # its pipes end then
-    return bytes(data)
-
-
-def _decode(data: bytes) -> str:
-    return data.decode(errors="replace")
+    async with run_process(command, f"pod {pod}") as output:
+        return (await read_all(output, OUTPUT_BYTES, f"pod {pod}")).decode(errors="replace")

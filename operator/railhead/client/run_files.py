@@ -11,13 +11,14 @@ import inspect
 import json
 import shutil
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from railhead.client import folder_program
 from railhead.client.errors import ClientError, ExitCode
+from railhead.client.process import read_all, run_process
 from railhead.contract.text import clean_line
 
 START = (
@@ -26,7 +27,6 @@ START = (
 )
 ARGUMENTS = ("-I", "-S", "-c", START)
 LISTING_BYTES = 32 << 20
-MESSAGE_BYTES = 4096
 MEMORY_BYTES = 1 << 30  # of files that are read, not copied
 LONGEST_NAME = 1024
 FORBIDDEN = frozenset('\\:*?"<>|')  # some systems give them a meaning in a path
@@ -77,13 +77,9 @@ class ProcessFiles:
     command: tuple[str, ...]
 
     async def find(self, names: Sequence[str]) -> list[RunFile]:
-        data = bytearray()
         async with self._start({"root": self.root, "list": [*names], "send": []}) as output:
-            while chunk := await output.read(1 << 20):
-                data += chunk
-                if len(data) > LISTING_BYTES:
-                    raise ClientError(f"{self.place} lists more than {LISTING_BYTES >> 20} MiB of names")
-        return parse_listing(bytes(data), names, self.place)
+            data = await read_all(output, LISTING_BYTES, self.place)
+        return parse_listing(data, names, self.place)
 
     async def stream(self, files: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
         wanted = [(file.name, file.size) for file in files if file.size]
@@ -99,42 +95,14 @@ class ProcessFiles:
                     left -= len(chunk)
                     yield file, chunk
                 if left:
-                    break  # the process says why; else _start notices that bytes are missing
+                    break  # the process says why, else bytes are missing
             else:
                 return
         raise ClientError(f"{self.place} has sent too few bytes of {clean_line(file.name)}; try again")
 
-    @asynccontextmanager
-    async def _start(self, request: folder_program.Request) -> AsyncIterator[asyncio.StreamReader]:
-        """Raises ClientError with the process's own words if it fails."""
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*self.command, *ARGUMENTS, stdin=pipe, stdout=pipe, stderr=pipe)
-        assert process.stdin and process.stdout and process.stderr
-        words = asyncio.ensure_future(_read_end(process.stderr))
-        try:
-            line = json.dumps({"program": inspect.getsource(folder_program), "request": request})
-            try:
-                process.stdin.write(f"{line}\n".encode())
-                await process.stdin.drain()
-                process.stdin.close()
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # its exit code and its words say why
-            yield process.stdout
-            if await process.wait():
-                message = clean_line((await words).decode(errors="replace").strip())
-                raise ClientError(f"cannot read {self.place}: {message or 'no message'}")
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-            words.cancel()
-
-
-async def _read_end(stream: asyncio.StreamReader) -> bytes:
-    end = b""
-    while chunk := await stream.read(65536):
-        end = (end + chunk)[-MESSAGE_BYTES:]
-    return end
+    def _start(self, request: folder_program.Request) -> AbstractAsyncContextManager[asyncio.StreamReader]:
+        line = json.dumps({"program": inspect.getsource(folder_program), "request": request})
+        return run_process((*self.command, *ARGUMENTS), f"cannot read {self.place}", line)
 
 
 @dataclass(frozen=True)

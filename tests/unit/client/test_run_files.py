@@ -118,7 +118,7 @@ async def test_a_process_that_sends_too_little_or_lists_too_much_is_refused() ->
     short = ProcessFiles("the pod", "/", ("sh", "-c", "echo abc", "sh"))
     with pytest.raises(ClientError, match="has sent too few bytes of a"):
         await read_files(short, [RunFile("a", 100, 0.0)])
-    with pytest.raises(ClientError, match="lists more than"):
+    with pytest.raises(ClientError, match="the pod prints more than 32 MiB"):
         await ProcessFiles("the pod", "/", ("sh", "-c", "exec yes", "sh")).find(["a"])
 
 
