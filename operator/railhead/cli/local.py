@@ -33,21 +33,16 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     def add(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
-        command.add_argument(
-            "--dir", type=Path, default=default_folder(), help="folder of the session (default: %(default)s)"
-        )
+        folder = "folder of the session (default: %(default)s)"
+        command.add_argument("--dir", type=Path, default=default_folder(), help=folder)
         return command
 
     up = add("up", UP, start)
     _add_capacity(up)
-    up.add_argument(
-        "--without-operator", action="store_true", help="do not install Railhead, to try its chart or manifests"
-    )
-    up.add_argument(
-        "--gang",
-        action="store_true",
-        help="turn on Kubernetes' own gang scheduler (spec.scheduling.gangScheduler: PodGroup)",
-    )
+    without = "do not install Railhead, to try its chart or manifests"
+    up.add_argument("--without-operator", action="store_true", help=without)
+    gang = "turn on Kubernetes' own gang scheduler (spec.scheduling.gangScheduler: PodGroup)"
+    up.add_argument("--gang", action="store_true", help=gang)
     add("down", DOWN, stop)
     add("status", STATUS, show_status)
     run = add("run", RUN, run_job)
@@ -68,9 +63,8 @@ def stop_command(folder: Path) -> str:
 
 
 def _add_capacity(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--gpus", type=count, default=0, metavar="N", help="number of GPUs that the node advertises (nvidia.com/gpu)"
-    )
+    gpus = "number of GPUs that the node advertises (nvidia.com/gpu)"
+    parser.add_argument("--gpus", type=count, default=0, metavar="N", help=gpus)
 
 
 class Console:
