@@ -2961,10 +2961,10 @@ DEFECTS = (
     ),
     Defect(
         "`railhead stacks` shows the largest group of ranks first",
-        "client/stacks.py",
+        "client/ranks.py",
         "key=lambda group: (len(group[1]), group[1][0].rank)",
         "key=lambda group: (-len(group[1]), group[1][0].rank)",
-        ("tests/unit/client/test_stacks.py",),
+        ("tests/unit/client/test_ranks.py",),
     ),
     Defect(
         "a second `railhead stacks` asks while the first one waits",

@@ -36,7 +36,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
 async def show_stacks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the stacks below the ranks that have them."""
     from railhead.client.outputs import Stacks
-    from railhead.client.stacks import collect_stacks, group_stacks
+    from railhead.client.ranks import collect_stacks, group_stacks
 
     stacks = await collect_stacks(cluster, options.name)
     if options.output != "table":

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from railhead.client.checkpoints import CheckpointRow
 from railhead.client.curves import Report
+from railhead.client.ranks import RankStack
 from railhead.client.readiness import Check
 from railhead.client.rows import JobRow
-from railhead.client.stacks import RankStack
 from railhead.client.summary import JobScreen
 from railhead.client.timeline import Moment
 from railhead.client.why import Finding
