@@ -24,7 +24,6 @@ SORT = "gpus: of running worker pods, the most first; age: the oldest job first 
 FORMATS = ("table", "wide", "json", "yaml", "name")
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 30.0  # between two tables of top --watch: with changes, and for the ages
 OF_THE_SCREEN = 2  # lines without a job: the titles, and that of the cursor
-# A title is the field of a `JobRow` that the column shows; AGE is the time since its `created`.
 NAMES = (Column("NAMESPACE", can_be_cut=True), Column("NAME", can_be_cut=True), Column("PHASE"))
 LIST_COLUMNS = (
     *(*NAMES, Column("PROGRESS"), Column("REMAINING", drop=1), Column("ATTEMPT", drop=2)),
@@ -152,12 +151,27 @@ def _print_rows(
         console.line("No TrainJobs found.")
         return
     shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
-    cells = [[_write_cell(row, column.title, now) for column in shown] for row in rows]
-    console.table(shown, cells, has_header=has_header, is_cut=is_cut)
+    cells = [_write_cells(row, now) for row in rows]
+    texts = [[row[column.title] or "-" for column in shown] for row in cells]
+    console.table(shown, texts, has_header=has_header, is_cut=is_cut)
 
 
-def _write_cell(row: JobRow, title: str, now: datetime) -> str:
+def _write_cells(row: JobRow, now: datetime) -> dict[str, str]:
+    """Returns the cells of all columns by their titles."""
     from railhead.client.rows import describe_age
 
-    value = describe_age(row.created, now) if title == "AGE" else getattr(row, title.lower().replace("-", "_"))
-    return str(value or "-")
+    return {
+        "NAMESPACE": row.namespace,
+        "NAME": row.name,
+        "PHASE": row.phase,
+        "GPUS": str(row.gpus or ""),
+        "PROGRESS": row.progress,
+        "REMAINING": row.remaining,
+        "ATTEMPT": str(row.attempt or ""),
+        "WAITS-FOR": row.waits_for,
+        "AGE": describe_age(row.created, now),
+        "GOODPUT": row.goodput,
+        "WORKERS": row.workers,
+        "HEAD": row.head,
+        "CHECKPOINT": row.checkpoint,
+    }
