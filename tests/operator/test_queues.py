@@ -374,11 +374,9 @@ def test_a_check_that_contradicts_the_pods_costs_no_quota_and_is_named(stage: St
 
 def test_a_job_that_was_admitted_for_its_maximum_time_saves_a_checkpoint_and_waits(stage: Stage) -> None:
     stage.kueue.make_queue(gpus=QUOTA)
-    labels = {"kueue.x-k8s.io/max-exec-time-seconds": "5"}
+    labels = {"kueue.x-k8s.io/max-exec-time-seconds": "10"}  # within which the operator sees that the pods run
     stage.cluster.apply("job", labels=labels, scheduling={"queueName": "team"})
-    for pod in stage.wait_pods("job", 3).values():
-        stage.cluster.bind_pod(pod)  # a deletion then takes a kubelet
-        stage.cluster.run_pod(pod)
+    stage.start("job", 3)
     stage.stop_pods("job")
     assert "maximum execution time" in stage.wait_reason("job", "DeactivatedDueToMaximumExecutionTimeExceeded")
     assert stage.cluster.status("job")["checkpoint"]["index"] == 4
