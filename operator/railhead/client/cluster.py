@@ -16,7 +16,7 @@ from railhead.client.errors import ClientError, ExitCode, explain_error
 from railhead.client.snapshot import PodState, Snapshot, read_pod
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope, connect
-from railhead.kube.errors import Gone, KubeError
+from railhead.kube.errors import Gone, KubeError, RetryAfter
 from railhead.kube.informer import Informer, OnChange
 from railhead.kube.kinds import EVENT, POD, RESOURCE_QUOTA, TRAIN_JOB
 from railhead.kube.transport import ConfigException, read_namespace
@@ -154,7 +154,10 @@ class Cluster:
 
     async def _open(self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item]) -> Informer[Item]:
         with explaining(f"list {scope.kind.plural} in {scope.namespace or 'all namespaces'}"):
-            await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
+            try:
+                await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
+            except RetryAfter:  # this command may have stood still, as on a laptop that slept
+                await self.client.ask_list(scope.kind, scope.namespace)
         return Informer(self.client, scope, on_change=on_change, slim=read, most_unauthorized=MOST_UNAUTHORIZED)
 
     async def _read_all(self, scope: Scope, notes: list[str]) -> list[Object]:
