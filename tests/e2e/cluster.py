@@ -171,9 +171,9 @@ class Cluster:
             return [package for package in packages if importlib.util.find_spec(package) is None]
         return self.run_python(code).split()
 
-    def provide_claim(self, name: str) -> None:
-        """A claim that pods on every node can write to; on a real node with a static volume behind it."""
-        spec: Object = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    def provide_claim(self, name: str, *, mode: str = "ReadWriteMany") -> None:
+        """A claim that pods can write to, on every node by default; on a real node with a static volume behind it."""
+        spec: Object = {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}}
         if self.volume_folder is not None:
             folder = self.volume_folder / self.namespace / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ class Cluster:
                     "metadata": {"name": volume, "labels": {"railhead.dev/test": self.namespace}},
                     "spec": {
                         "capacity": {"storage": "1Gi"},
-                        "accessModes": ["ReadWriteMany"],
+                        "accessModes": [mode],
                         "storageClassName": "",
                         "hostPath": {"path": str(folder)},
                     },

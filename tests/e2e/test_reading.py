@@ -1,0 +1,128 @@
+"""What the command line reads on a real kubelet: by exec while the job trains, by a Job once its pods are gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import railhead
+from railhead.client.errors import ExitCode
+from tests.conftest import echo
+from tests.e2e.cluster import Cluster, Object, wait_until
+from tests.e2e.jobs import make_job, with_config
+
+pytestmark = [pytest.mark.node, pytest.mark.slow]
+JOB = "read"
+CLAIM = "read-once"
+QUOTA: Object = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "full"},
+    "spec": {"hard": {"pods": "0"}},
+}
+
+
+class CommandLine:
+    """`railhead` as a user runs it, beside the kubectl of the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        program = Path(cluster.kubectl.program).resolve().parent
+        source = str(Path(railhead.__file__).parents[1])
+        self._environment = {**os.environ, "PATH": f"{program}:{os.environ['PATH']}", "PYTHONPATH": source}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command, *rest = arguments
+        target = ("--kubeconfig", str(self._cluster.kubectl.kubeconfig), "-n", self._cluster.namespace)
+        line = [sys.executable, "-P", "-m", "railhead.cli", command, *target, *rest]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(line, env=self._environment, stdout=pipe, stderr=pipe, text=True)
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """Returns what it prints, and its remarks if it fails as expected."""
+        began = time.monotonic()
+        with self.start(*arguments) as process:
+            output, remarks = process.communicate(timeout=150)
+        echo(f"railhead {' '.join(arguments)}: {time.monotonic() - began:.1f} s")
+        assert process.returncode == code, f"{arguments}\n{output}{remarks}"
+        return output if code == 0 else remarks
+
+
+@pytest.fixture
+def job(cluster: Cluster) -> Iterator[str]:
+    """A job that trains, with its run on a claim for one node."""
+    cluster.provide_claim(CLAIM, mode="ReadWriteOnce")
+    storage = {"storagePath": "/runs", "storageVolume": {"persistentVolumeClaim": {"claimName": CLAIM}}}
+    run = {**storage, "checkpoint": {"numToKeep": 2}}
+    env = [{"name": "NOTES", "value": "/runs/notes"}]
+    cluster.apply(with_config(make_job(JOB, cluster.image, run=run, env=env), epochs=500, seconds=0.5))
+    committed = lambda: (cluster.status(JOB).get("checkpoint") or {}).get("index", -1) >= 2  # noqa: E731
+    wait_until("three checkpoints", committed, seconds=240, tell=lambda: cluster.tell(JOB))
+    yield JOB
+    cluster.delete_job(JOB)
+
+
+def test_a_run_is_read_by_exec_while_it_trains_and_by_a_job_afterwards(
+    cluster: Cluster, job: str, tmp_path: Path
+) -> None:
+    if cluster.is_local:
+        pytest.skip("the node of local mode has no exec")
+    call = CommandLine(cluster)
+    [worker] = [name for name in cluster.pod_names(job) if "-w1-" in name]
+    host = "import socket; print(socket.gethostname())"
+    assert worker in call("exec", job, "--rank", "1", "--", "python3", "-c", host)
+    stacks = call("stacks", job)
+    assert "rank 0" in stacks and "rank 1" in stacks and "train_func" in stacks
+    assert "line of rank 1 epoch 1" in call("logs", job, "--rank", "1")
+    assert "loss" in call("metrics", job) and "checkpoint_" in call("checkpoints", job)
+    assert not find_readers(cluster), "a pod of the job has the claim"
+
+    call("suspend", job)
+    newest = cluster.wait_phase(job, "Suspended")["checkpoint"]
+    wait_until("the end of the pods", lambda: not cluster.pods(job))
+    assert "loss" in call("metrics", job)
+    assert "line of rank 1 epoch 1" in call("logs", job, "--rank", "1", "--attempt", "1")
+    call("checkpoints", job, "--download", str(tmp_path / "newest"), "--checkpoint", "newest")
+    assert json.loads((tmp_path / "newest" / "epoch.json").read_text()) == newest["index"]
+    assert not find_readers(cluster), "each command deletes its Job"
+
+    with call.start("checkpoints", job, "--download", str(tmp_path / "interrupted")) as process:
+        [reader] = wait_until("a reader's Job", lambda: find_readers(cluster))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == ExitCode.INTERRUPTED
+    check_reader(reader)
+    assert not find_readers(cluster)
+
+    cluster.apply(QUOTA)
+    try:
+        began = time.monotonic()
+        assert "exceeded quota: full" in call("metrics", job, code=ExitCode.REFUSED)
+        assert time.monotonic() - began < 10
+    finally:
+        cluster("delete", "resourcequota", "full")
+    assert not find_readers(cluster)
+
+
+def find_readers(cluster: Cluster) -> list[Object]:
+    found: list[Object] = json.loads(cluster("get", "jobs.batch", "-o", "json"))["items"]
+    return [each for each in found if not each["metadata"].get("deletionTimestamp")]
+
+
+def check_reader(reader: Object) -> None:
+    """It has the claim and nothing else of the job."""
+    assert [owner["kind"] for owner in reader["metadata"]["ownerReferences"]] == ["TrainJob"]
+    assert (reader["spec"]["activeDeadlineSeconds"], reader["spec"]["ttlSecondsAfterFinished"]) == (600, 60)
+    pod = reader["spec"]["template"]["spec"]
+    [container], [volume] = pod["containers"], pod["volumes"]
+    assert volume["persistentVolumeClaim"]["claimName"] == CLAIM and pod["automountServiceAccountToken"] is False
+    assert [mount["readOnly"] for mount in container["volumeMounts"]] == [True]
+    assert "env" not in container and "envFrom" not in container
