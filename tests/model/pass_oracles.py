@@ -33,6 +33,7 @@ class Circumstances:
         refusing: seconds for which some node has refused pods, and how often that began.
         away: for how long the operator did not run.
         are_requests_denied: some actor of the schedule denies the operator's requests.
+        are_releases_denied: whether some actor denies now what releases pods.
         healthy_since: since when no actor acts; None = they do.
         asked: names of the objects that the operator has tried to delete.
     """
@@ -41,6 +42,7 @@ class Circumstances:
     refusing: Callable[[], tuple[float, int]] = lambda: (0.0, 0)
     away: timedelta = timedelta()
     are_requests_denied: bool = False
+    are_releases_denied: Callable[[], bool] = lambda: False
     healthy_since: datetime | None = None
     asked: set[str] = field(default_factory=set)
 
@@ -298,7 +300,8 @@ class GangsHoldLittle(Oracle):
             wanted = job["spec"]["scaling"].get("minWorkers") or job["spec"]["scaling"].get("numWorkers", 1)
             live = [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
             workers = sum(role_of(pod) == names.WORKER for pod in live)
-            if not live or workers >= wanted or not reasons & REJECTIONS or status.get("phase") in AT_REST:
+            is_right = not live or workers >= wanted or not reasons & REJECTIONS or status.get("phase") in AT_REST
+            if is_right or self.now.are_releases_denied():
                 self._since.pop(key, None)
                 continue
             since = self._since.setdefault(key, self.world.now)

@@ -72,6 +72,7 @@ class WorldSchedule:
         world.apply(**BUDGETS, **queue, **(ELASTIC if is_elastic else self.random.choice((*RIGID, ELASTIC))))
         self.actors = [CATALOGUE[name].actor(world, self.random) for name in self.names]
         self.circumstances.are_requests_denied = any(actor.denies_requests for actor in self.actors)
+        self.circumstances.are_releases_denied = lambda: any(actor.denies_releases for actor in self.actors)
         await self._play(until=world.now + TROUBLE)
         for actor in self.actors:
             actor.leave()

@@ -19,12 +19,14 @@ class Actor:
     Attributes:
         next_at: None = never again.
         denies_requests: of the operator, so that a job may wait for as long as it does.
+        denies_releases: now: a release of pods is a write of the status, and deletes.
         is_operator_away: while it is, nothing of the operator runs.
         refusals: the times in which a node refuses pods, as [begin, end].
     """
 
     first: Range = (5, 600)  # seconds until its first act
     denies_requests = False
+    denies_releases = False
     is_operator_away = False
 
     def __init__(self, world: World, random: Random) -> None:

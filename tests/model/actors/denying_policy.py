@@ -54,14 +54,15 @@ class DenyingPolicy(Actor):
 
     def act(self) -> Range:
         if self.denied:
-            self.denied = ""
+            self.leave()
             return 5, 600
         self.denied = self.random.choice(("POST", "DELETE", "DELETE", "PATCH"))
+        self.denies_releases = self.denied != "POST"
         self.share, self.text = self.random.choice((0.2, 0.5, 1.0)), self.random.choice((*DENIALS, FAILED))
         return self.random.choice(((1, 30), (30, 900), (10_000, 10_000)))
 
     def leave(self) -> None:
-        self.denied = ""
+        self.denied, self.denies_releases = "", False
 
 
 def _share_of(name: str) -> float:
