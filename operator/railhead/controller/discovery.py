@@ -30,8 +30,9 @@ class Discovery:
 
     async def _ask_for_pod_groups(self) -> bool:
         try:
-            return any(
-                [await self._client.serves(POD_GROUP.in_version(each.api_version)) for each in IN_TREE.pod_groups]
-            )
+            for each in IN_TREE.pod_groups:
+                if await self._client.serves(POD_GROUP.in_version(each.api_version)):
+                    return True
         except Denied:
-            return False
+            pass
+        return False
