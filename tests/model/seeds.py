@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from typing import Protocol
 
 SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "500"))
 
@@ -13,3 +15,19 @@ def find_batches(schedules: int, *, size: int) -> list[range]:
     if only:
         return [range(int(only), int(only) + 1)]
     return [range(first, min(first + size, schedules)) for first in range(0, schedules, size)]
+
+
+class Seeded(Protocol):
+    """A random schedule."""
+
+    seed: int
+
+    async def run(self) -> object: ...
+
+
+def replay(schedule: Seeded) -> None:
+    """Runs it to its end. Raises AssertionError, with what replays it."""
+    try:
+        asyncio.run(schedule.run())
+    except AssertionError as error:
+        raise AssertionError(f"replay with RAILHEAD_SEED={schedule.seed}: {error}") from error

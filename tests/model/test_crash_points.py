@@ -6,28 +6,22 @@ that a quota rejects: at some of the others one fault is tried in turn. `RAILHEA
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Fault, Faults
 from tests.model.oracles import check_old_drivers
-from tests.model.play import Scenario, play, summarize
+from tests.model.play import Scenario, play
 from tests.model.scenarios import HELD, SCENARIOS
+from tests.model.single_faults import ALL, at, check_each_fault
 from tests.tried import Tried
 
-ALL = os.environ.get("RAILHEAD_FAULTS") == "all"
 FIRST, OTHERS = 8, 6
 by_name = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
 
 
-def at(number: int, fault: Fault) -> Faults:
-    """This fault at this write, and none elsewhere."""
-    return Faults(lambda call: fault if call.is_write and call.number == number else None)
-
-
 def choose_tries(written: list[Call]) -> list[tuple[int, Fault]]:
     """Numbers of writes, each with a fault: all five at the first write of each kind, one of them at some others."""
+    assert len(written) > 5
     kinds: dict[tuple[str, str], list[int]] = {}
     for call in written:
         kinds.setdefault((call.verb, call.plural), []).append(call.number)
@@ -45,20 +39,7 @@ def list_faults(number: int) -> tuple[Fault, ...]:
 
 @by_name
 async def test_a_single_fault_at_any_write_does_not_change_the_outcome(scenario: Scenario, tried: Tried) -> None:
-    without = Faults()
-    wanted = summarize(await play(scenario, without))
-    assert without.writes > 5
-    tries = choose_tries(without.written)
-    for number, fault in tries:
-        faults = at(number, fault)
-        attempt = f"{scenario.name}: {fault} at write {number}"
-        try:
-            found = summarize(await play(scenario, faults))
-        except AssertionError as error:
-            raise AssertionError(f"{attempt}: {error}") from error
-        assert len(faults.done) == 1, attempt
-        assert found == wanted, attempt
-    tried("faults of the model, one at a time", len(tries))
+    await check_each_fault(scenario, choose_tries, tried)
 
 
 async def test_no_fault_keeps_the_pods_of_a_deleted_job_that_a_finalizer_keeps(tried: Tried) -> None:

@@ -6,18 +6,14 @@ both at all writes, and lost answers.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, Call, Fault, Faults
 from tests.model.kueue import WORKLOADS
-from tests.model.play import Scenario, play, summarize
+from tests.model.play import Scenario, play
 from tests.model.queue_scenarios import QUEUED
-from tests.model.test_crash_points import at
+from tests.model.single_faults import ALL, at, check_each_fault
 from tests.tried import Tried
-
-ALL = os.environ.get("RAILHEAD_FAULTS") == "all"
 
 
 def choose_tries(written: list[Call]) -> list[tuple[int, Fault]]:
@@ -29,20 +25,7 @@ def choose_tries(written: list[Call]) -> list[tuple[int, Fault]]:
 
 @pytest.mark.parametrize("scenario", QUEUED, ids=lambda s: s.name)
 async def test_an_operator_that_dies_at_any_write_does_not_change_the_outcome(scenario: Scenario, tried: Tried) -> None:
-    without = Faults()
-    wanted = summarize(await play(scenario, without))
-    tries = choose_tries(without.written)
-    assert tries
-    for number, fault in tries:
-        faults = at(number, fault)
-        attempt = f"{scenario.name}: {fault} at write {number}"
-        try:
-            found = summarize(await play(scenario, faults))
-        except AssertionError as error:
-            raise AssertionError(f"{attempt}: {error}") from error
-        assert len(faults.done) == 1, attempt
-        assert found == wanted, attempt
-    tried("faults of the model, one at a time", len(tries))
+    await check_each_fault(scenario, choose_tries, tried)
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -3,14 +3,13 @@ job succeeds once it may. RAILHEAD_SCHEDULES scales their number."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 
 import pytest
 
 from tests.model.actors.catalogue import ENABLED
-from tests.model.seeds import SCHEDULES, find_batches
+from tests.model.seeds import SCHEDULES, find_batches, replay
 from tests.model.world_schedule import WorldSchedule
 from tests.tried import Tried
 
@@ -32,10 +31,7 @@ def test_whatever_kueue_does_the_job_holds_quota_while_it_has_pods_and_succeeds(
     seen: Counter[str] = Counter()
     for seed in seeds:
         schedule = WorldSchedule(seed, names=choose_names(seed))
-        try:
-            asyncio.run(schedule.run())
-        except AssertionError as error:
-            raise AssertionError(f"replay with RAILHEAD_SEED={seed}: {error}") from error
+        replay(schedule)
         seen += schedule.queue_watchman.seen
     tried("random schedules of a queue", len(seeds))
     assert len(seeds) < 25 or all(seen[kind] for kind in KINDS), seen

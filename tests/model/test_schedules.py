@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 
 import pytest
 
 from tests.model.schedule import Schedule
-from tests.model.seeds import SCHEDULES, find_batches
+from tests.model.seeds import SCHEDULES, find_batches, replay
 from tests.tried import Tried
 
 
@@ -25,10 +24,7 @@ def test_every_schedule_reaches_its_documented_end(
     done: Counter[str] = Counter()
     for seed in seeds:
         schedule = Schedule(seed, operators)
-        try:
-            asyncio.run(schedule.run())
-        except AssertionError as error:
-            raise AssertionError(f"replay with RAILHEAD_SEED={seed}: {error}") from error
+        replay(schedule)
         done += schedule.done
     tried(f"random schedules under {operators} operators", len(seeds))
     print(", ".join(f"{count} x {what}" for what, count in done.most_common()))
