@@ -17,7 +17,7 @@ FILES = sorted(
 # By the tests that have it: files, or patterns, where the files of a folder are parts of one thing.
 TESTED_BY = {
     "tests/api/test_crd_accepts.py": ("api/*",),  # models: their fields become the CRD
-    "tests/api/test_client.py": ("client/cluster", "client/suspension"),
+    "tests/api/test_client.py": ("client/suspension",),
     "tests/api/test_session.py": ("client/session",),
     "tests/api/test_crd_changes.py": ("api/changes",),
     "tests/chart/test_operator.py": ("cli/operator",),

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import railhead
 from railhead.client.errors import ExitCode
-from tests.conftest import echo
 from tests.e2e.cluster import Cluster, Object, wait_until
+from tests.e2e.command_line import CommandLine
 from tests.e2e.jobs import make_job, with_config
 
 pytestmark = pytest.mark.slow  # not `node`: it would add a minute and a half to each landing
@@ -28,32 +24,6 @@ QUOTA: Object = {
     "metadata": {"name": "full"},
     "spec": {"hard": {"pods": "0"}},
 }
-
-
-class CommandLine:
-    """`railhead` as a user runs it, beside the kubectl of the cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        program = Path(cluster.kubectl.program).resolve().parent
-        source = str(Path(railhead.__file__).parents[1])
-        self._environment = {**os.environ, "PATH": f"{program}:{os.environ['PATH']}", "PYTHONPATH": source}
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command, *rest = arguments
-        target = ("--kubeconfig", str(self._cluster.kubectl.kubeconfig), "-n", self._cluster.namespace)
-        line = [sys.executable, "-P", "-m", "railhead.cli", command, *target, *rest]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(line, env=self._environment, stdout=pipe, stderr=pipe, text=True)
-
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        """Returns what it prints, and its remarks if it fails as expected."""
-        began = time.monotonic()
-        with self.start(*arguments) as process:
-            output, remarks = process.communicate(timeout=150)
-        echo(f"railhead {' '.join(arguments)}: {time.monotonic() - began:.1f} s")
-        assert process.returncode == code, f"{arguments}\n{output}{remarks}"
-        return output if code == 0 else remarks
 
 
 @pytest.fixture
@@ -75,7 +45,7 @@ def test_a_run_is_read_by_exec_while_it_trains_and_by_a_job_afterwards(
 ) -> None:
     if cluster.is_local:
         pytest.skip("the node of local mode has no exec")
-    call = CommandLine(cluster)
+    call = CommandLine(cluster, tmp_path)
     host = "import socket; print(socket.gethostname())"
     pod = call("exec", job, "--rank", "1", "--", "python3", "-c", host).strip()
     assert pod in cluster.pod_names(job) and "line of rank 1 epoch" in cluster.log(pod)

@@ -3,18 +3,15 @@ they print."""
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
-import railhead
 from tests.e2e.cluster import Cluster, wait_until
+from tests.e2e.command_line import CommandLine
 from tests.local.test_quick_starts import is_as_described, read_steps
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "ten-tasks.md"
@@ -67,7 +64,7 @@ def test_each_command_of_the_page_prints_what_the_page_says(cluster: Cluster, tm
         pytest.skip("a real node has no fake GPUs")
     page = PAGE.read_text()
     (tmp_path / "digits.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
-    events = Events(cluster)
+    events, railhead = Events(cluster), CommandLine(cluster, tmp_path)
     before: Mapping[int, Callable[[], None]] = {
         2: events.take_gpus,
         3: events.wait_unschedulable,
@@ -80,7 +77,7 @@ def test_each_command_of_the_page_prints_what_the_page_says(cluster: Cluster, tm
     for number, step in enumerate(steps, 1):
         if number in before:
             before[number]()
-        output = call(cluster, step.command, tmp_path)
+        output = call(railhead, step.command, cluster.namespace)
         if not is_as_described(output, step.output or ""):
             wrong.append(f"{step.command}{output}")
     assert not wrong, "\n".join(wrong)
@@ -89,19 +86,8 @@ def test_each_command_of_the_page_prints_what_the_page_says(cluster: Cluster, tm
     assert [each for each in jobs if not each["metadata"].get("deletionTimestamp")] == []
 
 
-def call(cluster: Cluster, command: str, folder: Path) -> str:
+def call(railhead: CommandLine, command: str, namespace: str) -> str:
     """Returns what a command of the page prints, with the namespace of the page."""
     program, *arguments = shlex.split(command)
     assert program == "railhead"
-    target = ["--kubeconfig", str(cluster.kubectl.kubeconfig), "-n", cluster.namespace]
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "railhead.cli", *arguments, *target],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(Path(railhead.__file__).parents[1])},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}{done.stdout}{done.stderr}"
-    return done.stdout.replace(f"{cluster.namespace}/", "default/")
+    return railhead(*arguments).replace(f"{namespace}/", "default/")
