@@ -37,6 +37,7 @@ ACTIONS = {
     "tick": 8,
     "relist": 2,
     "restart": 1,
+    "train": 1.5,
     "remove worker": 1,
     "evict worker": 1,
     "remove head": 1,
@@ -65,6 +66,7 @@ ACTIONS = {
 # A schedule has none of these, all but OOM kills, or all. A job with no budget at all must succeed without them, and
 # with them if its failure policy ignores them.
 FAILURES = ("application", "restart in place", "hang", "kill for memory")
+LOSSES = ("restart in place", "hang", "remove worker", "remove head")  # of a group that trains
 IN_PLACE = (FailureClass.APPLICATION, FailureClass.HANG, FailureClass.HARDWARE, FailureClass.OUT_OF_MEMORY)
 MANY: dict[str, Any] = {"backoffLimit": 900, "noProgressLimit": 900}
 NONE: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
@@ -139,12 +141,27 @@ class Schedule:
             await self._report(number)
         elif action == "restart":
             self._operators[number] = None
+        elif action == "train":
+            await self._train(number)
         elif action == "tick":
             self.world.tick(self._random.choice((1, 5, 60, 400, 7200)))
         elif action == "clock":
             self._skew = timedelta(hours=self._random.choice((-24, -1, 0, 1, 24)))
         else:
             self._disturb(action)
+
+    async def _train(self, number: int) -> None:
+        """Nothing disturbs the job until it trains; then its group fails, not its start."""
+        was_calm, self._is_calm = self._is_calm, True
+        for _ in range(TURNS):
+            await self._settle(number)
+            if self.world.trains or not self.world.step():
+                break
+            self.world.tick(1)
+        self._is_calm = was_calm
+        await self._act(self._random.choice([action for action in LOSSES if action in self._weights]))
+        if self._random.random() < 0.7:
+            await self._report(number)
 
     def _disturb(self, action: str) -> None:
         """Changes to the job that do not come from an operator."""
@@ -161,7 +178,7 @@ class Schedule:
         elif action in ("application", "hang"):
             heads = [p for p in world.live_heads if p["status"]["phase"] == "Running"]
             if heads and not heads[0]["metadata"].get("deletionTimestamp"):
-                world.end_pod(heads[0], action.capitalize())
+                world.fail(heads[0], action.capitalize())
                 self.application += action == "application" and not self._is_lost()
         elif action == "restart in place":
             self.in_place += world.restart_in_place(self._random.choice(IN_PLACE))

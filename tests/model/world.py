@@ -30,6 +30,7 @@ ALONE = timedelta(seconds=60)  # an epoch of a driver that only reaches the stor
 NAMESPACE, NODE = "default", "node-1"
 BESIDE = "beside"  # another namespace
 NAME = "digits"
+HANG_SECONDS = 400
 INERT = ["sleep", "infinity"]  # the command of a pod that only looks like one of ours
 
 
@@ -392,6 +393,20 @@ class World:
         ended["finishedAt"] = self._node_time()
         self._set(pod, "Succeeded" if ended["exitCode"] == 0 else "Failed", {"terminated": ended})
 
+    def fail(self, head: Object, kind: str) -> None:
+        """The driver reports how the attempt ends, and exits; a hang is found after some time."""
+        if kind == FailureClass.HANG.value:
+            self.tick(HANG_SECONDS)
+        if (driver := self.drivers.get(head["metadata"]["uid"])) is not None:
+            self._report(head, driver, ReportedOutcome(kind))
+        self.end_pod(head, kind)
+
+    @property
+    def trains(self) -> bool:
+        """Whether a group of a live head trains."""
+        drivers = (self.drivers.get(head["metadata"]["uid"]) for head in self.live_heads)
+        return any(driver is not None and driver.state == "RUNNING" for driver in drivers)
+
     def restart_in_place(self, cause: FailureClass = FailureClass.APPLICATION) -> bool:
         """The driver restarts a group that trains; returns whether there was one."""
         for head in self.live_heads:
@@ -400,6 +415,8 @@ class World:
                 before = driver.restart or RestartInPlace(0, 0)
                 charged = before.charged + (cause.policy.payer is Payer.APPLICATION)
                 driver.restart = RestartInPlace(before.number + 1, charged, cause.value, "Raised", "so it is")
+                if cause is FailureClass.HANG:
+                    self.tick(HANG_SECONDS)
                 driver.state = "RESTARTING"
                 self._report(head, driver)
                 return True
