@@ -426,8 +426,8 @@ class World:
         return format_time(self.now + self.node_skew)
 
     def _cannot_mount(self, pod: Object) -> bool:
-        """The kubelet's Event, posted once; the pod's status does not show it."""
-        name, namespace = f"{name_of(pod)}.mount", pod["metadata"]["namespace"]
+        """The kubelet's Event, posted once for each pod, also of the same name; the pod's status does not show it."""
+        name, namespace = f"{name_of(pod)}.{pod['metadata']['uid']}", pod["metadata"]["namespace"]
         if ("events", namespace, name) in self.api.objects:
             return False
         about = {"kind": "Pod", "name": name_of(pod), "namespace": namespace, "uid": pod["metadata"]["uid"]}
