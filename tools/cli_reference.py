@@ -13,9 +13,9 @@ INTRO = """# Command line
 
 <!-- Written by `make generate` from the commands themselves. -->
 
-`railhead` reads and changes TrainJobs from any machine with a kubeconfig: `pip install 'railhead-train[client]'`. It
-needs the rights of the cluster role `view` to read and those of `edit` to change, and no Ray and no port-forward. It is
-installed as `kubectl railhead` as well. [Use the command line](../how-to/command-line.md) has a command for each task.
+`railhead` reads and changes TrainJobs from any machine with a kubeconfig. It needs the rights of the cluster role
+`view` to read and those of `edit` to change, and no Ray and no port-forward. It is installed as `kubectl railhead` as
+well. [Use the command line](../how-to/command-line.md) says how to install it, and has a command for each task.
 
 - Without `-n` a command uses the namespace of the kubeconfig's context.
 - `-o json` and `-o yaml` print the same values, and `-o name` one name a line. In a pipe no line is cut or wrapped.
