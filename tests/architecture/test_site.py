@@ -50,6 +50,11 @@ def test_the_navigation_has_each_page_once() -> None:
     assert sorted(find_pages(navigation)) == PAGES
 
 
+def test_the_front_page_links_each_page() -> None:
+    linked = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", (DOCS / "index.md").read_text())}
+    assert not sorted(set(PAGES) - linked - {"index.md"})
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_one_title_and_is_short_enough_to_read(page: str) -> None:
     text = (DOCS / page).read_text()
