@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +18,28 @@ PROJECT = Path(__file__).resolve().parents[2]
 MANIFESTS = PROJECT / "manifests"
 OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
 HELM_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
-MOVED = """
-resources: [overlay]
-namespace: team-a
-patches:
-  - target: {kind: ClusterRoleBinding}
-    options: {allowNameChange: true}
-    patch: |
-      - {op: replace, path: /metadata/name, value: railhead-operator-team-a}
-"""
+BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 
 
 def build(kubectl: Path, folder: Path) -> Rendered:
     done = subprocess.run([str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return load(done.stdout)
+
+
+def build_pages(kubectl: Path, folder: Path, page: str) -> list[Rendered]:
+    """Builds each kustomization of a page in a folder beside this checkout, which the page names `railhead`."""
+    (folder / "railhead").symlink_to(PROJECT)
+    (folder / "own").mkdir()
+    (folder / "own" / "digits.yaml").write_text((MANIFESTS / "examples" / "digits.yaml").read_text())
+    blocks = [textwrap.dedent(block) for _, block in BLOCK.findall((PROJECT / "docs" / page).read_text())]
+    built = []
+    for block in blocks:
+        if "kind: Kustomization" in block:
+            (folder / "own" / "kustomization.yaml").write_text(block)
+            built.append(build(kubectl, folder / "own"))
+    assert {each.container["image"] for each in built} == {"registry.example.com/railhead/operator:0.1.0"}
+    return built
 
 
 def load(text: str) -> Rendered:
@@ -74,9 +83,7 @@ def test_high_availability_is_more_than_replicas(kubectl: Path) -> None:
 
 def test_the_namespaced_overlay_moves_to_any_namespace(kubectl: Path, tmp_path: Path) -> None:
     """Kustomize does not change arguments, so none of them may contain the namespace."""
-    (tmp_path / "overlay").symlink_to(MANIFESTS / "overlays" / "namespaced")
-    (tmp_path / "kustomization.yaml").write_text(MOVED)
-    built = build(kubectl, tmp_path)
+    _, built = build_pages(kubectl, tmp_path, "operate/install.md")
     namespaced = [o for o in built.objects if not o["kind"].startswith("Cluster")]
     assert {o["metadata"]["namespace"] for o in namespaced} == {"team-a"}
     subjects = [s for kind in ("RoleBinding", "ClusterRoleBinding") for b in built.of(kind) for s in b["subjects"]]
