@@ -9,7 +9,7 @@ from tests.model.api_server import Object
 from tests.model.kueue import NAME, ModelKueue
 from tests.model.play import Act, Scenario, committed
 from tests.model.scenarios import end_head, has_succeeded, worker
-from tests.model.world import World
+from tests.model.world import NODE, World
 
 GPUS = 2  # of the queue and of the job
 HELD = "Deactivated"
@@ -44,6 +44,11 @@ def is_suspended(world: World) -> bool:
 
 def has_workload(world: World) -> bool:
     return kueue_of(world).find(job_of(world)) is not None
+
+
+def asks_for_nothing(world: World) -> bool:
+    """Whether a suspended job has no Workload any more. One that is resumed before that keeps its own."""
+    return is_suspended(world) and not has_workload(world)
 
 
 def is_evicted(world: World) -> bool:
@@ -86,8 +91,13 @@ def evict_and_delete(world: World) -> None:
     world.delete_job()
 
 
-def is_started(world: World) -> bool:
+def has_pods(world: World) -> bool:
     return bool(world.pods())
+
+
+def yield_with_room(world: World) -> None:
+    kueue_of(world).yield_quota()
+    world.full_nodes.clear()
 
 
 def is_held(world: World) -> bool:
@@ -111,15 +121,28 @@ STOP, RESTART = on_queue(ModelKueue.stop), on_queue(ModelKueue.restart)
 YIELD = on_queue(ModelKueue.yield_quota)
 
 
-def queued(name: str, *acts: Act, phase: str = "Succeeded", restarts: dict[str, int] | None = None) -> Scenario:
-    return Scenario(f"queue: {name}", acts, spec=SPEC, phase=phase, restarts=restarts or {}, gpus=GPUS)
+def queued(
+    name: str,
+    *acts: Act,
+    phase: str = "Succeeded",
+    restarts: dict[str, int] | None = None,
+    full_nodes: frozenset[str] = frozenset(),
+) -> Scenario:
+    return Scenario(
+        f"queue: {name}", acts, spec=SPEC, phase=phase, restarts=restarts or {}, full_nodes=full_nodes, gpus=GPUS
+    )
 
 
 QUEUED = (
     queued("admitted at once", restarts={"application": 0, "infrastructure": 0}),
     queued("waits for another owner's quota", Act(is_created, preempt), Act(is_passed, YIELD)),
     queued("preempted", Act(committed(2), preempt), Act(is_passed, YIELD), restarts={"infrastructure": 0}),
-    queued("preempted before it starts", Act(is_started, preempt), Act(is_passed, YIELD)),
+    queued(
+        "preempted before it starts",
+        Act(has_pods, preempt),
+        Act(is_passed, yield_with_room),
+        full_nodes=frozenset({NODE}),
+    ),
     queued("stopped and restarted", Act(committed(2), STOP), Act(is_waiting, RESTART), restarts={"infrastructure": 0}),
     queued("restarted while the job saves", Act(committed(2), STOP), Act(is_evicted, RESTART)),
     queued("held by an administrator", Act(committed(2), hold), Act(is_held, lift_hold)),
@@ -138,12 +161,12 @@ QUEUED = (
         Act(is_suspended, resume),
         Act(is_held, lift_hold),
     ),
-    queued("suspended and resumed", Act(committed(2), suspend), Act(is_suspended, resume)),
+    queued("suspended and resumed", Act(committed(2), suspend), Act(asks_for_nothing, resume)),
     queued(
         "suspended while it waits",
         Act(is_created, STOP),
         Act(is_waiting, suspend),
-        Act(is_suspended, restart_and_resume),
+        Act(asks_for_nothing, restart_and_resume),
     ),
     queued("Workload deleted while it trains", Act(committed(2), delete_workload)),
     queued("Workload deleted while it waits", Act(has_workload, delete_workload)),
