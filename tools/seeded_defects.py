@@ -2045,7 +2045,7 @@ DEFECTS = (
         "planning/amendments/workload.py",
         "if not workload.is_active or job.acting_pods or begins or not job.is_at_rest:",
         "if job.acting_pods or begins or not job.is_at_rest:",
-        (QUEUE_SCHEDULES,),
+        (WORKLOADS,),
     ),
     Defect(
         "an evicted job gives its quota back while its pods save",
@@ -2060,6 +2060,20 @@ DEFECTS = (
         "if workload is None or observed.acting_pods or not (is_over or workload.is_deleting):",
         "if workload is None or not (is_over or workload.is_deleting):",
         (QUEUE_SCHEDULES,),
+    ),
+    Defect(
+        "a deleted Workload stays while Kueue's other kinds are missing",
+        "planning/queue_view.py",
+        'return self.state in ("served", "partial")',
+        'return self.state == "served"',
+        (WORKLOADS,),
+    ),
+    Defect(
+        "a job without flavors asks again for what it has asked for",
+        "planning/amendments/workload.py",
+        'return job.queue.state == "served" and workload.digest',
+        "return workload.digest",
+        (WORKLOADS,),
     ),
     Defect(
         "a rejected Workload is reported again at every pass",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 from datetime import datetime
 
+from railhead.kube.errors import classify_response
 from tests.kueue.client import build_pod_set, build_workload
 from tests.kueue.reconcile import World, advance
 from tests.kueue.workload import is_true
@@ -15,6 +17,8 @@ RIVAL = "rival"  # a Workload of another owner
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 PLENTY = "1Pi"
 WORKLOADS = "workloads"
+KINDS = (WORKLOADS, "resourceflavors", "workloadpriorityclasses")
+TERMINATING = "create not allowed while custom resource definition is terminating"
 
 
 class ModelKueue:
@@ -27,7 +31,9 @@ class ModelKueue:
     def __init__(
         self, api: ModelApiServer, namespace: str, *, gpus: int, priorities: dict[str, int] | None = None
     ) -> None:
-        self._api, self._namespace = api, namespace
+        self._api, self._namespace, self._priorities = api, namespace, priorities or {}
+        self._ask_others, api.policy = api.policy, self._judge
+        self._are_definitions_deleted = self._is_wanted_again = False
         self.held: set[str] = set()
         quotas = [{"name": name, "nominalQuota": PLENTY} for name in RESOURCES[:2]]
         quotas.append({"name": RESOURCES[2], "nominalQuota": str(gpus)})
@@ -35,19 +41,27 @@ class ModelKueue:
         self._spec: Object = {"resourceGroups": [group], "preemption": {"withinClusterQueue": "LowerPriority"}}
         self._queues = {NAME: {"metadata": {"name": NAME}, "spec": self._spec}}
         self._local = {(namespace, NAME): {"metadata": {"name": NAME}, "spec": {"clusterQueue": NAME}}}
+        self._create_objects()
+
+    def _create_objects(self) -> None:
         flavor = ("resourceflavors", "", NAME)
-        api.create(flavor, {"metadata": {"name": NAME}, "spec": {}})
-        for name, value in (priorities or {}).items():
-            api.create(("workloadpriorityclasses", "", name), {"metadata": {"name": name}, "value": value})
-        self._flavors = {NAME: api.objects[flavor]}
+        self._api.create(flavor, {"metadata": {"name": NAME}, "spec": {}})
+        for name, value in self._priorities.items():
+            self._api.create(("workloadpriorityclasses", "", name), {"metadata": {"name": name}, "value": value})
+        self._flavors = {NAME: self._api.objects[flavor]}
 
     def run_once(self, now: datetime) -> bool:
         """Returns whether anything changed."""
+        if self._is_wanted_again and all(map(self.is_missing, KINDS)):
+            self._are_definitions_deleted = self._is_wanted_again = False
+            self._create_objects()
+            return True
         known = [copy.deepcopy(obj) for (kind, _, _), obj in self._api.objects.items() if kind == WORKLOADS]
         for each in known:
             each.setdefault("status", {})
             each["metadata"].setdefault("generation", 1)
-        changed = advance(World(known, self._queues, self._local, self._flavors), now)
+        others = () if self._are_definitions_deleted else (self._queues, self._local, self._flavors)
+        changed = advance(World(known, *others), now)
         for workload in changed:
             self._write(workload)
         return bool(changed)
@@ -64,6 +78,32 @@ class ModelKueue:
                 content_type="application/json-patch+json",
             )
 
+    def _judge(self, method: str, place: Place, subresource: str) -> str:
+        """As apiextensions-apiserver, pkg/apiserver/customresource_handler.go: ServeHTTP, answers for a definition that
+        is deleted, and for one whose objects are."""
+        if place[0] in KINDS and self.is_missing(place[0]):
+            message = "the server could not find the requested resource"
+            raise classify_response(404, json.dumps({"reason": "NotFound", "message": message}).encode())
+        if place[0] in KINDS and self._are_definitions_deleted and method == "POST":
+            body = {"reason": "MethodNotAllowed", "message": TERMINATING}
+            raise classify_response(405, json.dumps(body).encode())
+        return self._ask_others(method, place, subresource)
+
+    def is_missing(self, plural: str = WORKLOADS) -> bool:
+        """Whether the API server serves no such kind: the last object of a deleted definition takes it along."""
+        return self._are_definitions_deleted and not any(place[0] == plural for place in self._api.objects)
+
+    def delete_definitions(self) -> None:
+        """An administrator deletes Kueue's CustomResourceDefinitions, and so all objects; finalizers hold Workloads."""
+        self.held.clear()
+        self._are_definitions_deleted = True
+        for place in [each for each in self._api.objects if each[0] in KINDS]:
+            self._api.delete(place, {})
+
+    def install_again(self) -> None:
+        """An administrator installs Kueue, as soon as no object of the deleted definitions is left."""
+        self._is_wanted_again = self._are_definitions_deleted
+
     def stop(self) -> None:
         """The ClusterQueue admits nothing, and evicts what it has admitted."""
         self._spec["stopPolicy"] = "HoldAndDrain"
@@ -72,7 +112,9 @@ class ModelKueue:
         self._spec.pop("stopPolicy", None)
 
     def compete(self, *, gpus: int, priority: int = 0) -> None:
-        """Another owner asks for quota, for as long as `yield_quota` is not called."""
+        """Another owner asks for quota, for as long as `yield_quota` is not called and Kueue is installed."""
+        if self._are_definitions_deleted:
+            return
         body = build_workload(RIVAL, pod_sets=[build_pod_set("main", count=gpus, gpus=1)], priority=priority)
         self._api.create(self._rival, body)
 

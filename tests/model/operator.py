@@ -6,6 +6,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 from railhead.api.base import Object
 from railhead.api.job import JobKey
@@ -15,11 +16,14 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
 from railhead.controller.queue import KeyedQueue, Timer
+from railhead.controller.queues import RETRY_SECONDS
 from railhead.controller.report.schedule import Urgency, WriteSchedule
 from railhead.controller.report.writer import ReportWriter, Waiting
 from railhead.controller.store import Store
 from railhead.controller.watch_guard import sweep_once
 from railhead.kube.client import Scope
+from railhead.kube.errors import KubeError, is_refusal
+from railhead.kube.informer import Informer
 from railhead.kube.kinds import TRAIN_JOB
 from railhead.resources.base import OperatorSettings
 from tests.model.api_server import ModelApiServer
@@ -109,6 +113,7 @@ class ModelOperator:
         )
         self.streams = (*self._informers, JOBS)
         self._queue_streams = tuple(each.state.kind.plural for each in optional)
+        self._refused = set[str]()  # streams of which a refused list is to be tried again
         self._seen = dict.fromkeys(self.streams, 0)
 
     async def start(self) -> None:
@@ -119,27 +124,57 @@ class ModelOperator:
     async def list(self, stream: str) -> None:
         """As after a 410: events since the last one are never delivered. kopf does not notice deleted objects."""
         if stream in self._informers:
-            await self._informers[stream]._list()
+            await self._list_for(self._informers[stream])
         else:
             for job in await self.client.list(Scope(TRAIN_JOB)):
                 self.state.on_job(None, job)
         self._seen[stream] = self._api.version
+
+    async def _list_for(self, informer: Informer[Any]) -> None:
+        """As in `Informer.run`: it lists again 30 s after a refusal."""
+        try:
+            await informer._list()
+        except KubeError as error:
+            if informer.state.kind.plural not in self._queue_streams or not is_refusal(error):
+                raise
+            informer.state.refuse(error)
+            informer.answered.set()
+            self.alarms.call_later(RETRY_SECONDS, lambda: self._refused.add(informer.state.kind.plural))
 
     async def sweep(self) -> None:
         await sweep_once(self.client, self.store, ())
 
     def watch(self, stream: str, events: int = 10**9) -> bool:
         """At most `events` events of one kind, from the end of the last list or watch."""
+        if stream in self._queue_streams and self._informers[stream].state.is_refused:
+            return False
         entries = self._api.since(self._seen[stream], stream)[:events]
         for entry in entries:
             self._seen[stream] = entry.version
             self.see(stream, entry.type, entry.object)
         return bool(entries)
 
-    def watch_all(self) -> None:
+    async def watch_all(self) -> None:
         """All events of pods, of Kueue's objects and of jobs."""
         for stream in (PODS, *self._queue_streams, JOBS):
             self.watch(stream)
+        for stream in self._queue_streams:
+            await self.follow(stream)
+
+    async def follow(self, stream: str) -> None:
+        """Lists a kind of Kueue again when the API server has ended its watch, because the definition is gone, or when
+        the pause after a refusal is over."""
+        is_due = stream in self._refused
+        self._refused.discard(stream)
+        if is_due or (not self._informers[stream].state.is_refused and self._is_missing(stream)):
+            await self.list(stream)
+
+    def _is_missing(self, stream: str) -> bool:
+        try:
+            self._api.policy("GET", (stream, "", ""), "")
+        except KubeError:
+            return True
+        return False
 
     def see(self, stream: str, type_: str, obj: Object) -> None:
         """One event of a watch."""

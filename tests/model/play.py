@@ -100,7 +100,7 @@ class Runner:
 
     async def _turn(self, operator: ModelOperator) -> bool:
         operator.alarms.ring()
-        operator.watch_all()
+        await operator.watch_all()
         reports, self.world.reports = self.world.reports, []
         for number, report in enumerate(reports):
             self.world.reports = reports[number:]  # sent again to the next operator if this one crashes

@@ -45,6 +45,8 @@ class QueueWatchman:
                 self._check_new_pod(entry.object)
             elif entry.plural == WORKLOADS:
                 self._check_workload(entry)
+            elif entry.plural == "resourceflavors":
+                self.seen["Kueue removed"] += entry.type == "DELETED"
         except AssertionError as error:
             self.violations.append(str(error))
 

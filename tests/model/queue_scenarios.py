@@ -112,11 +112,21 @@ def is_created(world: World) -> bool:
     return True
 
 
+def misses_kueue(world: World) -> bool:
+    return kueue_of(world).is_missing() and is_waiting(world, "QueueMissing")
+
+
+def install_and_restart(world: World) -> None:
+    kueue_of(world).install_again()
+    kueue_of(world).restart()
+
+
 def restart_and_resume(world: World) -> None:
     kueue_of(world).restart()
     resume(world)
 
 
+DELETE_DEFINITIONS, INSTALL_AGAIN = on_queue(ModelKueue.delete_definitions), on_queue(ModelKueue.install_again)
 STOP, RESTART = on_queue(ModelKueue.stop), on_queue(ModelKueue.restart)
 YIELD = on_queue(ModelKueue.yield_quota)
 
@@ -170,6 +180,17 @@ QUEUED = (
     ),
     queued("Workload deleted while it trains", Act(committed(2), delete_workload)),
     queued("Workload deleted while it waits", Act(has_workload, delete_workload)),
+    queued(
+        "Kueue's definitions deleted while it trains",
+        Act(committed(2), DELETE_DEFINITIONS),
+        Act(misses_kueue, INSTALL_AGAIN),
+    ),
+    queued(
+        "Kueue's definitions deleted while it waits",
+        Act(is_created, STOP),
+        Act(has_workload, DELETE_DEFINITIONS),
+        Act(misses_kueue, install_and_restart),
+    ),
     queued("an application error", end_head("Application"), restarts={"application": 1}),
     queued(
         "a worker that is lost",

@@ -292,7 +292,7 @@ class Schedule:
         assert operator is not None
         while True:
             operator.alarms.ring()
-            operator.watch_all()
+            await operator.watch_all()
             await operator.sweep()
             await self._report(number)
             if operator.is_idle:

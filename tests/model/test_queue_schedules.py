@@ -15,7 +15,7 @@ from tests.tried import Tried
 
 QUEUE = "a queue"
 OTHERS = sorted(ENABLED)
-KINDS = ("QuotaReserved", "Admitted", "Evicted", "given back", "held", "lifted", "deleted", "Finished")
+KINDS = ("QuotaReserved", "Admitted", "Evicted", "given back", "held", "lifted", "deleted", "Finished", "Kueue removed")
 
 
 def choose_names(seed: int) -> tuple[str, ...]:

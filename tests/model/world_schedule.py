@@ -135,7 +135,7 @@ class WorldSchedule:
         operator = self.operator = self.operator or await self._start()
         while True:
             operator.alarms.ring()
-            operator.watch_all()
+            await operator.watch_all()
             await self._report(operator)
             due = operator.queue.depth
             if not due:

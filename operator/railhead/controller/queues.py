@@ -281,7 +281,9 @@ class QueueWatches:
         needed = [each for each in self.informers if each.namespace in (None, namespace)]
         if all(each.is_current for each in needed):
             return "served"
-        return "missing" if any(each.state.is_refused and each.answered.is_set() for each in needed) else "unknown"
+        if not any(each.state.is_refused and each.answered.is_set() for each in needed):
+            return "unknown"
+        return "partial" if all(each.is_current for each in needed if each in self._workloads) else "missing"
 
     def record_write(self, raw: Object) -> None:
         """Stores the API server's response to our own write."""

@@ -13,7 +13,7 @@ from railhead.resources.queues.kueue import FINALIZER
 ADMITTED, EVICTED, FINISHED = "Admitted", "Evicted", "Finished"
 PODS_READY, QUOTA_RESERVED, REQUEUED = "PodsReady", "QuotaReserved", "Requeued"
 FAILED_TO_START = "FailedToStart"  # Kueue's reason of Finished for a job that cannot have what was admitted
-QueueState = Literal["off", "unknown", "missing", "served"]
+QueueState = Literal["off", "unknown", "missing", "partial", "served"]
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,8 @@ class QueueView:
     """The job's queue.
 
     Attributes:
-        state: of Kueue's API for this operator: not used, not answered yet, absent or refused, or watched.
+        state: of Kueue's API for this operator: not used, not answered yet, absent or refused, the same but for
+            Workloads, or watched.
         queue_label, priority_label, seconds_label: values of the TrainJob's labels.
         workload: None = there is none.
         flavors: the ResourceFlavors that the Workload's admission names, as far as they exist.
@@ -138,3 +139,9 @@ class QueueView:
     workload: WorkloadView | None = None
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     priority: int | None = None
+
+    @property
+    def are_workloads_watched(self) -> bool:
+        """Whether the job's Workload is known as it is now. If Kueue's definitions are deleted, that of Workloads stays
+        until the operator lets each of them go."""
+        return self.state in ("served", "partial")

@@ -14,6 +14,7 @@ from tests.model.kueue import NAME, ModelKueue
 from tests.model.world import World
 
 GPUS = 4
+REMOVALS = 0.3  # of the times at which the administrator thinks of it
 SPEC: dict[str, Any] = {"scheduling": {"queueName": NAME}}
 
 
@@ -32,7 +33,7 @@ class Queue(Actor):
 
     def act(self) -> Range:
         what = self.random.choice(
-            ("compete", "yield", "stop", "restart", "hold", "lift", "delete", "suspend", "resume")
+            ("compete", "yield", "stop", "restart", "hold", "lift", "delete", "suspend", "resume", "remove", "install")
         )
         self.done[what] += 1
         self._do(what)
@@ -48,6 +49,10 @@ class Queue(Actor):
             kueue.stop()
         elif what == "restart":
             kueue.restart()
+        elif what == "remove" and self.random.random() < REMOVALS:
+            kueue.delete_definitions()
+        elif what == "install":
+            kueue.install_again()
         elif job is not None and what == "hold":
             kueue.hold(job)
         elif job is not None and what == "lift":
@@ -59,5 +64,5 @@ class Queue(Actor):
 
     def leave(self) -> None:
         """All quota is the job's."""
-        for what in ("yield", "restart", "lift", "resume"):
+        for what in ("yield", "restart", "lift", "resume", "install"):
             self._do(what)

@@ -24,6 +24,7 @@ from tests.model.faults import Faults
 from tests.unit.builders import NOW, SETTINGS, SPEC, UID
 
 KEY = JobKey("default", "digits")
+GONE = Gone(404, "NotFound", "the server could not find the requested resource")
 OWNER = {**build_owner("railhead.dev/v1alpha1", "TrainJob", "digits", UID), "controller": True}
 
 
@@ -130,7 +131,7 @@ class World:
 
     def refuse_all(self) -> None:
         for informer in self.watches.informers:
-            informer.state.refuse(Gone(404, "NotFound", "the server could not find the requested resource"))
+            informer.state.refuse(GONE)
             informer.answered.set()
 
     async def take_woken(self) -> set[JobKey]:
@@ -158,6 +159,15 @@ async def test_a_job_learns_when_kueue_appears_and_when_it_goes() -> None:
     assert world.look().state == "served" and await world.take_woken() == {KEY}
     world.refuse_all()
     assert world.look().state == "missing" and await world.take_woken() == {KEY}
+
+
+async def test_a_job_learns_that_only_the_workloads_are_left() -> None:
+    world = World()
+    world.state.record_job(make_job())
+    world.list_all()
+    *_, classes = world.watches.informers
+    classes.state.refuse(GONE)
+    assert world.look().state == "partial" and await world.take_woken() == {KEY}
 
 
 async def test_the_jobs_labels_its_workload_and_the_flavors_reach_the_job() -> None:

@@ -16,7 +16,7 @@ from railhead.api.status import RESTING, Phase
 from railhead.contract.text import format_time, parse_time
 from railhead.planning.children import create_workload
 from railhead.planning.facts.admission import build_request, count_assigned, find_queue
-from railhead.planning.facts.reasons import MAX_TIME_INVALID, PRIORITY_CLASS_MISSING, QUEUE_NAME_CONFLICT
+from railhead.planning.facts.reasons import MAX_TIME_INVALID, PRIORITY_CLASS_MISSING, QUEUE_MISSING, QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Create, Decision, Remove, WorkloadPatch
@@ -35,13 +35,14 @@ from railhead.resources.queues.kueue import FINALIZER, WORKERS, compute_digest
 
 MAXIMUM_PASSED = "DeactivatedDueToMaximumExecutionTimeExceeded"
 REQUEUED_BY = ("Preempted", "NodeFailures")  # Kueue itself queues the others again, when their time has come
-UNASKED = (QUEUE_NAME_CONFLICT, PRIORITY_CLASS_MISSING, MAX_TIME_INVALID)  # what the job asks for is not known
+# What the job asks for is not known.
+UNASKED = (QUEUE_MISSING, QUEUE_NAME_CONFLICT, PRIORITY_CLASS_MISSING, MAX_TIME_INVALID)
 NO_RESERVATION = "NoReservation"
 
 
 def keep_workload(job: Job, decision: Decision) -> Decision:
     """Adds the next change of the Workload."""
-    if job.queue.state != "served":
+    if not job.queue.are_workloads_watched:
         return decision
     phase = _find_phase(job, decision)
     ended = end_workload(job, decision)
@@ -98,8 +99,9 @@ def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Ph
     if not workload.is_active or job.acting_pods or begins or not job.is_at_rest:
         return False
     is_over = workload.has(FINISHED) and not workload.could_not_start  # a new one could not start either
-    is_idle = job.spec.suspend or phase not in RESTING
-    return is_idle or is_over or workload.digest != compute_digest(build_request(job))
+    if job.spec.suspend or phase not in RESTING or is_over:
+        return True
+    return job.queue.state == "served" and workload.digest != compute_digest(build_request(job))
 
 
 def _find_patch(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> WorkloadPatch | None:

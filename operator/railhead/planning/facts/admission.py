@@ -43,6 +43,8 @@ MISSING = {
     "queue while the job has no pods",
     "missing": "the API server has no Workloads of kueue.x-k8s.io/v1beta2, or does not let the operator watch them; "
     "install Kueue, and the job asks for quota by itself",
+    "partial": "the API server has no ResourceFlavors or no WorkloadPriorityClasses of kueue.x-k8s.io/v1beta2, or does "
+    "not let the operator watch them; install Kueue, and the job continues by itself",
     "unknown": "the API server has not answered yet whether it has Workloads of kueue.x-k8s.io/v1beta2",
 }
 
@@ -71,9 +73,9 @@ def find_obstacle(job: Job) -> Problem | None:
             f"{job.queue.queue_label}; remove one of them, or make them equal"
         )
         return Problem(QUEUE_NAME_CONFLICT, message)
-    if job.queue.state != "served":
-        if not job.is_at_rest:
-            return None
+    if not job.is_at_rest and not job.queue.are_workloads_watched:
+        return None
+    if job.is_at_rest and job.queue.state != "served":
         return Problem(QUEUE_MISSING, f"The job waits for LocalQueue {queue}: {MISSING[job.queue.state]}")
     return _find_wrong_label(job) or _explain(job, queue)
 

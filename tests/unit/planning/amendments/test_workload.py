@@ -204,6 +204,20 @@ def test_a_workload_that_was_deleted_goes_with_the_last_pod() -> None:
     assert not [create for create in wanted.creates if create.kind == "Workload"]
 
 
+def test_without_flavors_a_workload_ends_as_always_and_none_begins() -> None:
+    """Kueue's definitions are deleted one by one, and that of Workloads stays until each of them is let go."""
+    queue = served(make_admitted(is_deleting=True), state="partial", flavors={})
+    stopped = decide(*PODS, status=RUNNING, spec=queued_spec(), queue=queue)
+    assert stopped.status is not None and stopped.status.fields["phase"] == "Suspending"
+    for phase in ("Suspending", "Queued"):
+        released = decide(status={**RUNNING, "phase": phase}, spec=queued_spec(), queue=queue).workload
+        assert released is not None and released.fields == {"metadata": {"finalizers": []}}
+    waiting = decide(status=QUEUED, spec=queued_spec(), queue=served(state="partial", flavors={}))
+    assert not waiting.creates, "its priority is not known"
+    other = decide(status=QUEUED, spec=queued_spec(), queue=served(make_admitted(digest="other"), state="partial"))
+    assert not other.removes, "nor is whether it asks for something else now"
+
+
 def test_pods_ready_follows_the_pods() -> None:
     wanted = decide(*PODS, status=RUNNING, spec=queued_spec(), queue=served(make_admitted()))
     assert conditions(wanted.workload)["PodsReady"] == ("True", "Started")

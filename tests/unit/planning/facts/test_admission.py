@@ -37,6 +37,7 @@ def reason(queue: QueueView, status: dict[str, Any] | None = None, **spec: Any) 
     [
         (QueueView("off"), "QueueMissing"),
         (QueueView("missing"), "QueueMissing"),
+        (served(make_admitted(), state="partial"), "QueueMissing"),
         (served(), "Queued"),
         (served(make_workload()), "Queued"),
         (served(make_workload(NO_QUOTA)), "WaitingForQuota"),
@@ -69,6 +70,9 @@ def test_a_job_at_rest_waits_for_an_admission_of_what_it_asks_for_now(queue: Que
     [
         (QueueView("missing"), ""),
         (QueueView("unknown"), ""),
+        (served(make_admitted(is_deleting=True), state="missing"), ""),
+        (served(make_admitted(is_deleting=True), state="partial"), "Queued"),
+        (served(make_admitted(), state="partial", flavors={}), ""),
         (served(), "Queued"),
         (served(make_admitted(condition("Evicted", reason="Preempted"))), "Preempted"),
         (served(make_admitted(is_active=False)), "Deactivated"),
