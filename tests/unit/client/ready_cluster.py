@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from railhead import __version__
@@ -27,9 +27,10 @@ def make_object(name: str, *, namespace: str = "", **parts: Any) -> Object:
     return {"metadata": {"name": name, "namespace": namespace, **metadata}, **parts}
 
 
+@cache
 def make_document() -> Object:
-    """Returns the OpenAPI document of this version's CRD."""
-    schema = copy.deepcopy(build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    """Returns the OpenAPI document of this version's CRD; all clients share it."""
+    schema = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["x-kubernetes-group-version-kind"] = [{"group": names.GROUP, "version": names.VERSION, "kind": names.KIND}]
     return {"components": {"schemas": {"job": schema}}}
 
