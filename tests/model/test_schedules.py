@@ -17,7 +17,7 @@ from tests.tried import Tried
 REACHED = ("time hanging", "time retrained", "counted in place")  # in each batch of 100
 
 
-@pytest.mark.parametrize("seeds", find_batches(SCHEDULES, size=100), ids=lambda seeds: f"from {seeds.start}")
+@pytest.mark.parametrize("seeds", find_batches(SCHEDULES, size=50), ids=lambda seeds: f"from {seeds.start}")
 @pytest.mark.parametrize("operators", [1, 2])
 def test_every_schedule_reaches_its_documented_end(
     operators: int, seeds: range, tried: Tried, caplog: pytest.LogCaptureFixture

@@ -17,7 +17,7 @@ from tests.model.world_schedule import WorldSchedule
 from tests.tried import Tried
 
 
-@pytest.mark.parametrize("seeds", find_batches(SCHEDULES // 10, size=25), ids=lambda seeds: f"from {seeds.start}")
+@pytest.mark.parametrize("seeds", find_batches(SCHEDULES // 10, size=10), ids=lambda seeds: f"from {seeds.start}")
 def test_no_actor_of_a_cluster_breaks_a_rule_or_keeps_a_job_from_succeeding(
     seeds: range, tried: Tried, caplog: pytest.LogCaptureFixture
 ) -> None:
