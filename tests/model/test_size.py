@@ -1,4 +1,7 @@
-"""Jobs of 512 worker pods: they end as with two, also with faults, and more pods cost no more status writes."""
+"""Large jobs: they end as those with two workers, also with faults, and more pods cost no more status writes.
+
+They have 128 worker pods; with `RAILHEAD_FAULTS=all` 512.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,13 @@ from railhead.api import names
 from tests.model.faults import CRASH_AFTER, CRASH_BEFORE, Faults
 from tests.model.play import Act, Scenario, committed, play, summarize
 from tests.model.scenarios import has_succeeded
+from tests.model.single_faults import ALL
 from tests.model.world import World, name_of
 from tests.unit.builders import SPEC
 
-WORKERS, RACK = 512, 64
+WORKERS, RACK = (512, 64) if ALL else (128, 16)
 MOST_STATUS_WRITES = 24
-SPEC_512 = {"scaling": {**SPEC["scaling"], "numWorkers": WORKERS}}
+LARGE_SPEC = {"scaling": {**SPEC["scaling"], "numWorkers": WORKERS}}
 
 
 def lose_rack(world: World) -> None:
@@ -28,18 +32,18 @@ def silence_rack(world: World) -> None:
 
 
 SCENARIOS = (
-    Scenario("clean", spec=SPEC_512),
-    Scenario("a rack is lost", (Act(committed(2), lose_rack),), spec=SPEC_512, restarts={"infrastructure": 1}),
+    Scenario("clean", spec=LARGE_SPEC),
+    Scenario("a rack is lost", (Act(committed(2), lose_rack),), spec=LARGE_SPEC, restarts={"infrastructure": 1}),
     Scenario(
         "a rack is cut off",
         (Act(committed(2), silence_rack), Act(has_succeeded, World.remove_nodes)),
-        spec=SPEC_512,
+        spec=LARGE_SPEC,
         restarts={"infrastructure": 1},
     ),
     Scenario(
         "the head is lost",
         (Act(committed(2), lambda world: world.remove_pod(name_of(world.live_heads[0]))),),
-        spec=SPEC_512,
+        spec=LARGE_SPEC,
         restarts={"application": 0, "infrastructure": 1},
     ),
 )
