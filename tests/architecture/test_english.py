@@ -27,6 +27,7 @@ CHECKED = (
     "manifests/**/*.yaml",
     "manifests/**/*.py",
     "operator/railhead/**/*.py",
+    "operator/railhead/**/*.toml",
     "tools/**/*.py",
     "benchmarks/**/*.py",
     "tests/**/*.py",

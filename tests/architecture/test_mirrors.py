@@ -23,7 +23,6 @@ TESTED_BY = {
     "tests/chart/test_operator.py": ("cli/operator",),
     "tests/local/test_session.py": ("local/supervisor",),
     "tests/ray/test_failures.py": ("driver/worker", "together"),
-    "tests/unit/client/test_causes.py": ("client/cause", "client/queue_causes"),
     "tests/unit/cli/test_read.py": ("client/summary",),
     "tests/unit/client/test_kubectl.py": ("client/process",),
     "tests/unit/cli/test_results.py": ("cli/logs", "client/results"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.architecture.test_events import CAMEL_CASE, PASSED_ON
 
 from railhead.api import conditions as types
-from railhead.client.queue_causes import QUEUES
+from railhead.client.causes import read_causes
 from railhead.contract.failure import FailureClass
 from railhead.planning.decisions.suspend import SUSPENDED, SUSPENDING
 from railhead.planning.facts import reasons
@@ -23,7 +23,7 @@ VARIABLES = {"reason", "warning.reason", "event.reason", "problem.reason", "rest
 PHASES = {"Pending", "Starting"}  # of the expression `phase`
 OTHERS = {
     *(SUSPENDED, SUSPENDING, reasons.NODE_REFUSED_POD, reasons.REPORTS_MISSING, reasons.PARTIAL_START, "WorkerLost"),
-    *QUEUES,
+    *read_causes()["queues"],
     *("DeleteDenied", "ChangeDenied", "QueueLost", "ForeignPods", "CPULimitAdded"),
     *(f"Not{type_}" for type_ in types.ALWAYS_PRESENT),
 }

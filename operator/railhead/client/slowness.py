@@ -5,39 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from railhead.api.status import JobStatus
-from railhead.client.cause import Cause
 
 LEAST_SECONDS = 600  # of a job's time, before a share of it says anything
 LEAST_SHARE = 0.1  # of a job's time, lost to one cause
 LEAST_RATE = 0.6  # of the average
-SLOW: Mapping[str, Cause] = {
-    "SlowCheckpoints": Cause(
-        "All ranks wait in ray.train.report while checkpoints are written.",
-        "Report checkpoints less often, or with checkpoint_upload_mode=CheckpointUploadMode.ASYNC; "
-        "let each rank write its part, and use a faster storage.",
-    ),
-    "TrainingRepeated": Cause(
-        "Losses took back training that ran after the last checkpoint.",
-        "Report checkpoints more often than the job loses nodes.",
-    ),
-    "RestartsCostTime": Cause(
-        "The job restarts often or slowly: the time went into pauses, pods and Ray's start.",
-        "See in `railhead timeline {name}` what was lost; make imports, data and the loading of a checkpoint faster.",
-    ),
-    "PodsCameLate": Cause(
-        "The job had to wait for quota, nodes or images.",
-        "Give it a higher priority or reserved nodes, and have large images pulled to the nodes beforehand.",
-    ),
-    "HangsCostTime": Cause(
-        "Training stood still until a hang was detected.",
-        "Find the rank that hangs in `railhead logs {name}`; lower spec.progressDeadlineSeconds.",
-    ),
-    "RateFell": Cause(
-        "Training makes fewer steps per second than on average so far.",
-        "See in `railhead metrics {name}` since when; look for slow data, a throttled GPU or a slow rank. A rule of "
-        "spec.metricPolicy can warn at once.",
-    ),
-}
 # Reasons, with the fields of status.goodput.lostSeconds that they stand for.
 _LOST: Mapping[str, tuple[str, ...]] = {
     "SlowCheckpoints": ("checkpointing",),
@@ -49,7 +20,7 @@ _LOST: Mapping[str, tuple[str, ...]] = {
 
 
 def find_slowness(status: JobStatus) -> Iterator[tuple[str, str]]:
-    """Yields a reason of `SLOW` and its numbers for each cause that matters, the most expensive first."""
+    """Yields a reason of the table `slow` and its numbers for each cause that matters, the most expensive first."""
     spent = status.goodput
     if spent is not None and spent.wall_seconds >= LEAST_SECONDS:
         lost = {reason: sum(getattr(spent.lost_seconds, each) for each in fields) for reason, fields in _LOST.items()}

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
-from railhead.client.cause import Cause
 from railhead.client.causes import find_cause
 from railhead.client.code_map import is_held
-from railhead.client.slowness import SLOW, find_slowness
+from railhead.client.slowness import find_slowness
 from railhead.client.snapshot import Snapshot, text
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_policy import METRIC_MISSING
@@ -36,7 +35,7 @@ class Finding:
     """One answer to "why".
 
     Attributes:
-        reason: CamelCase; a reason of a condition, a pod or a failure, or one of `causes.FOUND`.
+        reason: CamelCase; a reason of a condition, a pod or a failure, or one that only the command finds.
         cause, remedy: a sentence each.
         message: what the component that found it says; "" = nothing more.
         since: RFC 3339; "" = not known.
@@ -63,7 +62,7 @@ def explain_job(snapshot: Snapshot) -> list[Finding]:
 def _make(
     snapshot: Snapshot, reason: str, message: str = "", since: str | None = "", class_: FailureClass | None = None
 ) -> Finding:
-    cause: Cause = SLOW.get(reason) or find_cause(reason, class_)
+    cause = find_cause(reason, class_)
     remedy = cause.write_remedy(snapshot.name, is_finished=snapshot.status.is_finished)
     return Finding(reason, cause.sentence, remedy, message.strip(), since or "")
 

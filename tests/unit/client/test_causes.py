@@ -8,16 +8,12 @@ from pathlib import Path
 import pytest
 
 from railhead.cli.main import build_parser
-from railhead.client.cause import Cause
-from railhead.client.causes import CLASSES, FAILURES, FOUND, PODS, STATES, find_cause
-from railhead.client.queue_causes import QUEUES
-from railhead.client.slowness import SLOW
+from railhead.client.causes import Cause, find_cause, read_causes
 from railhead.contract.failure import FailureClass
 
 EVENTS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "events.md"
-TABLES = {"pods": PODS, "queues": QUEUES, "states": STATES, "found": FOUND, "failures": FAILURES, "slow": SLOW}
-ROWS = [(f"{table}-{reason}", cause) for table, rows in TABLES.items() for reason, cause in rows.items()]
-ROWS += [(f"class-{class_}", cause) for class_, cause in CLASSES.items()]
+CAUSES = read_causes()
+ROWS = [(f"{table}-{reason}", cause) for table, rows in CAUSES.items() for reason, cause in rows.items()]
 # Events about something that happened, which is no state of a job.
 HAPPENED = {"RestartedInPlace", "WorkerReplaced", "NodeAvoided", "PodsLeftBehind", "PodStuckTerminating", "Failed"}
 
@@ -28,17 +24,22 @@ def warnings() -> list[str]:
     return [reason for row in rows if "Warning" in row[2] for reason in re.findall(r"[A-Z][A-Za-z]+", row[1])]
 
 
+def write_remedies(cause: Cause) -> list[str]:
+    """The remedy for a job that may run, and for one that has finished."""
+    return [cause.write_remedy("digits", is_finished=is_finished) for is_finished in (False, True)]
+
+
 @pytest.mark.parametrize(("row", "cause"), ROWS, ids=[name for name, _ in ROWS])
 def test_cause_and_remedy_are_sentences(row: str, cause: Cause) -> None:
-    for text in (cause.sentence, cause.remedy):
+    for text in (cause.sentence, *write_remedies(cause)):
         assert re.match(r"[A-Z/]", text), text
         assert text.endswith("."), text
-        assert "{name}" not in text.format(name="digits"), text
+        assert not re.search(r"\{(name|change)\}|--set `", text), text
 
 
 @pytest.mark.parametrize(("row", "cause"), ROWS, ids=[name for name, _ in ROWS])
 def test_every_command_of_a_remedy_is_a_command(row: str, cause: Cause) -> None:
-    for command in re.findall(r"`railhead ([^`]*)`", cause.remedy.format(name="digits")):
+    for command in re.findall(r"`railhead ([^`]*)`", " ".join(write_remedies(cause))):
         arguments = command.split()
         if arguments[-1] == "--set":
             arguments.append("image=IMAGE")
@@ -51,12 +52,24 @@ def test_the_table_has_at_least_forty_causes() -> None:
 
 @pytest.mark.parametrize("reason", warnings())
 def test_every_warning_of_the_operator_that_lasts_has_a_cause(reason: str) -> None:
-    assert reason in HAPPENED or reason in PODS or reason in STATES or reason in FOUND
+    assert reason in HAPPENED or any(reason in CAUSES[table] for table in ("pods", "states", "found"))
 
 
 @pytest.mark.parametrize("class_", FailureClass)
 def test_a_failure_of_an_unknown_reason_has_the_cause_of_its_class(class_: FailureClass) -> None:
-    assert find_cause("SomethingNew", class_) is CLASSES[class_]
+    assert find_cause("SomethingNew", class_) is CAUSES["classes"][class_.value]
+
+
+def test_a_finished_job_is_changed_by_a_retry() -> None:
+    cause = find_cause("InvalidImageName")
+    change = "`railhead suspend digits --wait`, then `railhead resume digits --set image=IMAGE`"
+    assert write_remedies(cause) == [f"Run {change}.", "Run `railhead retry digits --set image=IMAGE`."]
+
+
+def test_no_reason_is_in_two_tables_that_are_searched_together() -> None:
+    """A table of TOML cannot have a key twice, but `also` can repeat one."""
+    reasons = [each for table in ("pods", "queues", "states", "found", "slow") for each in CAUSES[table]]
+    assert sorted(set(reasons)) == sorted(reasons)
 
 
 def test_a_reason_of_a_newer_operator_points_to_its_message() -> None:
@@ -65,5 +78,5 @@ def test_a_reason_of_a_newer_operator_points_to_its_message() -> None:
 
 
 def test_a_failure_is_looked_up_among_failures_first() -> None:
-    assert find_cause("SecretNotFound", FailureClass.INFRASTRUCTURE) is FAILURES["SecretNotFound"]
-    assert find_cause("Evicted", FailureClass.APPLICATION) is PODS["Evicted"]
+    assert find_cause("SecretNotFound", FailureClass.INFRASTRUCTURE) is CAUSES["failures"]["SecretNotFound"]
+    assert find_cause("Evicted", FailureClass.APPLICATION) is CAUSES["pods"]["Evicted"]

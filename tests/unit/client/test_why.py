@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railhead.api.base import Object
-from railhead.client.causes import CLASSES, FAILURES, PODS, STATES
+from railhead.client.causes import read_causes
 from railhead.client.why import explain_job
 from railhead.contract.failure import FailureClass
 from tests.unit.client.jobs import (
@@ -21,6 +21,7 @@ from tests.unit.client.jobs import (
     make_waiting_container,
 )
 
+CAUSES = read_causes()
 OTHER_CONDITIONS = [
     ("HangSuspected", "NoSteps", "True"),
     ("StorageUnavailable", "StorageUnreachable", "True"),
@@ -52,25 +53,25 @@ def reasons(job: Object, *pods: Object) -> list[str]:
     return [finding.reason for finding in explain_job(make_snapshot(job, pods))]
 
 
-@pytest.mark.parametrize("reason", [*PODS, *STATES])
+@pytest.mark.parametrize("reason", [*CAUSES["pods"], *CAUSES["states"]])
 def test_the_reason_of_the_transition_comes_first_with_its_message_and_time(reason: str) -> None:
     [finding, *_] = explain_job(make_snapshot(make_waiting(reason, "the cluster's words")))
     assert (finding.reason, finding.message) == (reason, "the cluster's words")
     assert finding.since == "2026-11-25T11:48:00Z"
-    assert finding.cause == (PODS.get(reason) or STATES[reason]).sentence
+    assert finding.cause == (CAUSES["pods"] | CAUSES["states"])[reason].sentence
 
 
-@pytest.mark.parametrize("reason", FAILURES)
+@pytest.mark.parametrize("reason", CAUSES["failures"])
 def test_a_failed_job_is_explained_by_its_failure(reason: str) -> None:
     [finding] = explain_job(make_snapshot(make_failed("Application", reason)))
-    assert finding.cause == FAILURES[reason].sentence
+    assert finding.cause == CAUSES["failures"][reason].sentence
     assert finding.message == "it says why (attempt 2, Application, node gpu-7)"
 
 
 @pytest.mark.parametrize("class_", FailureClass)
 def test_a_failure_of_another_reason_is_explained_by_its_class(class_: FailureClass) -> None:
     [finding] = explain_job(make_snapshot(make_failed(class_.value, "SomethingNew")))
-    assert finding.cause == CLASSES[class_].sentence
+    assert finding.cause == CAUSES["classes"][class_.value].sentence
 
 
 @pytest.mark.parametrize(("type_", "reason", "status"), OTHER_CONDITIONS)
@@ -104,7 +105,7 @@ def test_a_rule_without_its_metric_and_one_that_ended_the_attempt_have_their_own
     missing = make_condition("MetricRuleFired", "MetricMissing", "no report has loss", status="False")
     assert reasons(make_running(others=[missing], **REPORTED)) == ["MetricMissing"]
     [finding] = explain_job(make_snapshot(make_failed("MetricRule", "MetricRule")))
-    assert finding.cause == FAILURES["MetricRule"].sentence
+    assert finding.cause == CAUSES["failures"]["MetricRule"].sentence
 
 
 def test_a_job_that_is_being_deleted_says_so_before_anything_else() -> None:

@@ -39,7 +39,7 @@ POD_EVENTS = frozenset({FAILED_MOUNT, "FailedMapVolume", "FailedAttachVolume", "
 PARTIAL_START = "PartialStartDeadlineExceeded"  # too few pods got a node
 RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA, PARTIAL_START})  # of attempts whose next one waits for its turn
 THAT_PASS = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, EXCEEDS_QUOTA, WAITING_FOR_TURN, *REJECTIONS, *POD_EVENTS})
-# Why a job waits for its queue, beside the reasons that Kueue gives; client/queue_causes.py lists these too.
+# Why a job waits for its queue, beside the reasons that Kueue gives; client/causes.toml lists these too.
 QUEUED, DEACTIVATED, UNSATISFIED = "Queued", "Deactivated", "UnsatisfiedAdmissionChecks"
 QUEUE_MISSING, QUEUE_NAME_CONFLICT = "QueueMissing", "QueueNameConflict"
 FLAVOR_MISSING, PRIORITY_CLASS_MISSING = "FlavorMissing", "PriorityClassMissing"
