@@ -1,14 +1,20 @@
-"""`railhead completion`: the shell asks `railhead __complete` what the word at the cursor may become."""
+"""`railhead completion`: the shell asks `railhead __complete` what the word at the cursor may become.
+
+The names of jobs and namespaces, and the ranks of a job, come from the cluster.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 
-from railhead.cli.cluster_command import Subparsers
+from railhead.cli.cluster_command import Subparsers, job_name
 
 ASK = "__complete"
+SECONDS = 3.0  # for the cluster's answer; a shell shows nothing meanwhile
 COMPLETION = "Print what makes a shell complete commands, options and values, for its start-up file."
 # A word without candidates is completed as the name of a file.
 SCRIPTS = {
@@ -28,9 +34,14 @@ compdef _railhead railhead""",
     "fish": f"""\
 function __railhead_complete
     set -l words (commandline -opc) (commandline -ct)
-    railhead {ASK} $words[2..-1] 2>/dev/null
+    set -l found (railhead {ASK} $words[2..-1] 2>/dev/null)
+    if set -q found[1]
+        string join \\n -- $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c railhead -a '(__railhead_complete)'""",
+complete -c railhead -f -a '(__railhead_complete)'""",
 }
 
 
@@ -50,32 +61,100 @@ def complete_for_kubectl() -> None:
     """Answers kubectl, which starts the program kubectl_complete-railhead; :0 says that files may follow."""
     from railhead.cli.main import build_parser
 
-    print(*find_candidates(build_parser(), sys.argv[1:]), ":0", sep="\n")
+    print(*find_candidates(build_parser(), sys.argv[1:], ask_cluster), ":0", sep="\n")
 
 
-def find_candidates(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """Returns what the last word may become: commands, options, or the values of an option or argument."""
+@dataclass
+class Words:
+    """The words before the cursor.
+
+    Attributes:
+        parser: of the command.
+        option: waits for its value.
+        given: the values of options, by their attributes of the parsed options.
+        arguments: the words that belong to no option.
+    """
+
+    parser: argparse.ArgumentParser
+    option: argparse.Action | None = None
+    given: dict[str, str] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+
+    def take(self, word: str) -> None:
+        options, commands = _read(self.parser)
+        if self.option is not None:
+            self.given[self.option.dest], self.option = word, None
+        elif word in commands:
+            self.parser = commands[word]
+        elif word in options:
+            self.option = options[word] if options[word].nargs is None else None
+        else:
+            self.arguments.append(word)
+
+    def find_argument(self) -> argparse.Action | None:
+        """Returns what the next word without an option is for."""
+        actions = self.parser._get_positional_actions()
+        if len(self.arguments) < len(actions):
+            return actions[len(self.arguments)]
+        return actions[-1] if actions and actions[-1].nargs in ("*", "+") else None
+
+
+def find_candidates(
+    parser: argparse.ArgumentParser, words: Sequence[str], ask: Callable[[argparse.Action, Words], Iterable[str]]
+) -> list[str]:
+    """Returns what the last word may become: commands, options, or the values of an option or argument.
+
+    `ask` returns the values that only the cluster knows.
+    """
     *before, last = words or [""]
-    values: argparse.Action | None = None  # of the option that waits for its value
     if "--" in before:
         return []
+    known = Words(parser)
     for word in before:
-        options, commands = _read(parser)
-        if values is not None:
-            values = None
-        elif word in commands:
-            parser = commands[word]
-        elif word in options and options[word].nargs is None:
-            values = options[word]
-    options, commands = _read(parser)
-    if values is not None:
-        found = list(values.choices or ())
-    elif last.startswith("-"):
-        found = sorted(options)
+        known.take(word)
+    options, commands = _read(known.parser)
+    action = known.option or known.find_argument()
+    if known.option is None and last.startswith("-"):
+        found: Iterable[str] = sorted(options)
+    elif known.option is None and commands:
+        found = commands
     else:
-        plain = [action.choices for action in parser._get_positional_actions() if action.choices and not commands]
-        found = [*commands, *(each for choices in plain for each in choices)]
-    return [each for each in found if each.startswith(last)]
+        found = (action.choices or ask(action, known)) if action is not None else ()
+    return [each for each in found if each.startswith(last) and each not in known.arguments]
+
+
+def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
+    """Returns the names or ranks that are possible; none if the cluster does not answer, for which a shell has no
+    message."""
+    is_rank = action.dest == "rank" and len(words.arguments) == 1
+    if not is_rank and action.dest != "namespace" and action.type is not job_name:
+        return []
+    import asyncio
+
+    from railhead.client.errors import ClientError
+
+    with suppress(ClientError, TimeoutError, ModuleNotFoundError):
+        return asyncio.run(_ask(action, words))
+    return []
+
+
+async def _ask(action: argparse.Action, words: Words) -> list[str]:
+    import asyncio
+
+    from railhead.client.cluster import Target, explaining, open_cluster
+    from railhead.client.snapshot import part
+    from railhead.kube.client import Scope
+    from railhead.kube.kinds import NAMESPACE, TRAIN_JOB
+
+    target = Target(words.given.get("kubeconfig"), words.given.get("context"), words.given.get("namespace"))
+    async with asyncio.timeout(SECONDS), open_cluster(target) as cluster:
+        if action.dest == "rank":
+            scaling = part(part(await cluster.get_job(words.arguments[0]), "spec"), "scaling")
+            return list(map(str, range(scaling.get("maxWorkers") or scaling.get("numWorkers") or 1)))
+        scope = Scope(TRAIN_JOB, cluster.namespace) if action.type is job_name else Scope(NAMESPACE)
+        with explaining(f"list {scope.kind.plural}"):
+            listed = await cluster.client.list_each(scope, lambda each: each["metadata"]["name"], metadata_only=True)
+            return [str(name) for name in listed.items]
 
 
 def _read(

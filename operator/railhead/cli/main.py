@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code, one of `railhead.client.errors.ExitCode`; an error has a message on stderr."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == [completion.ASK]:
-        print(*completion.find_candidates(build_parser(), words[1:]), sep="\n")
+        print(*completion.find_candidates(build_parser(), words[1:], completion.ask_cluster), sep="\n")
         return 0
     options = parse_arguments(words)
     local.interrupt_on_termination()

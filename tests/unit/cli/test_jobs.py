@@ -8,8 +8,6 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,10 @@ from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.cluster import Target, open_cluster
 from railhead.client.rows import read_row
+from tests.unit.cli.api_server import serve
 from tests.unit.cli.screens import JOBS, FixedCluster
 from tests.unit.client.jobs import make_running
 
-PATH = "/apis/railhead.dev/v1alpha1/trainjobs"
 PAGE = 500
 MEASURED = """
 import sys, time
@@ -80,27 +78,6 @@ class Jobs:
             await response.write(json.dumps(event).encode() + b"\n")
 
 
-@asynccontextmanager
-async def serve(jobs: Jobs, folder: Path) -> AsyncIterator[str]:
-    """Yields a kubeconfig."""
-    app = web.Application()
-    app.router.add_get(PATH, jobs.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    address = "http://{}:{}".format(*runner.addresses[0][:2])
-    config = {
-        "clusters": [{"name": "c", "cluster": {"server": address}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
-    (folder / "config").write_text(yaml.safe_dump(config))
-    yield str(folder / "config")
-    await runner.cleanup()
-
-
 class Screen(io.StringIO):
     """What was printed; sets `has_table` after each table."""
 
@@ -127,7 +104,7 @@ async def test_2000_jobs_take_one_list_and_one_watch_and_a_change_one_more_table
     monkeypatch.setattr(commands, "SHORTEST_SECONDS", 0.0)
     jobs, screen = Jobs(2000), Screen()
     options = build_parser().parse_args(["top", "-A", "-w"])
-    async with serve(jobs, tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
+    async with serve(jobs.answer, tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
         showing = asyncio.create_task(commands.show_top(options, cluster, Console(screen)))
         lines = await screen.wait_table()
         assert len(lines) == 1 + 2000
@@ -156,7 +133,7 @@ def make_large(number: int) -> Object:
 async def test_2000_large_jobs_take_two_seconds_of_a_processor_and_150_mib(tmp_path: Path) -> None:
     jobs = Jobs(0)
     jobs.jobs = [make_large(number) for number in range(2000)]
-    async with serve(jobs, tmp_path) as config:
+    async with serve(jobs.answer, tmp_path) as config:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-c", MEASURED, "top", "-A", "--kubeconfig", config),
             env={**os.environ, "PYTHONPATH": str(Path(railhead.__file__).parents[1])},
@@ -178,7 +155,7 @@ async def test_ages_are_shown_again_without_a_change(
     monkeypatch.setattr(commands, "LONGEST_SECONDS", 0.01)
     screen = Screen()
     options = build_parser().parse_args(["top", "-A", "-w", "-o", format_])
-    async with serve(Jobs(1), tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
+    async with serve(Jobs(1).answer, tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
         showing = asyncio.create_task(commands.show_top(options, cluster, Console(screen)))
         for _ in range(documents):
             assert "job-0000" in "\n".join(await screen.wait_table())
