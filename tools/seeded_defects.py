@@ -3065,6 +3065,27 @@ DEFECTS = (
         ("tests/unit/client/test_open_run.py",),
     ),
     Defect(
+        "a file of tensors that is cut off is intact",
+        "client/folder_program.py",
+        "    if size != 8 + length + max(ends, default=0):\n",
+        "    if False:\n",
+        ("tests/unit/client/test_folder_program.py",),
+    ),
+    Defect(
+        "a shard of a distributed checkpoint may be shorter than its index says",
+        "client/checkpoints.py",
+        "            elif size < least:\n",
+        "            elif False:\n",
+        ("tests/unit/client/test_checkpoints.py",),
+    ),
+    Defect(
+        "a word that was typed already is completed again",
+        "cli/completion.py",
+        " and each not in known.arguments",
+        "",
+        ("tests/unit/cli/test_completion.py",),
+    ),
+    Defect(
         "a copy of a run follows links",
         "client/folder_program.py",
         "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",

@@ -11,11 +11,14 @@ from railhead.cli.cluster_command import SCREEN, Subparsers, add_command, add_ru
 from railhead.cli.output import Column, Console
 
 if TYPE_CHECKING:
+    from railhead.client.checkpoints import CheckpointRow
     from railhead.client.cluster import Cluster
     from railhead.client.curves import Curve, Report
 
 METRICS = "Show the curves of what rank 0 has reported, from the run's folder, of one TrainJob or of several."
-CHECKPOINTS = "List the checkpoints of a TrainJob's run, or copy one of them to this machine. None is loaded."
+CHECKPOINTS = (
+    "List the checkpoints of a TrainJob's run, check their files, or copy one to this machine. None is loaded."
+)
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
@@ -27,10 +30,12 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     metrics.add_argument("--plot", metavar="FILE", type=Path, help="draw them into this .png or .svg file")
     add_run_options(metrics)
     checkpoints = add_command(commands, "checkpoints", CHECKPOINTS, show_checkpoints, formats=SCREEN)
-    checkpoints.add_argument("--download", metavar="DIR", type=Path, help="copy a checkpoint into this new folder")
-    checkpoints.add_argument(
-        "--checkpoint", metavar="C", default="", help="which: a name, best or newest (default: best, else newest)"
-    )
+    what = checkpoints.add_mutually_exclusive_group()
+    what.add_argument("--download", metavar="DIR", type=Path, help="copy a checkpoint into this new folder")
+    complete = "check by their formats that the files are complete; the exit code is 1 if not"
+    what.add_argument("--verify", action="store_true", help=complete)
+    which = "a name, best or newest (default: all, and for --download the best, else the newest)"
+    checkpoints.add_argument("--checkpoint", metavar="C", default="", help=which)
     add_run_options(checkpoints)
 
 
@@ -86,10 +91,10 @@ def _print_curves(curves: Sequence[Curve], console: Console) -> None:
 
 
 async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    """Prints a line per checkpoint, or copies one."""
-    from railhead.client.code_files import format_size
+    """Prints a line per checkpoint, or copies one; returns 1 if one that was checked is lost or damaged."""
+    from railhead.client.checkpoints import choose_checkpoint
     from railhead.client.outputs import Checkpoints
-    from railhead.client.results import download_checkpoint, read_checkpoints
+    from railhead.client.results import download_checkpoint, read_checkpoints, verify_checkpoint
 
     job = await cluster.get_job(options.name)
     async with open_files(options, cluster, job) as files:
@@ -98,12 +103,28 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
             await download_checkpoint(files, rows, options.checkpoint, options.download, remark)
             console.line(str(options.download))
             return 0
+        if options.checkpoint:
+            rows = [choose_checkpoint(rows, options.checkpoint)]
+        if options.verify:
+            rows = [await verify_checkpoint(files, row) for row in rows]
     if options.output != "table":
         console.data(Checkpoints(tuple(rows)), options.output)
-        return 0
-    if not rows:
+    elif rows:
+        _print_checkpoints(rows, console)
+    else:
         console.line(f"The run of {options.name} has no checkpoints.")
-        return 0
+    return int(any(row.verification and (row.verification.damage or not row.files) for row in rows))
+
+
+def _print_checkpoints(rows: Sequence[CheckpointRow], console: Console) -> None:
+    from railhead.client.code_files import format_size
+
+    def describe(row: CheckpointRow) -> str:
+        if row.verification is None or not row.files:
+            return "-"
+        state = "damaged" if row.verification.damage else "intact" if row.verification.checked else "unknown"
+        return f"{state}, {row.verification.checked} of {row.files} checked"
+
     cells = [
         (
             row.name,
@@ -111,10 +132,13 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
             "-" if row.step is None else str(row.step),
             format_size(row.bytes) if row.files else "lost",
             " ".join(word for word, holds in (("best", row.is_best), ("newest", row.is_newest)) if holds),
+            describe(row),
             ", ".join(f"{key} {value}" for key, value in row.metrics.items()),
         )
         for row in rows
     ]
-    columns = (Column("NAME"), Column("TIME", drop=1), Column("STEP"), Column("SIZE"), Column("IS"))
+    columns = (Column("NAME"), Column("TIME", drop=1), Column("STEP"), Column("SIZE"), Column("IS"), Column("FILES"))
     console.table((*columns, Column("METRICS", can_be_cut=True)), cells)
-    return 0
+    for row in rows:
+        for damage in row.verification.damage if row.verification else ():
+            console.paragraph(f"{row.name}: {damage}")

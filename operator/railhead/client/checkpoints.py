@@ -7,9 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.run_files import RunFile, is_plain
+from railhead.client.run_files import FileCheck, RunFile, is_plain
 from railhead.contract.snapshot import COPY, SNAPSHOT, Snapshot, SnapshotUnreadable, parse_snapshot
 from railhead.history import History
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the files of a checkpoint tell about themselves.
+
+    Attributes:
+        damage: what is wrong with them, a sentence each; empty = nothing was found.
+        checked: how many of them have a format that tells its length or its end, and can be read.
+    """
+
+    damage: tuple[str, ...]
+    checked: int
 
 
 @dataclass(frozen=True)
@@ -24,6 +37,7 @@ class CheckpointRow:
         metrics: reported with it.
         bytes: of its files.
         files: how many; 0 = it is lost.
+        verification: None = the files were not checked.
     """
 
     name: str
@@ -35,6 +49,7 @@ class CheckpointRow:
     files: int
     is_best: bool
     is_newest: bool
+    verification: Verification | None = None
 
 
 def read_snapshot(files: Mapping[str, bytes], place: str) -> Snapshot:
@@ -87,6 +102,22 @@ def list_checkpoints(
             )
         )
     return rows
+
+
+def judge_files(files: Sequence[RunFile], checks: Sequence[FileCheck], folder: str) -> Verification:
+    """Returns what the checks of all files of a checkpoint mean together; `folder`: its name."""
+    sizes, damage = {file.name: file.size for file in files}, []
+    for file, check in zip(files, checks, strict=True):
+        own = file.name.removeprefix(f"{folder}/")
+        if check.problem:
+            damage.append(f"{own}: {check.problem}.")
+        for name, least in (check.needs or {}).items():
+            size = sizes.get(f"{file.name.rpartition('/')[0]}/{name}")
+            if size is None:
+                damage.append(f"{name} is missing, and {own} refers to it.")
+            elif size < least:
+                damage.append(f"{name} has {size} bytes, and {own} refers to {least} bytes of it.")
+    return Verification(tuple(damage), sum(check.needs is not None for check in checks))
 
 
 def _find_step(metrics: Mapping[str, Any], history: History) -> int | None:

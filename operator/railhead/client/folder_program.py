@@ -1,4 +1,4 @@
-"""Lists and prints the files of a folder, below it only and without following a link.
+"""Lists, prints and checks the files of a folder, below it only and without following a link.
 
 The text of this file runs in a pod, with the Python of its image (3.9 or newer) and no package, or on this machine.
 """
@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import pickletools
 import stat
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import PurePosixPath
-from typing import TypedDict
+from typing import BinaryIO, TypedDict
 
 MOST_FILES = 100_000
 CHUNK_BYTES = 1 << 20
+HEADER_BYTES = 256 << 20  # of a header, an index or a file of JSON that is read to check it
 
 
 class Request(TypedDict):
@@ -24,11 +27,13 @@ class Request(TypedDict):
     Attributes:
         list: names of files and folders, whose files are listed as JSON: name, size in bytes and time in seconds.
         send: names and sizes of files, of which exactly that many bytes are printed, one file after the other.
+        check: names and sizes of files, of which the results of `check_file` are printed as JSON, in this order.
     """
 
     root: str
     list: list[str]
     send: list[tuple[str, int]]
+    check: list[tuple[str, int]]
 
 
 def main(request: Request) -> None:
@@ -39,8 +44,10 @@ def main(request: Request) -> None:
         for name, size in request["send"]:
             for chunk in read_file(root, name, size):
                 output.write(chunk)
-        if not request["send"]:
+        if request["list"]:
             output.write(json.dumps(list(list_files(root, request["list"]))).encode())
+        if request["check"]:
+            output.write(json.dumps([_check(root, name, size) for name, size in request["check"]]).encode())
         output.flush()
     except OSError as error:
         sys.exit(f"{error.filename or request['root']}: {error.strerror or error}")
@@ -75,16 +82,19 @@ def _list(root: int, name: PurePosixPath) -> Iterator[tuple[str, int, float]]:
 
 def read_file(root: int, name: str, size: int) -> Iterator[bytes]:
     """Yields exactly `size` bytes of the file. Raises OSError if it is a link or has fewer."""
-    path = PurePosixPath(name)
-    with _open_folder(root, path.parent) as parent:
-        descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
-    with open(descriptor, "rb") as file:
+    with _open_file(root, name) as file:
         while size:
             chunk = file.read(min(size, CHUNK_BYTES))
             if not chunk:
                 raise OSError(f"{name} has become shorter while it was read; try again")
             size -= len(chunk)
             yield chunk
+
+
+def _open_file(root: int, name: str) -> BinaryIO:
+    path = PurePosixPath(name)
+    with _open_folder(root, path.parent) as parent:
+        return open(os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent), "rb")
 
 
 @contextmanager
@@ -98,3 +108,73 @@ def _open_folder(root: int, name: PurePosixPath) -> Iterator[int]:
             folder = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
             opened.callback(os.close, folder)
         yield folder
+
+
+def _check(root: int, name: str, size: int) -> tuple[str, dict[str, int] | None]:
+    with _open_file(root, name) as file:
+        return check_file(file, name, size)
+
+
+def check_file(file: BinaryIO, name: str, size: int) -> tuple[str, dict[str, int] | None]:
+    """Checks by its own format whether a file is complete. It reads headers and indexes only, and loads no pickle.
+
+    Returns:
+        What is wrong, "" = nothing; and the files that it refers to, relative to its folder, with the least size of
+        each. None = its format is unknown, or tells neither its length nor its end.
+    """
+    try:
+        return "", _inspect(file, PurePosixPath(name), size)
+    except OSError:
+        raise
+    except Exception as error:  # a damaged file can be anything
+        return f"it is not complete ({type(error).__name__}: {error})"[:500], None
+
+
+def _inspect(file: BinaryIO, name: PurePosixPath, size: int) -> dict[str, int] | None:
+    head = file.read(8)
+    file.seek(0)
+    if head.startswith(b"PK\x03\x04"):  # torch.save, numpy.savez
+        zipfile.ZipFile(file).close()
+        return {}
+    if name.suffix in (".pt", ".pth", ".npz") and not head.startswith(b"\x80"):  # so begins a pickle of an older torch
+        raise ValueError("it is no zip archive" if head else "it is empty")
+    if name.suffix == ".safetensors":
+        return _check_tensors(file, size)
+    if size <= HEADER_BYTES and name.name == ".metadata":
+        return _read_storage(file)
+    if size <= HEADER_BYTES and name.suffix == ".json":
+        found, _ = json.JSONDecoder().raw_decode(file.read().decode().lstrip())  # more values may follow, a line each
+        return dict.fromkeys(found["weight_map"].values(), 1) if name.name.endswith(".index.json") else {}
+    return None
+
+
+def _check_tensors(file: BinaryIO, size: int) -> dict[str, int]:
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(size, HEADER_BYTES):
+        raise ValueError("it is shorter than its header")
+    header = json.loads(file.read(length))
+    ends = [tensor["data_offsets"][1] for key, tensor in header.items() if key != "__metadata__"]
+    if size != 8 + length + max(ends, default=0):
+        raise ValueError(f"it has {size} bytes, and its tensors need {8 + length + max(ends, default=0)}")
+    return {}
+
+
+def _read_storage(file: BinaryIO) -> dict[str, int]:
+    """Returns the files of a torch.distributed.checkpoint, from the names and numbers in its pickle, in their order."""
+    memo: dict[int, object] = {}
+    values: list[object] = []
+    last: object = None
+    for code, argument, _ in pickletools.genops(file.read()):
+        if code.name in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
+            memo[len(memo) if code.name == "MEMOIZE" else int(argument or 0)] = last
+            continue
+        last = memo.get(int(argument or 0)) if code.name in ("BINGET", "LONG_BINGET") else argument
+        if last is not None:
+            values.append(last)
+    needs: dict[str, int] = {}
+    for at in range(len(values) - 5):
+        if values[at : at + 6 : 2] == ["relative_path", "offset", "length"]:
+            path, offset, length = values[at + 1 : at + 6 : 2]
+            if isinstance(path, str) and isinstance(offset, int) and isinstance(length, int):
+                needs[path] = max(needs.get(path, 0), offset + length)
+    return needs

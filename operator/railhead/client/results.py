@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from railhead.api.base import Object
 from railhead.api.status import parse_status
-from railhead.client.checkpoints import CheckpointRow, choose_checkpoint, list_checkpoints, read_snapshot
+from railhead.client.checkpoints import CheckpointRow, choose_checkpoint, judge_files, list_checkpoints, read_snapshot
 from railhead.client.code_files import format_size
 from railhead.client.curves import Report, describe_gaps, read_reports
 from railhead.client.run_files import RunFiles, copy_files, read_files, read_folder
@@ -54,3 +55,9 @@ async def download_checkpoint(
     found = await files.find([row.name])
     say(f"copying {row.name}: {len(found)} files, {format_size(sum(file.size for file in found))}")
     await copy_files(files, found, folder=row.name, into=into)
+
+
+async def verify_checkpoint(files: RunFiles, row: CheckpointRow) -> CheckpointRow:
+    """Returns the checkpoint with what its files tell about themselves, where they are. Raises ClientError."""
+    found = await files.find([row.name])
+    return replace(row, verification=judge_files(found, await files.check(found), row.name))

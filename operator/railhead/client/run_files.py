@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import json
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -47,6 +47,20 @@ class RunFile:
     time: float
 
 
+@dataclass(frozen=True)
+class FileCheck:
+    """Whether a file is complete, by its own format.
+
+    Attributes:
+        problem: what is wrong; "" = nothing.
+        needs: the files that it refers to, relative to its folder, with the least size of each in bytes; None = its
+            format is unknown, or tells neither its length nor its end.
+    """
+
+    problem: str
+    needs: Mapping[str, int] | None
+
+
 class RunFiles(Protocol):
     """A run's folder that can be read. All methods raise ClientError."""
 
@@ -63,6 +77,10 @@ class RunFiles(Protocol):
         """Yields the bytes of each file, in order and in pieces, as many as its size says."""
         ...
 
+    async def check(self, files: Sequence[RunFile]) -> list[FileCheck]:
+        """Returns whether each file is complete, in order. The files stay where they are."""
+        ...
+
 
 @dataclass(frozen=True)
 class ProcessFiles:
@@ -77,7 +95,7 @@ class ProcessFiles:
     command: tuple[str, ...]
 
     async def find(self, names: Sequence[str]) -> list[RunFile]:
-        async with self._start({"root": self.root, "list": [*names], "send": []}) as output:
+        async with self._start({"root": self.root, "list": [*names], "send": [], "check": []}) as output:
             data = await read_all(output, LISTING_BYTES, self.place)
         return parse_listing(data, names, self.place)
 
@@ -85,7 +103,7 @@ class ProcessFiles:
         wanted = [(file.name, file.size) for file in files if file.size]
         if not wanted:
             return
-        async with self._start({"root": self.root, "list": [], "send": wanted}) as output:
+        async with self._start({"root": self.root, "list": [], "send": wanted, "check": []}) as output:
             for file in files:
                 left = file.size
                 while left:
@@ -99,6 +117,13 @@ class ProcessFiles:
             else:
                 return
         raise ClientError(f"{self.place} has sent too few bytes of {clean_line(file.name)}; try again")
+
+    async def check(self, files: Sequence[RunFile]) -> list[FileCheck]:
+        wanted = [(file.name, file.size) for file in files]
+        if not wanted:
+            return []
+        async with self._start({"root": self.root, "list": [], "send": [], "check": wanted}) as output:
+            return parse_checks(await read_all(output, LISTING_BYTES, self.place), len(wanted), self.place)
 
     def _start(self, request: folder_program.Request) -> AbstractAsyncContextManager[asyncio.StreamReader]:
         line = json.dumps({"program": inspect.getsource(folder_program), "request": request})
@@ -172,6 +197,13 @@ class StoreFiles:
                     left -= len(chunk)
                     yield file, bytes(chunk)
 
+    async def check(self, files: Sequence[RunFile]) -> list[FileCheck]:
+        return [await self._call(self._check, file) for file in files]
+
+    def _check(self, file: RunFile) -> FileCheck:
+        with self.store.open_input_file(f"{self.root}/{file.name}") as source:
+            return FileCheck(*folder_program.check_file(source, file.name, file.size))
+
     async def _call(self, call: Any, argument: Any) -> Any:
         try:
             return await asyncio.to_thread(call, argument)
@@ -190,6 +222,20 @@ def parse_listing(data: bytes, names: Sequence[str], place: str) -> list[RunFile
     except (ValueError, TypeError, RecursionError):
         raise ClientError(f"{place} answers with something that is no list of files") from None
     return check_listing(files, names, place)
+
+
+def parse_checks(data: bytes, count: int, place: str) -> list[FileCheck]:
+    """Returns the answer of a pod. Raises ClientError if it is anything but that many checks."""
+    try:
+        checks = [FileCheck(problem, needs) for problem, needs in json.loads(data)]
+        for each in checks:
+            if type(each.problem) is not str or any(type(size) is not int for size in (each.needs or {}).values()):
+                raise TypeError
+        if len(checks) != count:
+            raise ValueError
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise ClientError(f"{place} answers with something that is no list of checks") from None
+    return checks
 
 
 def check_listing(files: Sequence[RunFile], names: Sequence[str], place: str) -> list[RunFile]:

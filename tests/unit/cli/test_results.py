@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ async def test_no_character_of_the_run_acts_on_a_terminal(run: Path, command: tu
 
 async def test_checkpoints_are_listed_and_the_best_one_is_copied(run: Path, tmp_path: Path) -> None:
     lines = (await show("checkpoints", "digits", "--folder", str(run))).splitlines()
-    assert lines[0].split() == ["NAME", "TIME", "STEP", "SIZE", "IS", "METRICS"]
+    assert lines[0].split() == ["NAME", "TIME", "STEP", "SIZE", "IS", "FILES", "METRICS"]
     assert lines[1].split()[:6] == ["checkpoint_1", "2026-11-25T10:00:01.000Z", "2", "7", "B", "best"]
     assert lines[2].split()[:5] == ["checkpoint_2", "-", "3", "lost", "newest"]
     target = tmp_path / "copy"
@@ -115,6 +116,22 @@ async def test_checkpoints_are_listed_and_the_best_one_is_copied(run: Path, tmp_
         await show(
             "checkpoints", "digits", "--folder", str(run), "--checkpoint", "newest", "--download", str(tmp_path / "b")
         )
+
+
+async def test_a_checkpoint_that_is_cut_off_is_told_from_an_intact_one(run: Path) -> None:
+    of_run = ("checkpoints", "digits", "--verify", "--folder", str(run))
+    model = run / "checkpoint_1" / "model.pt"
+    with zipfile.ZipFile(model, "w") as archive:
+        archive.writestr("data.pkl", "weights")
+    (run / "checkpoint_1" / "notes").write_text(HOSTILE)
+    assert "intact, 1 of 2 checked" in await show(*of_run, "--checkpoint", "best")
+    assert " lost " in await show(*of_run, code=ExitCode.FAILED), "checkpoint_2 has no files"
+    model.write_bytes(model.read_bytes()[:-1])
+    table = await show(*of_run, "--checkpoint", "best", code=ExitCode.FAILED)
+    assert "damaged, 0 of 2 checked" in table
+    assert "checkpoint_1: model.pt: it is not complete (BadZipFile: File is not a zip file)." in table
+    [row] = json.loads(await show(*of_run, "--checkpoint", "best", "-o", "json", code=ExitCode.FAILED))["checkpoints"]
+    assert row["verification"]["checked"] == 0 and len(row["verification"]["damage"]) == 1
 
 
 async def test_logs_of_pods_that_are_gone_come_from_the_archive(run: Path) -> None:

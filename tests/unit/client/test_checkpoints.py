@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from railhead.client.checkpoints import choose_checkpoint, list_checkpoints, read_snapshot
+from railhead.client.checkpoints import Verification, choose_checkpoint, judge_files, list_checkpoints, read_snapshot
 from railhead.client.errors import ClientError
-from railhead.client.run_files import RunFile
+from railhead.client.run_files import FileCheck, RunFile
 from railhead.contract.snapshot import COPY, SNAPSHOT
 from railhead.history import History
 
@@ -64,3 +64,19 @@ def test_a_damaged_snapshot_is_replaced_by_its_copy_or_named() -> None:
 def test_a_name_that_leads_elsewhere_is_no_checkpoint() -> None:
     names = ("../../etc", "c0", "/etc", "a\x1b[2J", "..")
     assert read_snapshot({SNAPSHOT: make_snapshot(*names)}, "here").names == ["c0"]
+
+
+def test_damage_is_in_a_file_or_between_two() -> None:
+    files = [RunFile(f"c0/{name}", size, 0.0) for name, size in [("deep/.metadata", 9), ("deep/a", 5), ("b.pt", 3)]]
+    good = [FileCheck("", {"a": 5}), FileCheck("", None), FileCheck("", {})]
+    assert judge_files(files, good, "c0") == Verification((), 2)
+    bad = [FileCheck("", {"a": 6, "b": 1}), FileCheck("", None), FileCheck("it is not complete", None)]
+    assert judge_files(files, bad, "c0") == Verification(
+        (
+            "a has 5 bytes, and deep/.metadata refers to 6 bytes of it.",
+            "b is missing, and deep/.metadata refers to it.",
+            "b.pt: it is not complete.",
+        ),
+        1,
+    )
+    assert judge_files([], [], "c0") == Verification((), 0)

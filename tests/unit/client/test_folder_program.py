@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import pickle
+import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from railhead.client.folder_program import list_files, read_file
+from railhead.client.folder_program import check_file, list_files, read_file
 
 
 @pytest.fixture
@@ -46,3 +51,109 @@ def test_a_file_that_grows_is_read_up_to_the_size_and_a_shorter_one_is_an_error(
     assert b"".join(read_file(root, "checkpoint_1/parts/a", 2)) == b"ab"
     with pytest.raises(OSError, match="has become shorter"):
         list(read_file(root, "checkpoint_1/parts/a", 4))
+
+
+@dataclass
+class _StorageInfo:
+    """As torch.distributed.checkpoint has it in its index, which is a pickle."""
+
+    relative_path: str
+    offset: int
+    length: int
+
+
+def write_zip() -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("archive/data.pkl", b"weights" * 20)
+    return data.getvalue()
+
+
+def write_tensors() -> bytes:
+    header = json.dumps({"__metadata__": {}, "a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(16)
+
+
+def write_index(protocol: int) -> bytes:
+    parts = [("__0_0.distcp", 0, 700), ("__1_0.distcp", 70_000, 5), ("__0_0.distcp", 700, 90)]
+    return pickle.dumps({"storage_data": [_StorageInfo(*part) for part in parts]}, protocol)
+
+
+INDEX = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+FORMATS: dict[str, tuple[bytes, dict[str, int]]] = {
+    "model.pt": (write_zip(), {}),
+    "epoch=1.ckpt": (write_zip(), {}),
+    "arrays.npz": (write_zip(), {}),
+    "model.safetensors": (write_tensors(), {}),
+    "parts/.metadata": (write_index(4), {"__0_0.distcp": 790, "__1_0.distcp": 70_005}),
+    ".metadata": (write_index(2), {"__0_0.distcp": 790, "__1_0.distcp": 70_005}),
+    "epoch.json": (b' {"epoch": 3}', {}),
+    "model.safetensors.index.json": (
+        json.dumps(INDEX).encode(),
+        {"model-1.safetensors": 1, "model-2.safetensors": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_that_is_cut_off_anywhere_is_not_complete(name: str) -> None:
+    data, needs = FORMATS[name]
+    assert check_file(io.BytesIO(data), name, len(data)) == ("", needs)
+    for size in range(4 if name.endswith(".ckpt") else 0, len(data)):  # a shorter one does not tell its format
+        problem, found = check_file(io.BytesIO(data[:size]), name, size)
+        assert problem.startswith("it is not complete") and found is None, size
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("model.bin", b"weights"),
+        ("model.pt", pickle.dumps("of an older torch")),
+        ("result.json", b'{"step": 1}\n{"step": 2}\n{"st'),
+        ("__0_0.distcp", b""),
+    ],
+)
+def test_a_format_that_does_not_tell_its_end_is_no_damage(name: str, data: bytes) -> None:
+    problem, needs = check_file(io.BytesIO(data), name, len(data))
+    assert (problem, needs) == ("", {} if name.endswith(".json") else None)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, ("/tmp/railhead-was-loaded",)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        (".metadata", pickle.dumps([Bomb(), "relative_path", 7, "offset", "x", "length", None])),
+        ("a.safetensors", (1 << 63).to_bytes(8, "little") + b"{}"),
+        ("a.safetensors", (4).to_bytes(8, "little") + b"[[]]"),
+        ("a.json", b"[" * 100_000),
+        ("a.index.json", b"[]"),
+        ("a.pt", b"PK\x03\x04" + bytes(100)),
+    ],
+)
+def test_a_hostile_file_is_read_and_not_loaded(name: str, data: bytes) -> None:
+    problem, needs = check_file(io.BytesIO(data), name, len(data))
+    assert (problem == "") == (name == ".metadata") and not needs
+    assert not os.path.exists("/tmp/railhead-was-loaded")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_what_torch_writes_is_complete_until_it_is_cut_off(tmp_path: Path) -> None:
+    import torch
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    state = {"weights": torch.ones(3000), "bias": torch.ones(7)}
+    torch.save(state, tmp_path / "model.pt")
+    save(dict(state), checkpoint_id=tmp_path / "parts", no_dist=True)
+    for name in ("model.pt", "parts/.metadata"):
+        data = (tmp_path / name).read_bytes()
+        problem, needs = check_file(io.BytesIO(data), name, len(data))
+        assert problem == "" and needs is not None
+        if name == "parts/.metadata":
+            [(part, least)] = needs.items()
+            assert (tmp_path / "parts" / part).stat().st_size == least
+        assert check_file(io.BytesIO(data[:-1]), name, len(data) - 1)[0]

@@ -12,12 +12,14 @@ import pytest
 
 from railhead.client.errors import ClientError
 from railhead.client.run_files import (
+    FileCheck,
     ProcessFiles,
     RunFile,
     RunFiles,
     StoreFiles,
     copy_files,
     is_plain,
+    parse_checks,
     parse_listing,
     read_files,
     read_folder,
@@ -54,6 +56,25 @@ async def test_files_are_found_and_read(files: RunFiles) -> None:
     ]
     assert await read_folder(files, "ck") == {"big": BIG, "deep/b": b"b", "empty": b""}
     assert await read_files(files, []) == {}
+
+
+async def test_files_are_checked_where_they_are(files: RunFiles, run: Path) -> None:
+    (run / "ck" / "epoch.json").write_bytes(b'{"epoch"')
+    (run / "ck" / "model.index.json").write_bytes(b'{"weight_map": {"a": "big"}}')
+    found = await files.find(["ck"])
+    checks = dict(zip((file.name for file in found), await files.check(found), strict=True))
+    assert checks["ck/big"] == checks["ck/empty"] == FileCheck("", None)
+    assert checks["ck/model.index.json"] == FileCheck("", {"big": 1})
+    assert checks["ck/epoch.json"].problem.startswith("it is not complete")
+    assert await files.check([]) == []
+
+
+@pytest.mark.parametrize(
+    "output", ["x", "[]", "{}", "[7]", '[["a"]]', "[[7, null]]", '[["", {"a": "b"}]]', '[["", [1]]]', "[" * 100_000]
+)
+def test_a_hostile_list_of_checks_is_refused(output: str) -> None:
+    with pytest.raises(ClientError, match="no list of checks"):
+        parse_checks(output.encode(), 1, "the pod")
 
 
 async def test_a_folder_is_copied_into_a_new_one(files: RunFiles, tmp_path: Path) -> None:
