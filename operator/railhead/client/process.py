@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from railhead.client.errors import ClientError
 from railhead.contract.text import clean_line
 
 MESSAGE_BYTES = 4096
+Answer = TypeVar("Answer")
 
 
 @asynccontextmanager
@@ -50,6 +54,14 @@ async def read_all(output: asyncio.StreamReader, most: int, place: str) -> bytes
         if len(data) > most:
             raise ClientError(f"{place} prints more than {most >> 20} MiB")
     return bytes(data)
+
+
+def parse_answer(type_: type[Answer], data: bytes | str, problem: str) -> Answer:
+    """Returns JSON that must have exactly this type. Raises ClientError with the problem."""
+    try:
+        return TypeAdapter(type_).validate_json(data, strict=True)
+    except ValidationError:
+        raise ClientError(problem) from None
 
 
 async def _read_end(stream: asyncio.StreamReader) -> bytes:

@@ -6,7 +6,6 @@ Each rank marks the beginning of its output in a file of its pod, whose name end
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from railhead.api import names
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError
 from railhead.client.kubectl import ask_pod, build_exec, find_pods
+from railhead.client.process import parse_answer
 from railhead.contract import environment
 from railhead.contract.text import write_ranks
 
@@ -102,13 +102,8 @@ async def collect_stacks(cluster: Cluster, name: str) -> list[RankStack]:
 
 def parse_stacks(output: str, pod: str) -> list[RankStack]:
     """Returns what the pod has printed, which may be anything. Raises ClientError."""
-    try:
-        found = [(each["rank"], each["pod"], each["place"], each["text"]) for each in json.loads(output)]
-        if any(list(map(type, each)) != [int, str, str, str] for each in found):
-            raise TypeError
-    except (ValueError, TypeError, KeyError, RecursionError):
-        raise ClientError(f"pod {pod} answers with something that is no list of stacks") from None
-    return sorted((RankStack(*each) for each in found), key=lambda each: each.rank)
+    found = parse_answer(list[RankStack], output, f"pod {pod} answers with something that is no list of stacks")
+    return sorted(found, key=lambda each: each.rank)
 
 
 def group_stacks(stacks: Sequence[RankStack]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from railhead.client import folder_program
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.process import read_all, run_process
+from railhead.client.process import parse_answer, read_all, run_process
 from railhead.contract.text import clean_line
 
 START = (
@@ -216,36 +216,27 @@ class StoreFiles:
 
 def parse_listing(data: bytes, names: Sequence[str], place: str) -> list[RunFile]:
     """Returns the files of a listing from a pod. Raises ClientError if it is anything but what was asked for."""
-    try:
-        values = json.loads(data)
-        files = [RunFile(name, size, float(time)) for name, size, time in values]
-    except (ValueError, TypeError, RecursionError):
-        raise ClientError(f"{place} answers with something that is no list of files") from None
-    return check_listing(files, names, place)
+    found = parse_answer(list[tuple[str, int, float]], data, f"{place} answers with something that is no list of files")
+    return check_listing([RunFile(*each) for each in found], names, place)
 
 
 def parse_checks(data: bytes, count: int, place: str) -> list[FileCheck]:
     """Returns the answer of a pod. Raises ClientError if it is anything but that many checks."""
-    try:
-        checks = [FileCheck(problem, needs) for problem, needs in json.loads(data)]
-        for each in checks:
-            if type(each.problem) is not str or any(type(size) is not int for size in (each.needs or {}).values()):
-                raise TypeError
-        if len(checks) != count:
-            raise ValueError
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ClientError(f"{place} answers with something that is no list of checks") from None
-    return checks
+    problem = f"{place} answers with something that is no list of {count} checks"
+    found = parse_answer(list[tuple[str, dict[str, int] | None]], data, problem)
+    if len(found) != count:
+        raise ClientError(problem)
+    return [FileCheck(*each) for each in found]
 
 
 def check_listing(files: Sequence[RunFile], names: Sequence[str], place: str) -> list[RunFile]:
     """Returns the files by name. Raises ClientError for a name that was not asked for or leads elsewhere, or a size."""
     for file in files:
-        if not isinstance(file.name, str) or not is_plain(file.name):
+        if not is_plain(file.name):
             raise ClientError(f"{place} has a file whose name is refused: {clean_line(repr(file.name)[:200])}")
         if not any(name in ("", ".", file.name) or file.name.startswith(f"{name}/") for name in names):
             raise ClientError(f"{place} lists {clean_line(file.name)}, which is not in {', '.join(names)}")
-        if type(file.size) is not int or file.size < 0:
+        if file.size < 0:
             raise ClientError(f"{place} has no size for {clean_line(file.name)}")
     return sorted({file.name: file for file in files}.values(), key=lambda file: file.name)
 

@@ -73,7 +73,7 @@ async def test_files_are_checked_where_they_are(files: RunFiles, run: Path) -> N
     "output", ["x", "[]", "{}", "[7]", '[["a"]]', "[[7, null]]", '[["", {"a": "b"}]]', '[["", [1]]]', "[" * 100_000]
 )
 def test_a_hostile_list_of_checks_is_refused(output: str) -> None:
-    with pytest.raises(ClientError, match="no list of checks"):
+    with pytest.raises(ClientError, match="no list of 1 checks"):
         parse_checks(output.encode(), 1, "the pod")
 
 
@@ -122,12 +122,12 @@ async def test_a_process_that_fails_is_quoted(tmp_path: Path) -> None:
         (json.dumps([["ck/../../x", 1, 0]]), "whose name is refused"),
         (json.dumps([["/etc/x", 1, 0]]), "whose name is refused"),
         (json.dumps([["ck/a\x1b[2J", 1, 0]]), "whose name is refused"),
-        (json.dumps([[7, 1, 0]]), "whose name is refused"),
+        (json.dumps([[7, 1, 0]]), "no list of files"),
         (json.dumps([["elsewhere", 1, 0]]), "which is not in ck"),
         (json.dumps([["cka", 1, 0]]), "which is not in ck"),
         (json.dumps([["ck/a", -1, 0]]), "no size"),
-        (json.dumps([["ck/a", 1.5, 0]]), "no size"),
-        (json.dumps([["ck/a", True, 0]]), "no size"),
+        (json.dumps([["ck/a", 1.5, 0]]), "no list of files"),
+        (json.dumps([["ck/a", True, 0]]), "no list of files"),
     ],
 )
 def test_a_hostile_listing_is_refused(output: str, message: str) -> None:
