@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from railhead.cli.main import build_parser
-from railhead.client.errors import MEANINGS
+from railhead.client.errors import ExitCode
 from railhead.client.outputs import OUTPUTS
 
 INTRO = """# Command line
@@ -27,6 +27,17 @@ well. [Use the command line](../how-to/command-line.md) says how to install it, 
 SEPARATE = {
     "operator": "[Flags of railhead operator](operator-flags.md)",
     "local": "[Local mode](../get-started/local-mode.md)",
+}
+MEANINGS = {
+    ExitCode.DONE: "done; for `wait`: the job got there",
+    ExitCode.FAILED: "the command failed; for `wait` and `local run`: the job failed or was deleted",
+    ExitCode.USAGE: "the arguments are wrong, or a question was answered with no",
+    ExitCode.NOT_FOUND: "the job, its namespace or the resource TrainJob does not exist",
+    ExitCode.DENIED: "the API server or the object store does not know or does not permit the user",
+    ExitCode.UNREACHABLE: "the kubeconfig is not usable, or the API server does not respond",
+    ExitCode.REFUSED: "the API server or Railhead refuses the change; the message says why",
+    ExitCode.TIMED_OUT: "the time of --timeout has passed",
+    ExitCode.INTERRUPTED: "Ctrl-C; no command changes the job then",
 }
 
 

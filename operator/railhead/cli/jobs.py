@@ -38,12 +38,12 @@ TOP_COLUMNS = (
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     list_ = add_command(commands, "list", LIST, list_jobs, formats=FORMATS, has_name=False, is_for_all=True)
-    list_.add_argument("-l", "--selector", default="", help="only jobs with these labels, for example team=a")
-    list_.add_argument("-w", "--watch", action="store_true", help="print each job again when it changes")
     top = add_command(commands, "top", TOP, show_top, formats=SCREEN, has_name=False, is_for_all=True)
-    top.add_argument("-l", "--selector", default="", help="only jobs with these labels, for example team=a")
     top.add_argument("--sort", choices=("gpus", "age"), default="gpus", help=SORT)
-    top.add_argument("-w", "--watch", action="store_true", help="show a new table when a job changes, until Ctrl-C")
+    watch = {list_: "print each job again when it changes", top: "show a new table when a job changes, until Ctrl-C"}
+    for parser, help_ in watch.items():
+        parser.add_argument("-l", "--selector", default="", help="only jobs with these labels, for example team=a")
+        parser.add_argument("-w", "--watch", action="store_true", help=help_)
 
 
 async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:

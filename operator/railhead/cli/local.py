@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import count
+from railhead.cli.cluster_command import Subparsers, count
 
 if TYPE_CHECKING:
     from railhead.local.install import Kubectl
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from railhead.local.session import Session
 
 LOG_LINES = 40
+LOCAL = "a Kubernetes cluster on this machine, with Railhead in it"
 UP = "Start a cluster on this machine: control plane, node agent, operator."
 DOWN = "Stop the cluster on this machine, even after a crash. Logs and volumes stay in its folder."
 STATUS = "Show whether the cluster on this machine is up. Exit code 0 if it is."
 RUN = "Run one job on this machine: start the cluster, apply the file, follow the job. Exit code 0 if it succeeds."
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Adds up, down, status and run."""
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
+    """Adds local, with up, down, status and run."""
+    local = commands.add_parser("local", help=LOCAL)
+    commands = local.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     def add(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)

@@ -34,7 +34,6 @@ INTERRUPTED = 130
 EXTRAS = {"local": "local,train", "operator": "operator"}
 CLIENT_EXTRA = "client"
 VERSION = "Print the versions that belong together: Railhead, Ray, the driver and the resource."
-LOCAL = "a Kubernetes cluster on this machine, with Railhead in it"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -42,17 +41,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="railhead", description="Distributed training with Ray Train on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"railhead {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
-    jobs.add_commands(commands)
-    read.add_commands(commands)
-    logs.add_commands(commands)
-    results.add_commands(commands)
-    pods.add_commands(commands)
-    submit.add_commands(commands)
-    change.add_commands(commands)
-    doctor.add_commands(commands)
-    offline.add_commands(commands)
-    completion.add_commands(commands)
-    local.add_commands(commands.add_parser("local", help=LOCAL))
+    for each in (jobs, read, logs, results, pods, submit, change, doctor, offline, completion, local):
+        each.add_commands(commands)
     operator_parser = commands.add_parser("operator", help=operator.__doc__, description=operator.__doc__)
     operator.add_arguments(operator_parser)
     operator_parser.set_defaults(run=operator.run)
