@@ -25,7 +25,6 @@ from railhead.kube.kinds import (
     LEASE,
     NAMESPACE,
     NODE,
-    RESOURCE_QUOTA,
     SELF_ACCESS_REVIEW,
     STORAGE_CLASS,
     Kind,
@@ -64,7 +63,6 @@ def make_parts(jobs: str) -> list[Parts]:
         (NODE, "", "gpu-1", {}, {"capacity": gpus, "allocatable": gpus}),
         (DAEMON_SET, "kube-system", "cilium", {"spec": WORKLOAD}, {}),
         (ENDPOINT_SLICE, "kube-system", "kube-dns-a", {"metadata": {"labels": slice_labels}, **dns}, {}),
-        (RESOURCE_QUOTA, jobs, "team", {"spec": {"hard": {"pods": "10"}}}, {}),
     ]
 
 
@@ -155,7 +153,6 @@ def test_a_user_of_one_namespace_learns_what_is_not_permitted(
         binding = {"metadata": {"name": name}, "subjects": [subject], "roleRef": reference}
         assert api_server.request("POST", f"{rbac}/rolebindings", binding).status == 201
     # The authorizer, and the controller that aggregates `edit`, see new objects a moment later.
-    wait_until("the right to read quotas", lambda: is_allowed(api_server, ready, "", "resourcequotas", "list"))
     wait_until("the right to exec", lambda: is_allowed(api_server, ready, "", "pods/exec", "create"))
     wait_until("the right to jobs", lambda: is_allowed(api_server, ready, "railhead.dev", "trainjobs", "delete"))
     code, checks = run_doctor(config, capsys, ready)

@@ -23,14 +23,10 @@ from railhead.kube.kinds import (
     LEASE,
     NAMESPACE,
     NODE,
-    POD_GROUP,
-    RESOURCE_QUOTA,
     SELF_ACCESS_REVIEW,
     STORAGE_CLASS,
     TRAIN_JOB,
-    WORKLOAD,
 )
-from railhead.resources.gangs.schedulers import SCHEDULERS
 
 OPERATOR = "app.kubernetes.io/name=railhead,app.kubernetes.io/component=operator"
 LEASES = "app.kubernetes.io/name=railhead"
@@ -147,10 +143,6 @@ async def _pod_security(cluster: Cluster) -> Check:
     return readiness.judge_pod_security(namespace)
 
 
-async def _quota(cluster: Cluster) -> Check:
-    return readiness.judge_quota(await cluster.client.list(Scope(RESOURCE_QUOTA, cluster.namespace)), cluster.namespace)
-
-
 async def _network(cluster: Cluster) -> Check:
     listed = await cluster.client.list_each(Scope(DAEMON_SET), lambda each: each, metadata_only=True)
     return readiness.judge_network(listed.items)
@@ -159,16 +151,6 @@ async def _network(cluster: Cluster) -> Check:
 async def _dns(cluster: Cluster) -> Check:
     scope = Scope(ENDPOINT_SLICE, "kube-system", label_selector="kubernetes.io/service-name=kube-dns")
     return readiness.judge_dns(await cluster.client.list(scope))
-
-
-async def _gangs(cluster: Cluster) -> Check:
-    groups = (await cluster.client.get_object("/apis"))["groups"]
-    versions = {version["groupVersion"] for group in groups for version in group["versions"]}
-    known = [group.api_version for scheduler in SCHEDULERS.values() for group in scheduler.pod_groups]
-    served = []
-    for version in (each for each in known if each in versions):  # Kubernetes' own group has other kinds as well
-        served += [version] if await cluster.client.serves(POD_GROUP.in_version(version)) else []
-    return readiness.judge_gangs(served, has_kueue=any(group["name"] == WORKLOAD.group for group in groups))
 
 
 PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {
@@ -180,8 +162,6 @@ PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {
     "Storage": _storage,
     "GPUs": _gpus,
     "Pod Security": _pod_security,
-    "Quota": _quota,
     "NetworkPolicy": _network,
     "DNS": _dns,
-    "Gangs and queues": _gangs,
 }

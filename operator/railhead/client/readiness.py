@@ -9,12 +9,10 @@ from datetime import datetime, timedelta
 from railhead import __version__
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.api.quantities import parse_quantity
 from railhead.api.scaling import is_gpu
 from railhead.client.rows import UNSEEN, JobRow
 from railhead.client.snapshot import part, parts, text
 from railhead.contract.text import parse_time
-from railhead.resources.gangs.schedulers import SCHEDULERS
 
 OK, WARNING, ERROR, NOT_PERMITTED = "ok", "warning", "error", "not permitted"
 OLDEST_MINOR = 31  # of Kubernetes; docs/operate/requirements.md
@@ -213,31 +211,6 @@ def judge_pod_security(namespace: Object) -> Check:
     return Check("Pod Security", WARNING, message, f"Label the namespace {POD_SECURITY}=restricted.")
 
 
-def judge_quota(quotas: Sequence[Object], namespace: str) -> Check:
-    """Takes the ResourceQuotas of the namespace."""
-    uses, spent = [], []
-    for quota in quotas:
-        status = part(quota, "status")
-        used = part(status, "used")
-        for name, hard in sorted(part(status, "hard").items()):
-            amount = used.get(name, "0")
-            uses.append(f"{name} {amount} of {hard}")
-            if _is_reached(str(amount), str(hard)):
-                spent.append(f"{text(part(quota, 'metadata'), 'name')} has no {name} left: {amount} of {hard} used")
-    if spent:
-        message = f"ResourceQuota {_some(spent)}."
-        return Check("Quota", WARNING, message, "Wait for other jobs, suspend one, or ask for a larger quota.")
-    found = f"uses {_some(uses, 12)}" if uses else "has no ResourceQuota"
-    return Check("Quota", OK, f"Namespace {namespace} {found}.")
-
-
-def _is_reached(used: str, hard: str) -> bool:
-    try:
-        return parse_quantity(used) >= parse_quantity(hard)
-    except ValueError:  # a form of quantity that pods of jobs do not have
-        return False
-
-
 def judge_network(daemons: Iterable[Object]) -> Check:
     """Takes the DaemonSets of all namespaces: the API server does not tell whether NetworkPolicies are enforced."""
     found = {text(part(each, "metadata"), "name") for each in daemons}
@@ -265,21 +238,10 @@ def judge_dns(slices: Sequence[Object]) -> Check:
     return Check("DNS", WARNING, message, "Make sure that pods resolve the names of headless Services.")
 
 
-def judge_gangs(served: Iterable[str], *, has_kueue: bool) -> Check:
-    """Takes the versions of groups with a PodGroup that are served."""
-    known = {group.api_version: name for name, scheduler in SCHEDULERS.items() for group in scheduler.pod_groups}
-    usable = [f"{known[version]} ({version})" for version in served if version in known]
-    message = (
-        f"scheduling.gangScheduler can be {_some(usable)}" if usable else "No PodGroup of a gang scheduler is served"
-    )
-    message += "; Kueue's queues are served." if has_kueue else "; Kueue is not installed."
-    return Check("Gangs and queues", OK, message)
-
-
 def _annotation(obj: Object, name: str) -> str:
     return text(part(part(obj, "metadata"), "annotations"), name)
 
 
-def _some(texts: Sequence[str], most: int = NAMED) -> str:
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return ", ".join(texts[:NAMED]) + more

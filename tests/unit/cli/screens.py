@@ -31,7 +31,7 @@ from tests.unit.client.jobs import (
     make_waiting,
     make_waiting_container,
 )
-from tests.unit.client.ready_cluster import Answers, FixedClient, make_deployment, make_node, make_quota
+from tests.unit.client.ready_cluster import Answers, FixedClient, make_deployment, make_node
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS: dict[str, int | None] = {"80": 80, "120": 120, "pipe": None}
@@ -109,7 +109,6 @@ UNREADY = Answers(
         "trainjobs": list(JOBS.values()),
         "leases": Denied(403, "Forbidden", 'leases.coordination.k8s.io is forbidden: User "guest" cannot list it'),
         "nodes": [make_node("cpu-1"), make_node(HOSTILE, **{"nvidia.com/gpu.present": "true"})],
-        "resourcequotas": [make_quota(pods=("10", "10"), cpu=("20", "64"))],
     },
     denied=(("trainjobs", "create"), ("trainjobs", "delete")),
     level="privileged",

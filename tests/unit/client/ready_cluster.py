@@ -51,14 +51,6 @@ def make_node(name: str, gpus: str = "", **labels: str) -> Object:
     return make_object(name, labels=labels, status={"allocatable": amounts, "capacity": amounts})
 
 
-def make_quota(**uses: tuple[str, str]) -> Object:
-    status = {
-        "used": {name: used for name, (used, _) in uses.items()},
-        "hard": {n: hard for n, (_, hard) in uses.items()},
-    }
-    return make_object("team", namespace="team-a", status=status)
-
-
 DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
 ENDPOINTS = [{"conditions": {"ready": True}}, {"conditions": {}}, {"conditions": {"ready": False}}]
 OBJECTS: Mapping[str, list[Object]] = {
@@ -67,12 +59,9 @@ OBJECTS: Mapping[str, list[Object]] = {
     "trainjobs": [make_running()],
     "storageclasses": [make_object("slow"), make_object("fast", annotations=DEFAULT)],
     "nodes": [make_node("cpu-1"), make_node("gpu-1", "8"), make_node("gpu-2", "8")],
-    "resourcequotas": [make_quota(pods=("6", "10"))],
     "daemonsets": [make_object("cilium"), make_object("logs")],
     "endpointslices": [make_object("kube-dns-a", endpoints=ENDPOINTS)],
 }
-GROUPS = [{"name": "apps", "versions": [{"groupVersion": "apps/v1"}]}]
-PODGROUPS = {"name": "scheduling.k8s.io", "versions": [{"groupVersion": "scheduling.k8s.io/v1beta1"}]}
 
 
 @dataclass
@@ -111,7 +100,6 @@ class FixedClient(KubeClient):
         paths: dict[str, Object | KubeError] = {
             "/version": {"minor": "36", "gitVersion": "v1.36.1"},
             PATH: make_document(),
-            "/apis": {"groups": GROUPS},
             **self._answers.paths,
         }
         return dict(_give(paths[path]))

@@ -16,7 +16,7 @@ from railhead.client.errors import ClientError, ExitCode
 from railhead.client.readiness import ERROR, NOT_PERMITTED, OK, WARNING, Check
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from tests.unit.client.jobs import make_job, make_running
-from tests.unit.client.ready_cluster import PODGROUPS, Answers, FixedClient, make_deployment, make_node
+from tests.unit.client.ready_cluster import Answers, FixedClient, make_deployment, make_node
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operate" / "doctor.md"
 DENIED = Denied(403, "Forbidden", 'nodes is forbidden: User "guest" cannot list it')
@@ -47,7 +47,6 @@ async def test_it_creates_only_reviews_one_for_each_right() -> None:
         ("trainjobs", "TrainJobs"),
         ("storageclasses", "Storage"),
         ("nodes", "GPUs"),
-        ("resourcequotas", "Quota"),
         ("daemonsets", "NetworkPolicy"),
         ("endpointslices", "DNS"),
     ],
@@ -115,18 +114,6 @@ async def test_missing_rights_are_named(denied: tuple[tuple[str, str], ...], lev
 
 async def test_a_namespace_that_does_not_exist_is_an_error() -> None:
     assert (await find(Answers(level="")))["Pod Security"].message == "There is no namespace team-a."
-
-
-@pytest.mark.parametrize(("resources", "is_served"), [([{"name": "podgroups"}], True), ([{"name": "other"}], False)])
-async def test_a_group_version_counts_only_with_its_pod_groups(resources: Any, is_served: bool) -> None:
-    kueue = {"name": "kueue.x-k8s.io", "versions": []}
-    paths: Any = {
-        "/apis": {"groups": [PODGROUPS, kueue]},
-        "/apis/scheduling.k8s.io/v1beta1": {"resources": resources},
-    }
-    message = (await find(Answers(paths=paths)))["Gangs and queues"].message
-    assert ("PodGroup (scheduling.k8s.io/v1beta1)" in message) is is_served
-    assert "Kueue's queues are served" in message
 
 
 def test_the_page_has_each_check_in_its_order() -> None:

@@ -11,7 +11,7 @@ from railhead.client import readiness
 from railhead.client.readiness import ERROR, OK, WARNING, Check
 from railhead.client.rows import read_row
 from tests.unit.client.jobs import NOW, make_job, make_running
-from tests.unit.client.ready_cluster import DEFAULT, make_deployment, make_lease, make_node, make_object, make_quota
+from tests.unit.client.ready_cluster import DEFAULT, make_deployment, make_lease, make_node, make_object
 
 PRESENT = {"nvidia.com/gpu.present": "true"}
 
@@ -61,14 +61,6 @@ def make_namespace(level: str) -> Object:
         (readiness.judge_pod_security(make_namespace("baseline")), OK, "baseline"),
         (readiness.judge_pod_security(make_namespace("privileged")), WARNING, "enforces no Pod Security"),
         (readiness.judge_pod_security(make_object("a")), WARNING, "enforces no Pod Security"),
-        (
-            readiness.judge_quota([make_quota(pods=("9", "10"), cpu=("500m", "1"))], "a"),
-            OK,
-            "cpu 500m of 1, pods 9 of 10",
-        ),
-        (readiness.judge_quota([make_quota(pods=("9", "10"), cpu=("1000m", "1"))], "a"), WARNING, "no cpu left"),
-        (readiness.judge_quota([make_quota(pods=("x", "10"))], "a"), OK, "pods x of 10"),
-        (readiness.judge_quota([], "a"), OK, "no ResourceQuota"),
         (readiness.judge_network([make_object("cilium")]), OK, "cilium"),
         (readiness.judge_network([make_object("kube-flannel-ds")]), WARNING, "enforces no NetworkPolicy"),
         (readiness.judge_network([make_object("logs")]), WARNING, "is unknown"),
@@ -76,8 +68,6 @@ def make_namespace(level: str) -> Object:
         (readiness.judge_dns([make_object("d", endpoints=[{"conditions": {"ready": False}}])]), ERROR, "no ready"),
         (readiness.judge_dns([make_object("d", endpoints=None)]), ERROR, "no ready"),
         (readiness.judge_dns([]), WARNING, "is unknown"),
-        (readiness.judge_gangs([], has_kueue=False), OK, "No PodGroup"),
-        (readiness.judge_gangs(["scheduling.volcano.sh/v1beta1"], has_kueue=True), OK, "Volcano (scheduling.volcano"),
     ],
 )
 def test_a_part_has_the_level_and_is_described(check: Check, level: str, words: str) -> None:
@@ -106,7 +96,7 @@ def test_long_lists_are_cut() -> None:
 
 
 @pytest.mark.parametrize("part", ["metadata", "spec", "status"])
-@pytest.mark.parametrize("value", [None, "text", 3, [1], {"labels": 3, "allocatable": [], "hard": 1, "conditions": 2}])
+@pytest.mark.parametrize("value", [None, "text", 3, [1], {"labels": 3, "allocatable": [], "conditions": 2}])
 def test_parts_of_an_unexpected_type_count_as_absent(part: str, value: Any) -> None:
     obj: Object = {**make_lease(), part: value}
     checks = [
@@ -115,7 +105,6 @@ def test_parts_of_an_unexpected_type_count_as_absent(part: str, value: Any) -> N
         readiness.judge_storage([obj]),
         judge_nodes(obj),
         readiness.judge_pod_security(obj),
-        readiness.judge_quota([obj], "a"),
         readiness.judge_network([obj]),
         readiness.judge_dns([obj]),
     ]
