@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from railhead.cli.cluster_command import Subparsers, add_command, confirm, job_name
 from railhead.cli.output import Console
-from railhead.client.goals import GOALS, Goal
+from railhead.client.goals import GOALS
 
 if TYPE_CHECKING:
     from railhead.api.base import Object
@@ -30,6 +30,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     _add_timeout(wait)
     suspend = add_command(commands, "suspend", SUSPEND, suspend_job)
     suspend.add_argument("--wait", action="store_true", help="until it has no pods")
+    suspend.set_defaults(goal="suspended")
     _add_timeout(suspend)
     resume = add_command(commands, "resume", RESUME, resume_job)
     add_set(resume)
@@ -61,14 +62,10 @@ def parse_duration(text: str) -> float:
 
 
 async def wait_for_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    """Returns 0 if the job got there, 1 if it never will."""
-    return await _wait(options, cluster, options.goal, console)
-
-
-async def _wait(options: argparse.Namespace, cluster: Cluster, goal: Goal, console: Console) -> int:
+    """Returns 0 if the job got to the goal, 1 if it never will."""
     from railhead.client.waiting import wait_for
 
-    ending = await wait_for(cluster, options.name, goal, timeout=options.timeout, echo=_say)
+    ending = await wait_for(cluster, options.name, options.goal, timeout=options.timeout, echo=_say)
     console.line(ending.message)
     return 0 if ending.is_reached else 1
 
@@ -83,7 +80,7 @@ async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Co
 
     job = await suspend(cluster, options.name)
     if options.wait:
-        return await _wait(options, cluster, "suspended", console)
+        return await wait_for_job(options, cluster, console)
     phase = (job.get("status") or {}).get("phase")
     console.line(f"{options.name}: {'is suspended' if phase == 'Suspended' else 'is being suspended'}")
     return 0

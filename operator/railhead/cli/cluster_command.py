@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
 import logging
 import re
@@ -69,8 +70,6 @@ def run_in_cluster(run: Run, options: argparse.Namespace) -> int:
     """Connects to the cluster of the options and runs the command; returns its exit code."""
     usual = gc.get_threshold()
     gc.set_threshold(*RARELY)
-    import asyncio
-
     from railhead.client.cluster import Target, open_cluster
 
     is_everywhere = bool(getattr(options, "all_namespaces", False))

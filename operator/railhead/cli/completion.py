@@ -6,6 +6,7 @@ The names of jobs and namespaces, and the ranks of a job, come from the cluster.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -129,8 +130,6 @@ def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
     is_rank = action.dest == "rank" and len(words.arguments) == 1
     if not is_rank and action.dest != "namespace" and action.type is not job_name:
         return []
-    import asyncio
-
     from railhead.client.errors import ClientError
 
     with suppress(ClientError, TimeoutError, ModuleNotFoundError):
@@ -139,8 +138,6 @@ def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
 
 
 async def _ask(action: argparse.Action, words: Words) -> list[str]:
-    import asyncio
-
     from railhead.client.cluster import Target, explaining, open_cluster
     from railhead.client.snapshot import part
     from railhead.kube.client import Scope

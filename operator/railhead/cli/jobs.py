@@ -29,7 +29,8 @@ LIST_COLUMNS = (
     *(*NAMES, Column("PROGRESS"), Column("REMAINING", drop=1), Column("ATTEMPT", drop=2)),
     *(Column("WAITS-FOR", can_be_cut=True), Column("AGE")),
 )
-WIDE = (Column("GOODPUT"), Column("WORKERS"), Column("HEAD", can_be_cut=True), Column("CHECKPOINT", can_be_cut=True))
+WIDE_TITLES = (*(column.title for column in LIST_COLUMNS), "GOODPUT", "WORKERS", "HEAD", "CHECKPOINT")
+WIDE_COLUMNS = tuple(map(Column, WIDE_TITLES))  # none is cut
 TOP_COLUMNS = (
     *(*NAMES, Column("GPUS"), Column("PROGRESS"), Column("REMAINING", drop=1), Column("GOODPUT", drop=2)),
     *(Column("ATTEMPT", drop=3), Column("WAITS-FOR", can_be_cut=True), Column("AGE")),
@@ -81,7 +82,7 @@ def _print_list(
         for row in rows:
             console.line(f"{row.namespace}/{row.name}" if cluster.scope is None else row.name)
     elif format_ == "wide":
-        _print_rows(rows, (*LIST_COLUMNS, *WIDE), cluster, console, has_header=has_header, is_cut=False)
+        _print_rows(rows, WIDE_COLUMNS, cluster, console, has_header=has_header)
     elif format_ == "table":
         _print_rows(rows, LIST_COLUMNS, cluster, console, has_header=has_header)
     else:
@@ -145,7 +146,6 @@ def _print_rows(
     console: Console,
     *,
     has_header: bool = True,
-    is_cut: bool = True,
 ) -> None:
     if not rows:
         console.line("No TrainJobs found.")
@@ -153,7 +153,7 @@ def _print_rows(
     shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
     cells = [_write_cells(row, now) for row in rows]
     texts = [[row[column.title] or "-" for column in shown] for row in cells]
-    console.table(shown, texts, has_header=has_header, is_cut=is_cut)
+    console.table(shown, texts, has_header=has_header)
 
 
 def _write_cells(row: JobRow, now: datetime) -> dict[str, str]:

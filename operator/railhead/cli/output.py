@@ -96,16 +96,9 @@ class Console:
             for line in lines:
                 print(line, file=self.stream, flush=True)
 
-    def table(
-        self,
-        columns: Sequence[Column],
-        rows: Iterable[Sequence[str]],
-        *,
-        has_header: bool = True,
-        is_cut: bool = True,
-    ) -> None:
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, has_header: bool = True) -> None:
         """Prints the rows, below the titles; on a terminal they are cut to its width."""
-        for line in layout(columns, list(rows), self.width if is_cut else None, has_header=has_header):
+        for line in layout(columns, list(rows), self.width, has_header=has_header):
             print(self._colour(line), file=self.stream)
         self.stream.flush()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from railhead.api import names
@@ -13,20 +13,9 @@ from railhead.client.cluster import Cluster, explaining
 from railhead.client.readiness import NOT_PERMITTED, Check
 from railhead.client.rows import UNSEEN, JobRow, read_row
 from railhead.client.snapshot import part, text
+from railhead.kube import kinds
 from railhead.kube.client import Scope
 from railhead.kube.errors import Gone, KubeError
-from railhead.kube.kinds import (
-    CRD,
-    DAEMON_SET,
-    DEPLOYMENT,
-    ENDPOINT_SLICE,
-    LEASE,
-    NAMESPACE,
-    NODE,
-    SELF_ACCESS_REVIEW,
-    STORAGE_CLASS,
-    TRAIN_JOB,
-)
 
 OPERATOR = "app.kubernetes.io/name=railhead,app.kubernetes.io/component=operator"
 LEASES = "app.kubernetes.io/name=railhead"
@@ -58,7 +47,7 @@ async def examine(cluster: Cluster) -> list[Check]:
 
 async def _is_local(cluster: Cluster) -> bool:
     with suppress(KubeError):  # most users may not list nodes; that of local mode is an administrator
-        return any((await cluster.client.list_each(Scope(NODE), readiness.is_local)).items)
+        return any((await cluster.client.list_each(Scope(kinds.NODE), readiness.is_local)).items)
     return False
 
 
@@ -80,20 +69,20 @@ async def _definition(cluster: Cluster) -> Check:
         return Check("CRD", readiness.ERROR, message, "Install the chart (docs/operate/install.md).")
     version = ""
     with suppress(KubeError):  # most users may not read CRDs; the schema is what counts
-        crd = await cluster.client.get(CRD, f"{names.PLURAL}.{names.GROUP}")
+        crd = await cluster.client.get(kinds.CRD, f"{names.PLURAL}.{names.GROUP}")
         version = text(part(part(crd, "metadata"), "labels"), readiness.VERSION_LABEL)
     return readiness.judge_definition(find_narrower(document), version)
 
 
 async def _operator(cluster: Cluster) -> Check:
-    found = await cluster.client.list(Scope(DEPLOYMENT, label_selector=OPERATOR))
+    found = await cluster.client.list(Scope(kinds.DEPLOYMENT, label_selector=OPERATOR))
     jobs = [] if found else await _list_jobs(cluster)
     has_seen_jobs, is_local = any(job.phase != UNSEEN for job in jobs), not found and await _is_local(cluster)
     return readiness.judge_operator(found, has_seen_jobs=has_seen_jobs, is_local=is_local)
 
 
 async def _leader(cluster: Cluster) -> Check:
-    leases = await cluster.client.list(Scope(LEASE, label_selector=LEASES))
+    leases = await cluster.client.list(Scope(kinds.LEASE, label_selector=LEASES))
     return readiness.judge_leader(leases, cluster.client.clock.now())
 
 
@@ -102,7 +91,7 @@ async def _seen_jobs(cluster: Cluster) -> Check:
 
 
 async def _list_jobs(cluster: Cluster) -> list[JobRow]:
-    return (await cluster.client.list_each(Scope(TRAIN_JOB, cluster.scope), read_row)).items
+    return (await cluster.client.list_each(Scope(kinds.TRAIN_JOB, cluster.scope), read_row)).items
 
 
 async def _rights(cluster: Cluster) -> Check:
@@ -116,27 +105,27 @@ async def _rights(cluster: Cluster) -> Check:
             "subresource": subresource,
         }
         body = {"spec": {"resourceAttributes": attributes}}
-        answer = await cluster.client.create(SELF_ACCESS_REVIEW, body)
+        answer = await cluster.client.create(kinds.SELF_ACCESS_REVIEW, body)
         return part(answer, "status").get("allowed") is not True
 
-    rights = (*READS, *WRITES)
-    denied = await asyncio.gather(*(is_denied(*right) for right in rights))
-    found = [f"{verb} {resource}" if no else "" for (_, resource, verb), no in zip(rights, denied, strict=True)]
-    reads, writes = found[: len(READS)], found[len(READS) :]
-    return readiness.judge_rights(list(filter(None, reads)), list(filter(None, writes)), cluster.namespace)
+    async def find_denied(rights: Sequence[tuple[str, str, str]]) -> list[str]:
+        denied = await asyncio.gather(*(is_denied(*right) for right in rights))
+        return [f"{verb} {resource}" for (_, resource, verb), no in zip(rights, denied, strict=True) if no]
+
+    return readiness.judge_rights(await find_denied(READS), await find_denied(WRITES), cluster.namespace)
 
 
 async def _storage(cluster: Cluster) -> Check:
-    return readiness.judge_storage(await cluster.client.list(Scope(STORAGE_CLASS)))
+    return readiness.judge_storage(await cluster.client.list(Scope(kinds.STORAGE_CLASS)))
 
 
 async def _gpus(cluster: Cluster) -> Check:
-    return readiness.judge_gpus((await cluster.client.list_each(Scope(NODE), readiness.read_gpus)).items)
+    return readiness.judge_gpus((await cluster.client.list_each(Scope(kinds.NODE), readiness.read_gpus)).items)
 
 
 async def _pod_security(cluster: Cluster) -> Check:
     try:
-        namespace = await cluster.client.get(NAMESPACE, cluster.namespace)
+        namespace = await cluster.client.get(kinds.NAMESPACE, cluster.namespace)
     except Gone:
         message, remedy = f"There is no namespace {cluster.namespace}.", "Create it, or choose another by -n."
         return Check("Pod Security", readiness.ERROR, message, remedy)
@@ -144,12 +133,12 @@ async def _pod_security(cluster: Cluster) -> Check:
 
 
 async def _network(cluster: Cluster) -> Check:
-    listed = await cluster.client.list_each(Scope(DAEMON_SET), lambda each: each, metadata_only=True)
+    listed = await cluster.client.list_each(Scope(kinds.DAEMON_SET), lambda each: each, metadata_only=True)
     return readiness.judge_network(listed.items)
 
 
 async def _dns(cluster: Cluster) -> Check:
-    scope = Scope(ENDPOINT_SLICE, "kube-system", label_selector="kubernetes.io/service-name=kube-dns")
+    scope = Scope(kinds.ENDPOINT_SLICE, "kube-system", label_selector="kubernetes.io/service-name=kube-dns")
     return readiness.judge_dns(await cluster.client.list(scope))
 
 

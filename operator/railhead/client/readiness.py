@@ -162,7 +162,8 @@ def judge_rights(denied_reads: Sequence[str], denied_writes: Sequence[str], name
 
 def judge_storage(classes: Sequence[Object]) -> Check:
     """Takes the StorageClasses."""
-    found = [text(part(each, "metadata"), "name") for each in classes if _annotation(each, DEFAULT_CLASS) == "true"]
+    described = [part(each, "metadata") for each in classes]
+    found = [text(each, "name") for each in described if part(each, "annotations").get(DEFAULT_CLASS) == "true"]
     if found:
         return Check("Storage", OK, f"The default StorageClass is {_some(found)}.")
     message = f"None of the {len(classes)} StorageClasses is the default."
@@ -236,10 +237,6 @@ def judge_dns(slices: Sequence[Object]) -> Check:
         return Check("DNS", ERROR, message, "Run `kubectl -n kube-system get pods -l k8s-app=kube-dns`.")
     message = "It is unknown whether DNS works: kube-system has no Service kube-dns."
     return Check("DNS", WARNING, message, "Make sure that pods resolve the names of headless Services.")
-
-
-def _annotation(obj: Object, name: str) -> str:
-    return text(part(part(obj, "metadata"), "annotations"), name)
 
 
 def _some(texts: Sequence[str]) -> str:

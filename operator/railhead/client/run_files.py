@@ -257,10 +257,7 @@ async def read_files(files: RunFiles, wanted: Sequence[RunFile]) -> dict[str, by
     total = sum(file.size for file in wanted)
     if total > MEMORY_BYTES:
         raise ClientError(f"{total >> 20} MiB of {files.place} do not fit into {MEMORY_BYTES >> 20} MiB of memory")
-    found: dict[str, bytearray] = {file.name: bytearray() for file in wanted}
-    async for file, chunk in files.stream(wanted):
-        found[file.name] += chunk
-    return {name: bytes(data) for name, data in found.items()}
+    return {file.name: b"" for file in wanted} | {file.name: data async for file, data in read_each(files, wanted)}
 
 
 async def read_each(files: RunFiles, wanted: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
 from railhead.client.curves import describe_gaps
 from railhead.client.snapshot import Snapshot
-from railhead.contract.text import format_time, parse_time
+from railhead.contract.text import format_time
 from railhead.history import History, Record
 
 EVENT_LIFE = timedelta(hours=1)  # the API server's default --event-ttl
@@ -45,8 +45,8 @@ def build_timeline(snapshot: Snapshot, journal: Iterable[Moment] = ()) -> list[M
 
     `journal`: the moments that the run's own journal has.
     """
-    found = [*_job(snapshot), *_attempts(snapshot), *_checkpoint(snapshot), *_conditions(snapshot), *_events(snapshot)]
-    found += [*journal, *_gaps(snapshot)]
+    found = [*_gaps(snapshot), *_job(snapshot), *_attempts(snapshot), *_checkpoint(snapshot), *_conditions(snapshot)]
+    found += [*_events(snapshot), *journal]
     return sorted(found, key=lambda each: each.time.rstrip("Z"))  # "...:07" comes before "...:07.123"
 
 
@@ -108,17 +108,12 @@ def _gaps(snapshot: Snapshot) -> Iterator[Moment]:
     start = snapshot.created_at
     if attempts and attempts[0].number > 1:
         missing = f"attempts 1 to {attempts[0].number - 1} are not in the status any more"
-        yield Moment(_before(attempts[0].start_time), "Gap", missing, "gap")
+        yield Moment(attempts[0].start_time or "", "Gap", missing, "gap")
     first = next((event.at for event in snapshot.events if event.at is not None), None)
     expired_until = first or snapshot.now
     if start is not None and expired_until - start > EVENT_LIFE:
         details = "earlier events are not known any more" if first else "no events are known"
         yield Moment(format_time(expired_until), "Gap", details, "gap")
-
-
-def _before(time: str | None) -> str:
-    at: datetime | None = parse_time(time)
-    return format_time(at - timedelta(seconds=1)) if at is not None else ""
 
 
 def read_moments(journal: History) -> Iterator[Moment]:

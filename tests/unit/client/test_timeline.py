@@ -36,12 +36,12 @@ def test_attempts_events_and_conditions_are_in_order_and_gaps_are_named() -> Non
     events = [make_event("Restarting", "gpu-7 failed", "2026-11-25T11:30:01Z", 2)]
     assert [(each.time[11:19], each.what, each.details) for each in timeline(job, *events)] == [
         ("10:00:00", "Created", ""),
-        ("11:09:59", "Gap", "attempts 1 to 2 are not in the status any more"),
+        ("11:10:00", "Gap", "attempts 1 to 2 are not in the status any more"),
         ("11:10:00", "AttemptStarted", "attempt 3"),
         ("11:12:00", "Training", "attempt 3 trains for the first time"),
         ("11:30:00", "AttemptEnded", "attempt 3: Hardware GPUFailed on gpu-7, rounds 2"),
-        ("11:30:01", "Restarting", "gpu-7 failed (2 times)"),
         ("11:30:01", "Gap", "earlier events are not known any more"),
+        ("11:30:01", "Restarting", "gpu-7 failed (2 times)"),
         ("11:31:00", "AttemptStarted", "attempt 4"),
         ("11:48:00", "Failed", "True: TrainFunctionRaised"),
         ("11:48:00", "Stalled", "True: TrainFunctionRaised"),
