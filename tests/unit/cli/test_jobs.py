@@ -1,4 +1,4 @@
-"""`railhead list` and `top`: the order, what it prints again, and what 2,000 jobs take."""
+"""`railhead list` and `top`: the order, what it prints again, and what 2,000 jobs take, also in `doctor`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGE = 500
 MEASURED = """
 import sys, time
 from railhead.cli.main import main
-assert main(sys.argv[1:]) == 0
+assert main(sys.argv[2:]) == int(sys.argv[1])
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(time.process_time(), peak, file=sys.stderr)
 """
@@ -130,18 +130,29 @@ def make_large(number: int) -> Object:
 
 
 @pytest.mark.slow
-async def test_2000_large_jobs_take_two_seconds_of_a_processor_and_150_mib(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "code", "lines"), [("list", 0, 2001), ("top", 0, 2001), ("doctor", 1, 20)])
+async def test_2000_large_jobs_take_two_seconds_of_a_processor_and_150_mib(
+    command: str, code: int, lines: int, tmp_path: Path
+) -> None:
     jobs = Jobs(0)
     jobs.jobs = [make_large(number) for number in range(2000)]
-    async with serve(jobs.answer, tmp_path) as config:
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/trainjobs"):
+            return await jobs.answer(request)
+        if request.path == "/version":
+            return web.json_response({"minor": "36", "gitVersion": "v1.36.1"})
+        return web.json_response({"kind": "Status", "code": 404}, status=404)
+
+    async with serve(answer, tmp_path) as config:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", MEASURED, "top", "-A", "--kubeconfig", config),
+            *(sys.executable, "-P", "-c", MEASURED, str(code), command, "-A", "--kubeconfig", config),
             env={**os.environ, "PYTHONPATH": str(Path(railhead.__file__).parents[1])},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
         out, err = await asyncio.wait_for(process.communicate(), 120)
-    assert len(out.splitlines()) == 1 + 2000, err.decode()
+    assert len(out.splitlines()) == lines, err.decode()
     seconds, kibibytes = err.split()
     assert float(seconds) < 2
     assert int(kibibytes) < 150 << 10
