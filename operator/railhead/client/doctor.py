@@ -16,6 +16,7 @@ from railhead.client.snapshot import part, text
 from railhead.kube import kinds
 from railhead.kube.client import Scope
 from railhead.kube.errors import Gone, KubeError
+from railhead.resources.gangs.schedulers import SCHEDULERS
 
 OPERATOR = "app.kubernetes.io/name=railhead,app.kubernetes.io/component=operator"
 LEASES = "app.kubernetes.io/name=railhead"
@@ -142,6 +143,16 @@ async def _dns(cluster: Cluster) -> Check:
     return readiness.judge_dns(await cluster.client.list(scope))
 
 
+async def _gangs(cluster: Cluster) -> Check:
+    served = [
+        f"{name} ({group.api_version})"
+        for name, scheduler in SCHEDULERS.items()
+        for group in scheduler.pod_groups
+        if await cluster.client.serves(kinds.POD_GROUP.in_version(group.api_version))
+    ]
+    return readiness.judge_gangs(served, has_kueue=await cluster.client.serves(kinds.WORKLOAD))
+
+
 PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {
     "CRD": _definition,
     "Operator": _operator,
@@ -153,4 +164,5 @@ PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {
     "Pod Security": _pod_security,
     "NetworkPolicy": _network,
     "DNS": _dns,
+    "Gangs and queues": _gangs,
 }

@@ -239,6 +239,15 @@ def judge_dns(slices: Sequence[Object]) -> Check:
     return Check("DNS", WARNING, message, "Make sure that pods resolve the names of headless Services.")
 
 
+def judge_gangs(served: Sequence[str], *, has_kueue: bool) -> Check:
+    """Takes the schedulers whose PodGroups are served, with the versions."""
+    gangs = (
+        f"scheduling.gangScheduler can be {_some(served)}" if served else "No PodGroup of a gang scheduler is served"
+    )
+    kueue = "Kueue's queues are served" if has_kueue else "Kueue is not installed"
+    return Check("Gangs and queues", OK, f"{gangs}; {kueue}.")
+
+
 def _some(texts: Sequence[str]) -> str:
     more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
     return ", ".join(texts[:NAMED]) + more

@@ -102,7 +102,8 @@ class FixedClient(KubeClient):
             PATH: make_document(),
             **self._answers.paths,
         }
-        return dict(_give(paths[path]))
+        absent = Gone(404, "NotFound", path) if path.startswith("/apis/") else None
+        return dict(_give(paths.get(path, absent) if absent else paths[path]))
 
     async def list(self, scope: Scope) -> list[Object]:
         return list(_give({**OBJECTS, **self._answers.objects}[scope.kind.plural]))

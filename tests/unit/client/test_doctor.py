@@ -116,6 +116,17 @@ async def test_a_namespace_that_does_not_exist_is_an_error() -> None:
     assert (await find(Answers(level="")))["Pod Security"].message == "There is no namespace team-a."
 
 
+@pytest.mark.parametrize(("resources", "is_served"), [([{"name": "podgroups"}], True), ([{"name": "other"}], False)])
+async def test_a_group_version_counts_only_with_its_pod_groups(resources: Any, is_served: bool) -> None:
+    paths: Any = {
+        "/apis/kueue.x-k8s.io/v1beta2": {"resources": [{"name": "workloads"}]},
+        "/apis/scheduling.k8s.io/v1beta1": {"resources": resources},
+    }
+    message = (await find(Answers(paths=paths)))["Gangs and queues"].message
+    assert ("PodGroup (scheduling.k8s.io/v1beta1)" in message) is is_served
+    assert "Kueue's queues are served" in message
+
+
 def test_the_page_has_each_check_in_its_order() -> None:
     table = PAGE.read_text().partition("| Check |")[2].partition("## ")[0]
     assert re.findall(r"^\| (?!-)([^|]+?) \|", table, re.MULTILINE) == ["Kubernetes", *PROBES]

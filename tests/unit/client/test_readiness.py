@@ -68,6 +68,8 @@ def make_namespace(level: str) -> Object:
         (readiness.judge_dns([make_object("d", endpoints=[{"conditions": {"ready": False}}])]), ERROR, "no ready"),
         (readiness.judge_dns([make_object("d", endpoints=None)]), ERROR, "no ready"),
         (readiness.judge_dns([]), WARNING, "is unknown"),
+        (readiness.judge_gangs([], has_kueue=False), OK, "No PodGroup"),
+        (readiness.judge_gangs(["Volcano (v1)"], has_kueue=True), OK, "can be Volcano (v1); Kueue's queues are served"),
     ],
 )
 def test_a_part_has_the_level_and_is_described(check: Check, level: str, words: str) -> None:
