@@ -2062,6 +2062,20 @@ DEFECTS = (
         (QUEUE_SCHEDULES,),
     ),
     Defect(
+        "a job comes to rest although its pods run",
+        "planning/decisions/suspend.py",
+        "    if job.status.attempt and not job.status.is_resting:\n",
+        "    if False:\n",
+        (STALE,),
+    ),
+    Defect(
+        "a second operator begins the time of a new job again",
+        "planning/status_change.py",
+        '        tests["/status/observedGeneration"] = status.observed_generation\n',
+        "        pass\n",
+        (STALE,),
+    ),
+    Defect(
         "a deleted Workload stays while Kueue's other kinds are missing",
         "planning/queue_view.py",
         'return self.state in ("served", "partial")',

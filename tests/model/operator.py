@@ -164,6 +164,8 @@ class ModelOperator:
     async def follow(self, stream: str) -> None:
         """Lists a kind of Kueue again when the API server has ended its watch, because the definition is gone, or when
         the pause after a refusal is over."""
+        if stream not in self._queue_streams:
+            return
         is_due = stream in self._refused
         self._refused.discard(stream)
         if is_due or (not self._informers[stream].state.is_refused and self._is_missing(stream)):

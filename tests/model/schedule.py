@@ -99,7 +99,8 @@ class Schedule:
         self.application = 0
         self.in_place = 0
         self._spec, left_out = KINDS[self.seed % len(KINDS)]
-        self._weights = {action: weight for action, weight in ACTIONS.items() if action not in left_out}
+        self._weights: dict[str, float] = {each: weight for each, weight in ACTIONS.items() if each not in left_out}
+        self._streams: tuple[str, ...] = (JOBS, PODS)
 
     async def run(self) -> World:
         """Faults first; then calm, in which everything must reach its documented end."""
@@ -107,9 +108,7 @@ class Schedule:
         for _ in range(STEPS):
             await self._act(self._random.choices(list(self._weights), list(self._weights.values()))[0])
         self._is_calm, self._skew = True, timedelta()
-        self.world.change(suspend=False)
-        self.world.quota = None
-        self.world.full_nodes.clear()
+        self._heal()
         await self._calm_down()
         assert self.world.status().get("phase") == "Succeeded", "nothing waits for unreachable nodes"
         check_stuck_pods(self.world)
@@ -118,6 +117,12 @@ class Schedule:
         await self._calm_down()
         self._check()
         return self.world
+
+    def _heal(self) -> None:
+        """Nothing but the operator keeps the job from its end."""
+        self.world.change(suspend=False)
+        self.world.quota = None
+        self.world.full_nodes.clear()
 
     def _choose_fault(self, call: Call) -> Fault | None:
         if self._is_calm or self._random.random() > FAULT_RATE:
@@ -136,7 +141,7 @@ class Schedule:
         if action == "pass":
             await asyncio.gather(*(self._pass(n) for n in range(self.operators) if self._random.random() < 0.6))
         elif action in ("watch", "relist"):
-            await self._see(number, self._random.choice((JOBS, PODS)), is_list=action == "relist")
+            await self._see(number, self._random.choice(self._streams), is_list=action == "relist")
         elif action == "report":
             await self._report(number)
         elif action == "restart":
@@ -216,6 +221,9 @@ class Schedule:
         except KubeError as error:
             assert "can change only while the job is suspended" in str(error)
 
+    def _is_stopped_meanwhile(self) -> bool:
+        return self.done["suspend"] > 0
+
     def _is_lost(self) -> bool:
         """The status has the loss of the attempt: an operator with a stale view has recreated its head."""
         status = self.world.status()
@@ -227,7 +235,12 @@ class Schedule:
         if operator is not None and not operator.client.is_dead:
             return operator
         operator = ModelOperator(
-            self.world.api, self._faults, time=lambda: self.world.now, wall=self._wall, settings=self.world.settings
+            self.world.api,
+            self._faults,
+            time=lambda: self.world.now,
+            wall=self._wall,
+            settings=self.world.settings,
+            uses_kueue=self.world.kueue is not None,
         )
         try:
             await operator.start()
@@ -253,9 +266,8 @@ class Schedule:
             return
         if not is_list:
             operator.watch(stream, self._random.choice((1, 1, 3, 100)))
-            return
         try:
-            await operator.list(stream)
+            await (operator.list if is_list else operator.follow)(stream)
         except (Crash, KubeError):
             self._operators[number] = None
 
@@ -313,7 +325,7 @@ class Schedule:
         losses = count_losses(self.world.api.log, job["metadata"]["uid"])
         counted = losses["application"]
         # An attempt that ends while the job is suspended, or because of a rejected pod, counts in no budget.
-        is_excused = self.done["suspend"] or losses["startup"]
+        is_excused = self._is_stopped_meanwhile() or losses["startup"]
         is_exact = counted == self.application or (is_excused and counted < self.application)
         is_exact = is_exact or self.done["kill for memory"] > 2  # three in a row count too
         assert is_exact, "each application error is counted once"

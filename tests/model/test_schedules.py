@@ -10,6 +10,8 @@ from collections import Counter
 
 import pytest
 
+from tests.model.queue_oracles import SEEN
+from tests.model.queue_schedule import QueueSchedule
 from tests.model.schedule import Schedule
 from tests.model.seeds import SCHEDULES, find_batches, replay
 from tests.tried import Tried
@@ -31,3 +33,18 @@ def test_every_schedule_reaches_its_documented_end(
     assert len(seeds) < 100 or all(done[each] for each in REACHED), done
     tried(f"random schedules under {operators} operators", len(seeds))
     print(", ".join(f"{count} x {what}" for what, count in done.most_common()))
+
+
+@pytest.mark.parametrize("seeds", find_batches(SCHEDULES // 50, size=100), ids=lambda seeds: f"from {seeds.start}")
+@pytest.mark.parametrize("operators", [1, 2])
+def test_a_stale_view_ends_no_queued_job_and_gives_no_quota_away_that_pods_use(
+    operators: int, seeds: range, tried: Tried, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        schedule = QueueSchedule(seed, operators)
+        replay(schedule)
+        seen += schedule.watchman.seen
+    tried(f"random schedules of a queued job under {operators} operators", len(seeds))
+    assert len(seeds) < 100 or all(seen[each] for each in SEEN), seen

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.builders import RUNNING_STATUS, make_head, make_worker
+from tests.unit.builders import RUNNING_STATUS, make_head, make_spec, make_worker
+from tests.unit.kueue import queued_spec, served
 from tests.unit.planning.state import decide
 
 
@@ -67,6 +68,23 @@ def test_the_next_attempt_requires_a_fresh_list_of_pods(started_by: str) -> None
     wanted = decide(gone, status={**RUNNING_STATUS, **before})
     assert wanted.status is not None and wanted.status.fields["attempt"] == 2
     assert wanted.status.pods == frozenset({gone.uid})
+
+
+@pytest.mark.parametrize("phase", ["Running", "Suspending"])
+def test_a_job_without_pods_comes_to_rest_only_after_a_fresh_list_of_pods(phase: str) -> None:
+    """Pods of the attempt that the cache lacks would lose their last checkpoint, and run without the queue's quota."""
+    suspended = decide(status={**RUNNING_STATUS, "phase": phase}, spec=make_spec(suspend=True)).status
+    assert suspended is not None and suspended.fields["phase"] == "Suspended" and suspended.pods == frozenset()
+    created = decide(spec=make_spec(suspend=True)).status
+    assert created is not None and created.pods is None, "it has never had pods"
+
+
+def test_only_the_first_write_of_a_status_begins_the_time_that_counts() -> None:
+    """The phase, by which later writes compare, is missing until then."""
+    queued = decide(spec=queued_spec(), queue=served()).status
+    assert queued is not None and queued.tests["/status/observedGeneration"] == -1
+    later = decide(status={"phase": "Queued"}, spec=queued_spec(), queue=served(state="missing")).status
+    assert later is not None and "/status/observedGeneration" not in later.tests
 
 
 def test_a_worker_gone_without_a_trace_requires_a_fresh_list_of_pods() -> None:

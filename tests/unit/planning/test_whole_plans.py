@@ -121,7 +121,13 @@ def test_the_first_attempt() -> None:
                     since=TIME,
                 ),
             },
-            tests={"/metadata/uid": UID, "/status/attempt": 0, "/status/round": 0, "/metadata/generation": 1},
+            tests={
+                "/metadata/uid": UID,
+                "/status/attempt": 0,
+                "/status/round": 0,
+                "/status/observedGeneration": -1,
+                "/metadata/generation": 1,
+            },
         ),
     )
     workers = [worker_name("digits", UID, attempt=1, slot=slot, round_=0) for slot in (0, 1)]

@@ -123,6 +123,9 @@ def _rest(job: Job) -> Decision:
     )
     if job.status.phase != "Suspending":
         status = status.requiring(Requirement.SAME_SPEC)
+    if job.status.attempt and not job.status.is_resting:
+        # Pods that are not in the cache yet would lose their last checkpoint, and run without the queue's quota.
+        status = status.requiring(Requirement.FRESH_PODS)
     if rest.phase == "Queued":
         event = Event("Normal", "Queued", rest.message, is_series=True)
     else:
