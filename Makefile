@@ -69,10 +69,12 @@ test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simula
 
 # The tests of the operator mostly wait, in two pytest processes with a cluster each; one more keeps two processors
 # busy meanwhile. The slowest tests and the total time are printed last. See ORDER in tests/conftest.py.
-# One Ray job has about twenty processes: one at a time, and nothing beside it. (The tests of the model beside them at
-# the lowest priority were tried: no gain, for they slow Ray down by as much as they take.)
+# One Ray job has about twenty processes, and waits for a third of its time: two side by side, and nothing beside them.
+# (The tests of the model beside one at the lowest priority were tried: no gain, for they slow Ray down by as much as
+# they take.)
 RAY_TESTS := tests/ray tests/examples tests/e2e tests/install tests/local/test_demo.py tests/local/test_run_failures.py
-PARALLEL = -n $(shell echo $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 ))) --dist loadscope --no-loadscope-reorder
+BY_SCOPE = --dist loadscope --no-loadscope-reorder
+PARALLEL = -n $(shell echo $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 ))) $(BY_SCOPE)
 test: $(READY) ## Every check that a commit must pass
 	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \
 	trap 'kill $$programs 2>/dev/null || true; echo "== make test: $$((SECONDS - began)) s"' EXIT; \
@@ -80,7 +82,7 @@ test: $(READY) ## Every check that a commit must pass
 	echo "== tests without Ray"; \
 	$(BIN)/pytest -q $(PARALLEL) --durations=10 -m "not slow" --ignore tests/gpu $(addprefix --ignore ,$(RAY_TESTS)) tests; \
 	echo "== tests with Ray"; \
-	$(BIN)/pytest -q --durations=10 -m "not slow" $(RAY_TESTS)
+	$(BIN)/pytest -q -n 2 $(BY_SCOPE) --durations=10 -m "not slow" $(RAY_TESTS)
 
 test-all: $(READY) ## Every test in named parts, each with its seconds: test, the slow tests, 50,000 random schedules, an older and a newer Kubernetes, a real node, older Rays [PARTS="e2e fuzz"]
 	@$(BIN)/python -m tools.all_tests $(PARTS)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -30,7 +29,7 @@ from railhead.contract.job_input import CA_KEY, FILE, JobInput, RayNode
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint
 from railhead.driver.node.machine import find_descendants, read_process_table
-from railhead.local.addresses import free_port
+from railhead.local.addresses import AddressPool, free_port
 from railhead.resources.bundle import build_bundle
 
 OBJECT_STORE = 100_000_000
@@ -104,7 +103,7 @@ class Pods:
         self.storage = storage or str(folder / "runs")
         self.reports: list[dict[str, Any]] = []
         self._temp = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, for the paths of Unix sockets
-        self._net = f"127.{random.randrange(10, 250)}.{random.randrange(1, 250)}"
+        self._range = AddressPool()  # no other process of this machine has it
         self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.addresses: dict[str, str] = {}
@@ -128,6 +127,7 @@ class Pods:
             process.wait()
         self._server.shutdown()
         self._server.server_close()
+        self._range.close()
         shutil.rmtree(self._temp, ignore_errors=True)
 
     @property
@@ -162,19 +162,19 @@ class Pods:
             e.REPORT_TOKEN: str(self.folder / "report-token"),
             "CUDA_VISIBLE_DEVICES": "",
         }
-        self._start("head", f"{self._net}.2", {**own, **env})
+        self._start("head", f"{self._range.prefix}.2", {**own, **env})
 
     def start_worker(
         self, slot: int, *, round_: int = 0, env: Mapping[str, str] | None = None, wrap: Sequence[str] = ()
     ) -> None:
         """`wrap` is a command that runs the one behind it, for a pod that sees other things than the rest."""
-        self._start(f"w{slot}-{round_}", f"{self._net}.{10 + slot * 10 + round_}", dict(env or {}), wrap)
+        self._start(f"w{slot}-{round_}", f"{self._range.prefix}.{10 + slot * 10 + round_}", dict(env or {}), wrap)
 
     def _start(self, name: str, ip: str, env: dict[str, str], wrap: Sequence[str] = ()) -> None:
         role = "head" if name == "head" else "worker"
         self.addresses[name] = ip
         hosts = self.folder / "hosts"
-        hosts.write_text(f"{self._net}.2 the-head.test.default.svc\n")
+        hosts.write_text(f"{self._range.prefix}.2 the-head.test.default.svc\n")
         values = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
