@@ -25,11 +25,9 @@ def find_slowness(status: JobStatus) -> Iterator[tuple[str, str]]:
     if spent is not None and spent.wall_seconds >= LEAST_SECONDS:
         lost = {reason: sum(getattr(spent.lost_seconds, each) for each in fields) for reason, fields in _LOST.items()}
         for reason, seconds in sorted(lost.items(), key=lambda each: -each[1]):
-            if seconds >= LEAST_SHARE * spent.wall_seconds:
-                yield (
-                    reason,
-                    f"{seconds} of {spent.wall_seconds} s, {seconds / spent.wall_seconds:.0%} of the job's time",
-                )
+            share = seconds / spent.wall_seconds
+            if share >= LEAST_SHARE:
+                yield reason, f"{seconds} of {spent.wall_seconds} s, {share:.0%} of the job's time"
     yield from _compare_rates(status)
 
 

@@ -45,7 +45,7 @@ class JobScreen:
 
 def summarize(snapshot: Snapshot) -> JobScreen:
     """Returns the screen of one job."""
-    sections = (_attempts(snapshot), _pods(snapshot), _nodes(snapshot), _events(snapshot))
+    sections = (_attempts(snapshot), _pods(snapshot), _events(snapshot))
     return JobScreen(
         facts=tuple(Fact(name, value) for name, value in _facts(snapshot) if value),
         sections=tuple(each for each in sections if each.lines),
@@ -60,23 +60,17 @@ def _facts(snapshot: Snapshot) -> list[tuple[str, str]]:
     rates = [f"{progress.steps_per_second} steps/s"] if progress.steps_per_second else []
     rates += [f"{progress.tokens_per_second} tokens/s"] if progress.tokens_per_second else []
     age = describe_age(str(snapshot.job["metadata"].get("creationTimestamp") or ""), snapshot.now)
-    workers = status.workers
+    workers, joined = status.workers, status.workers.joined
     return [
         ("Job", f"{snapshot.namespace}/{snapshot.name}, created {age} ago"),
-        (
-            "Phase",
-            f"{status.phase or '(not seen by an operator)'}" + (", being deleted" if snapshot.is_deleting else ""),
-        ),
+        ("Phase", (status.phase or "(not seen by an operator)") + (", being deleted" if snapshot.is_deleting else "")),
         ("Progress", ", ".join(each for each in (describe_progress(status), steps) if each)),
         ("Remaining", (progress.remaining or "") if not status.is_finished else ""),
         ("Rate", ", ".join(rates)),
         ("Goodput", _describe_goodput(status)),
         ("GPU hours", _describe_gpu_hours(status)),
         ("Metrics", ", ".join(f"{key} {value}" for key, value in sorted(progress.metrics.items())[:8])),
-        (
-            "Workers",
-            f"{workers.ready} of {workers.desired} pods up, {workers.joined} joined" if workers.desired else "",
-        ),
+        ("Workers", f"{workers.ready} of {workers.desired} pods up, {joined} joined" if workers.desired else ""),
         ("Head", f"{status.head.pod} on {status.head.node or '(no node)'}" if status.head.pod else ""),
         ("Checkpoint", _describe_checkpoint(snapshot)),
         ("Best", status.best_checkpoint.uri if status.best_checkpoint else ""),
@@ -127,13 +121,6 @@ def _pods(snapshot: Snapshot) -> Section:
     if len(troubled) > MOST_PODS:
         lines.append(f"and {len(troubled) - MOST_PODS} more")
     return Section("Pods that do not run", tuple(lines))
-
-
-def _nodes(snapshot: Snapshot) -> Section:
-    avoided = snapshot.status.avoided_nodes or []
-    return Section(
-        "Avoided nodes", tuple(f"{each.name}: {each.reason}, until {each.expiration_time}" for each in avoided)
-    )
 
 
 def _events(snapshot: Snapshot) -> Section:

@@ -132,8 +132,8 @@ def _seen(snapshot: Snapshot) -> Iterator[Finding]:
     if status.is_finished:
         return
     if status.avoided_nodes:
-        names = ", ".join(f"{node.name} ({node.reason})" for node in status.avoided_nodes)
-        yield _make(snapshot, "NodesAvoided", names, status.avoided_nodes[0].since)
+        nodes = (f"{node.name} ({node.reason}, until {node.expiration_time or '?'})" for node in status.avoided_nodes)
+        yield _make(snapshot, "NodesAvoided", ", ".join(nodes), status.avoided_nodes[0].since)
     running_since = status.true_since(types.RUNNING)
     if running_since is not None:
         yield from _running(snapshot, running_since)
