@@ -52,13 +52,14 @@ def test_a_run_is_read_by_exec_while_it_trains_and_by_a_job_afterwards(
     stacks = call("stacks", job)
     assert "in train_func" in stacks and any(each in stacks for each in ("ranks 0-1: ", "rank 1: "))
     assert "line of rank 1 epoch 1" in call("logs", job, "--rank", "1")
-    assert "checkpoint_" in call("checkpoints", job)
+    assert "damaged" not in call("checkpoints", job, "--verify"), "those that Ray deletes meanwhile are left out"
     assert not find_readers(cluster), "a pod of the job has the claim"
 
     call("suspend", job)
     newest = cluster.wait_phase(job, "Suspended")["checkpoint"]
     wait_until("the end of the pods", lambda: not cluster.pods(job))
     assert "loss" in call("metrics", job)
+    assert call("checkpoints", job, "--verify").count(" intact, ") == 2, "those that the job keeps"
     assert "line of rank 1 epoch 1" in call("logs", job, "--rank", "1", "--attempt", "1")
     call("checkpoints", job, "--download", str(tmp_path / "newest"), "--checkpoint", "newest")
     assert json.loads((tmp_path / "newest" / "epoch.json").read_text()) == newest["index"]

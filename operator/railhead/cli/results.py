@@ -94,7 +94,7 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
     """Prints a line per checkpoint, or copies one; returns 1 if one that was checked is lost or damaged."""
     from railhead.client.checkpoints import choose_checkpoint
     from railhead.client.outputs import Checkpoints
-    from railhead.client.results import download_checkpoint, read_checkpoints, verify_checkpoint
+    from railhead.client.results import download_checkpoint, read_checkpoints, verify_checkpoints
 
     job = await cluster.get_job(options.name)
     async with open_files(options, cluster, job) as files:
@@ -106,7 +106,7 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
         if options.checkpoint:
             rows = [choose_checkpoint(rows, options.checkpoint)]
         if options.verify:
-            rows = [await verify_checkpoint(files, row) for row in rows]
+            rows = await verify_checkpoints(files, job, rows)
     if options.output != "table":
         console.data(Checkpoints(tuple(rows)), options.output)
     elif rows:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.run_files import FileCheck, RunFile, is_plain
+from railhead.client.folder_program import FileCheck
+from railhead.client.run_files import RunFile, is_plain
 from railhead.contract.snapshot import COPY, SNAPSHOT, Snapshot, SnapshotUnreadable, parse_snapshot
 from railhead.history import History
 

@@ -14,10 +14,11 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import PurePosixPath
-from typing import BinaryIO, TypedDict
+from typing import BinaryIO, NamedTuple, TypedDict
 
 MOST_FILES = 100_000
 CHUNK_BYTES = 1 << 20
+GONE = "it is gone"
 HEADER_BYTES = 256 << 20  # of a header, an index or a file of JSON that is read to check it
 
 
@@ -34,6 +35,19 @@ class Request(TypedDict):
     list: list[str]
     send: list[tuple[str, int]]
     check: list[tuple[str, int]]
+
+
+class FileCheck(NamedTuple):
+    """Whether a file is complete, by its own format.
+
+    Attributes:
+        problem: what is wrong; "" = nothing.
+        needs: the files that it refers to, relative to its folder, with the least size of each in bytes; None = its
+            format is unknown, or tells neither its length nor its end.
+    """
+
+    problem: str
+    needs: dict[str, int] | None
 
 
 def main(request: Request) -> None:
@@ -110,24 +124,22 @@ def _open_folder(root: int, name: PurePosixPath) -> Iterator[int]:
         yield folder
 
 
-def _check(root: int, name: str, size: int) -> tuple[str, dict[str, int] | None]:
-    with _open_file(root, name) as file:
-        return check_file(file, name, size)
-
-
-def check_file(file: BinaryIO, name: str, size: int) -> tuple[str, dict[str, int] | None]:
-    """Checks by its own format whether a file is complete. It reads headers and indexes only, and loads no pickle.
-
-    Returns:
-        What is wrong, "" = nothing; and the files that it refers to, relative to its folder, with the least size of
-        each. None = its format is unknown, or tells neither its length nor its end.
-    """
+def _check(root: int, name: str, size: int) -> FileCheck:
     try:
-        return "", _inspect(file, PurePosixPath(name), size)
+        with _open_file(root, name) as file:
+            return check_file(file, name, size)
+    except FileNotFoundError:
+        return FileCheck(GONE, None)
+
+
+def check_file(file: BinaryIO, name: str, size: int) -> FileCheck:
+    """Checks a file by reading its header or index; loads no pickle. Raises OSError if it cannot be read."""
+    try:
+        return FileCheck("", _inspect(file, PurePosixPath(name), size))
     except OSError:
         raise
     except Exception as error:  # a damaged file can be anything
-        return f"it is not complete ({type(error).__name__}: {error})"[:500], None
+        return FileCheck(f"it is not complete ({type(error).__name__}: {error})"[:500], None)
 
 
 def _inspect(file: BinaryIO, name: PurePosixPath, size: int) -> dict[str, int] | None:

@@ -57,7 +57,15 @@ async def download_checkpoint(
     await copy_files(files, found, folder=row.name, into=into)
 
 
-async def verify_checkpoint(files: RunFiles, row: CheckpointRow) -> CheckpointRow:
-    """Returns the checkpoint with what its files tell about themselves, where they are. Raises ClientError."""
-    found = await files.find([row.name])
-    return replace(row, verification=judge_files(found, await files.check(found), row.name))
+async def verify_checkpoints(files: RunFiles, job: Object, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:
+    """Returns the checkpoints with what their files tell about themselves, where they are.
+
+    Those that the job has deleted meanwhile are left out. Raises ClientError.
+    """
+    checked = []
+    for row in rows:
+        found = await files.find([row.name])
+        verification = judge_files(found, await files.check(found), row.name)
+        checked.append(replace(row, files=len(found), verification=verification))
+    kept = {row.name for row in await read_checkpoints(files, job)}
+    return [row for row in checked if row.name in kept]

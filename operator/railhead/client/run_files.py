@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import json
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from railhead.client import folder_program
 from railhead.client.errors import ClientError, ExitCode
+from railhead.client.folder_program import FileCheck
 from railhead.client.process import parse_answer, read_all, run_process
 from railhead.contract.text import clean_line
 
@@ -45,20 +46,6 @@ class RunFile:
     name: str
     size: int
     time: float
-
-
-@dataclass(frozen=True)
-class FileCheck:
-    """Whether a file is complete, by its own format.
-
-    Attributes:
-        problem: what is wrong; "" = nothing.
-        needs: the files that it refers to, relative to its folder, with the least size of each in bytes; None = its
-            format is unknown, or tells neither its length nor its end.
-    """
-
-    problem: str
-    needs: Mapping[str, int] | None
 
 
 class RunFiles(Protocol):
@@ -201,8 +188,11 @@ class StoreFiles:
         return [await self._call(self._check, file) for file in files]
 
     def _check(self, file: RunFile) -> FileCheck:
-        with self.store.open_input_file(f"{self.root}/{file.name}") as source:
-            return FileCheck(*folder_program.check_file(source, file.name, file.size))
+        try:
+            with self.store.open_input_file(f"{self.root}/{file.name}") as source:
+                return folder_program.check_file(source, file.name, file.size)
+        except FileNotFoundError:
+            return FileCheck(folder_program.GONE, None)
 
     async def _call(self, call: Any, argument: Any) -> Any:
         try:
@@ -223,10 +213,10 @@ def parse_listing(data: bytes, names: Sequence[str], place: str) -> list[RunFile
 def parse_checks(data: bytes, count: int, place: str) -> list[FileCheck]:
     """Returns the answer of a pod. Raises ClientError if it is anything but that many checks."""
     problem = f"{place} answers with something that is no list of {count} checks"
-    found = parse_answer(list[tuple[str, dict[str, int] | None]], data, problem)
+    found = parse_answer(list[FileCheck], data, problem)
     if len(found) != count:
         raise ClientError(problem)
-    return [FileCheck(*each) for each in found]
+    return found
 
 
 def check_listing(files: Sequence[RunFile], names: Sequence[str], place: str) -> list[RunFile]:

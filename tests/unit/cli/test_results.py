@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from railhead.cli import logs, read, results
 from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.errors import ClientError, ExitCode
+from railhead.client.folder_program import FileCheck
+from railhead.client.run_files import ProcessFiles, RunFile
 from railhead.client.snapshot import Snapshot
 from tests.unit.client.jobs import make_job, make_snapshot
 from tests.unit.client.run_folder import HOSTILE, write_run
@@ -132,6 +135,23 @@ async def test_a_checkpoint_that_is_cut_off_is_told_from_an_intact_one(run: Path
     assert "checkpoint_1: model.pt: it is not complete (BadZipFile: File is not a zip file)." in table
     [row] = json.loads(await show(*of_run, "--checkpoint", "best", "-o", "json", code=ExitCode.FAILED))["checkpoints"]
     assert row["verification"]["checked"] == 0 and len(row["verification"]["damage"]) == 1
+
+
+async def test_a_checkpoint_that_the_job_deletes_while_it_is_checked_is_left_out(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = ProcessFiles.check
+
+    async def delete_and_check(files: ProcessFiles, found: Sequence[RunFile]) -> list[FileCheck]:
+        entry = {"checkpoint_dir_name": "checkpoint_2", "metrics": {}}
+        snapshot = {"checkpoint_results": [entry], "latest_checkpoint_result": entry}
+        (run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+        (run / "checkpoint_1" / "model.pt").unlink(missing_ok=True)
+        return await check(files, found)
+
+    monkeypatch.setattr(ProcessFiles, "check", delete_and_check)
+    found = await show("checkpoints", "digits", "--verify", "--folder", str(run), "-o", "json", code=ExitCode.FAILED)
+    assert [each["name"] for each in json.loads(found)["checkpoints"]] == ["checkpoint_2"], "which is lost"
 
 
 async def test_logs_of_pods_that_are_gone_come_from_the_archive(run: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from railhead.client.checkpoints import Verification, choose_checkpoint, judge_files, list_checkpoints, read_snapshot
 from railhead.client.errors import ClientError
-from railhead.client.run_files import FileCheck, RunFile
+from railhead.client.folder_program import FileCheck
+from railhead.client.run_files import RunFile
 from railhead.contract.snapshot import COPY, SNAPSHOT
 from railhead.history import History
 

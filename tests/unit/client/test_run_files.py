@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from railhead.client.errors import ClientError
+from railhead.client.folder_program import FileCheck
 from railhead.client.run_files import (
-    FileCheck,
     ProcessFiles,
     RunFile,
     RunFiles,
@@ -66,6 +66,8 @@ async def test_files_are_checked_where_they_are(files: RunFiles, run: Path) -> N
     assert checks["ck/big"] == checks["ck/empty"] == FileCheck("", None)
     assert checks["ck/model.index.json"] == FileCheck("", {"big": 1})
     assert checks["ck/epoch.json"].problem.startswith("it is not complete")
+    (run / "ck" / "epoch.json").unlink()
+    assert FileCheck("it is gone", None) in await files.check(found)
     assert await files.check([]) == []
 
 
