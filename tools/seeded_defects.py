@@ -2076,6 +2076,13 @@ DEFECTS = (
         (STALE,),
     ),
     Defect(
+        "a resumed job counts as evicted",
+        "controller/metrics.py",
+        'if new.phase == "Queued" and old.attempt and not old.is_resting:',
+        'if new.phase == "Queued" and old.attempt and old.phase != "Queued":',
+        ("tests/unit/controller/test_metrics.py",),
+    ),
+    Defect(
         "a deleted Workload stays while Kueue's other kinds are missing",
         "planning/queue_view.py",
         'return self.state in ("served", "partial")',

@@ -193,6 +193,17 @@ CASES = (
         description="A job in namespace team has waited for its queue for 1d 0h 6m 0s.",
     ),
     Case(
+        "RailheadEvictionsRepeating",
+        {
+            'railhead_evictions_total{namespace="team"}': "_x5 11x600",
+            'railhead_evictions_total{namespace="few"}': "_x5 10x600",
+        },
+        fires=10,
+        ends=366,
+        labels=TEAM,
+        description="The queue has evicted jobs in namespace team 11 times in the last 6 hours.",
+    ),
+    Case(
         "RailheadQueueUnreachable",
         {'railhead_job_conditions{condition="QueueUnreachable",namespace="team"}': "_x5 2x10 stale"},
         fires=10,

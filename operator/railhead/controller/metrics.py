@@ -148,6 +148,9 @@ class Metrics:
         self._finished = Counter(
             "railhead_finished_jobs", "Jobs that ended.", ["class", "namespace"], registry=self.registry
         )
+        self._evictions = Counter(
+            "railhead_evictions", "Jobs with pods that their queue stopped.", ["namespace"], registry=self.registry
+        )
         self._seconds = Counter(
             "railhead_training_seconds",
             "What the time of jobs was spent on: productive, or the cause of its loss.",
@@ -190,6 +193,8 @@ class Metrics:
         loss = find_loss(old, new)
         if loss:
             self._restarts.labels(loss, namespace).inc()
+        if new.phase == "Queued" and old.attempt and not old.is_resting:
+            self._evictions.labels(namespace).inc()
         if new.is_finished and not old.is_finished:
             self._finished.labels(_find_end(new), namespace).inc()
 

@@ -179,6 +179,25 @@ def test_a_job_is_counted_once_when_it_ends(end: dict[str, Any], class_: str) ->
     assert found == {("railhead_finished_jobs_total", (class_, "a")): 1}
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "number"),
+    [
+        (at(phase="Suspending"), at(phase="Queued"), 1),
+        (at(phase="Pending"), at(phase="Queued"), 1),
+        (at(phase="Suspending"), at(phase="Suspended"), 0),
+        (at(phase="Suspended"), at(phase="Queued"), 0),
+        (at(phase="Queued"), at(phase="Queued"), 0),
+        (at(0, phase=""), at(0, phase="Queued"), 0),
+    ],
+)
+def test_an_eviction_is_counted_when_the_last_pod_of_the_job_has_ended(
+    old: JobStatus, new: JobStatus, number: int
+) -> None:
+    operator = Operator()
+    operator.metrics.count_change("a", old, new)
+    assert operator.samples().get(("railhead_evictions_total", ("a",)), 0) == number
+
+
 def test_settled_time_is_counted_by_cause_and_namespace() -> None:
     operator = Operator()
     new = parse_status({"goodput": {"productiveSeconds": 40, "lostSeconds": {"podsPending": 7}}})
@@ -228,6 +247,7 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
     operator.metrics.count_report(202)
     operator.metrics.count_change("a", at(lost="Application"), at(2))
     operator.metrics.count_change("a", at(), parse_status({"conditions": [{**TRUE, "type": "Complete"}]}))
+    operator.metrics.count_change("a", at(), at(phase="Queued"))
     operator.metrics.count_delay(Urgency.STATE, 0.1)
     warned = [{**TRUE, "type": "HangSuspected"}, {**TRUE, "type": "Running"}]
     pending = {"phase": "Pending", "waiting": {"since": "2026-01-01T00:00:00Z"}}
