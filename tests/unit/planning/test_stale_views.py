@@ -82,7 +82,7 @@ def test_a_job_without_pods_comes_to_rest_only_after_a_fresh_list_of_pods(phase:
 def test_only_the_first_write_of_a_status_begins_the_time_that_counts() -> None:
     """The phase, by which later writes compare, is missing until then."""
     queued = decide(spec=queued_spec(), queue=served()).status
-    assert queued is not None and queued.tests["/status/observedGeneration"] == -1
+    assert queued is not None and queued.tests.get("/status/observedGeneration") == -1
     later = decide(status={"phase": "Queued"}, spec=queued_spec(), queue=served(state="missing")).status
     assert later is not None and "/status/observedGeneration" not in later.tests
 
