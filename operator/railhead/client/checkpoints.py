@@ -80,7 +80,7 @@ def list_checkpoints(
     `files`: those in their folders; `best`: the URI of status.bestCheckpoint.
     """
     commits = {
-        str(record.get("checkpoint")).rpartition("/")[2]: record
+        str(record.get("checkpoint")).partition("?")[0].rpartition("/")[2]: record
         for record in journal.records
         if record.get("event") == "checkpoint"
     }

@@ -56,6 +56,9 @@ async def _open_in_pod(cluster: Cluster, job: Object, folder: str, access: Acces
     if pod is not None:
         yield _read_in(pod, names.CONTAINER, folder, command)
         return
+    if not parse_status(job.get("status")).attempt:
+        name = job["metadata"]["name"]
+        raise ClientError(f"{name} has not begun an attempt; `railhead why {name}` says why", ExitCode.NOT_FOUND)
     async with run_reader(cluster, build_reader(job, folder=folder, image=access.image), access.say) as name:
         yield _read_in(name, CONTAINER, folder, command)
 

@@ -22,7 +22,17 @@ def make_snapshot(*names: str) -> bytes:
 
 
 FILES = [RunFile("c0/a", 3, 0.0), RunFile("c0/b", 4, 0.0), RunFile("c01/a", 9, 0.0), RunFile("c2/a", 1, 0.0)]
-JOURNAL = History(({"time": "t0", "attempt": 1, "event": "checkpoint", "index": 5, "checkpoint": "s3://b/r/c0"},))
+JOURNAL = History(
+    (
+        {
+            "time": "t0",
+            "attempt": 1,
+            "event": "checkpoint",
+            "index": 5,
+            "checkpoint": "s3://b/r/c0?endpoint_override=h/x",
+        },
+    )
+)
 METRICS = History(
     tuple({"time": "t", "attempt": 1, "step": step, "metrics": {"loss": loss}} for step, loss in [(9, 0), (7, 5)])
 )

@@ -70,11 +70,25 @@ class FixedCluster:
         return [make_pod("head", **RUNNING)]
 
 
+async def no_pods(self: FixedCluster, uid: str) -> list[Object]:
+    return []
+
+
 async def open_as(job: Object, folder: str | None = None) -> Any:
     """Returns what open_run yields."""
     cluster: Any = FixedCluster()
     async with open_run(cluster, job, Access(folder, None, lambda _: None)) as files:
         return files
+
+
+async def test_no_reader_is_made_for_a_job_that_has_never_had_a_pod(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "kubectl").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(FixedCluster, "list_pods", no_pods)
+    with pytest.raises(ClientError, match="digits has not begun an attempt; `railhead why digits` says why"):
+        await open_as(make_stored("/nowhere"))
 
 
 async def test_each_place_has_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
