@@ -41,7 +41,7 @@ class QueueSchedule(Schedule):
         super().__post_init__()
         self.world.add_queue(gpus=GPUS)
         self.watchman = QueueWatchman(self.world, sees_all=False)
-        self._spec |= SPEC
+        self._spec = {**self._spec, **SPEC}
         self._weights |= ACTIONS
         self._streams = (*self._streams, *KINDS)
 
