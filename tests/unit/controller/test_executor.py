@@ -84,7 +84,8 @@ def executor(client: ModelClient, recorded: RecordedCache) -> Executor:
 
 def make_job(uid: str = UID, *, attempt: int = 0) -> Object:
     metadata = {"namespace": "default", "name": "digits", "uid": uid, "generation": 1}
-    return {"kind": "TrainJob", "metadata": metadata, "spec": {}, "status": {"attempt": attempt, "round": 0}}
+    status = {"observedGeneration": -1, "attempt": attempt, "round": 0}
+    return {"kind": "TrainJob", "metadata": metadata, "spec": {}, "status": status}
 
 
 def make_old(uid: str = "uid-old", **spec: Any) -> Object:
