@@ -30,7 +30,7 @@ LIST_COLUMNS = (
     *(Column("WAITS-FOR", can_be_cut=True), Column("AGE")),
 )
 WIDE_TITLES = (*(column.title for column in LIST_COLUMNS), "GOODPUT", "WORKERS", "HEAD", "CHECKPOINT")
-WIDE_COLUMNS = tuple(map(Column, WIDE_TITLES))  # none is cut
+COLUMNS = {"table": LIST_COLUMNS, "wide": tuple(map(Column, WIDE_TITLES))}  # of wide, none is cut
 TOP_COLUMNS = (
     *(*NAMES, Column("GPUS"), Column("PROGRESS"), Column("REMAINING", drop=1), Column("GOODPUT", drop=2)),
     *(Column("ATTEMPT", drop=3), Column("WAITS-FOR", can_be_cut=True), Column("AGE")),
@@ -64,7 +64,7 @@ async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Cons
         key = (row.namespace, row.name)
         if new is None:
             shown.pop(key, None)
-            (console if options.output in ("table", "wide") else Console(sys.stderr)).line(f"{row.name} is gone")
+            (console if options.output in COLUMNS else Console(sys.stderr)).line(f"{row.name} is gone")
         elif shown.get(key) != new:  # else no column has changed
             shown[key] = new
             if options.output == "yaml":
@@ -78,13 +78,11 @@ async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Cons
 def _print_list(
     rows: Sequence[JobRow], format_: str, cluster: Cluster, console: Console, *, has_header: bool = True
 ) -> None:
-    if format_ == "name":
+    if format_ in COLUMNS:
+        _print_rows(rows, COLUMNS[format_], cluster, console, has_header=has_header)
+    elif format_ == "name":
         for row in rows:
             console.line(f"{row.namespace}/{row.name}" if cluster.scope is None else row.name)
-    elif format_ == "wide":
-        _print_rows(rows, WIDE_COLUMNS, cluster, console, has_header=has_header)
-    elif format_ == "table":
-        _print_rows(rows, LIST_COLUMNS, cluster, console, has_header=has_header)
     else:
         _print_data(rows, format_, console)
 
@@ -140,19 +138,13 @@ def _print_data(rows: Sequence[JobRow], format_: str, console: Console) -> None:
 
 
 def _print_rows(
-    rows: Sequence[JobRow],
-    columns: Sequence[Column],
-    cluster: Cluster,
-    console: Console,
-    *,
-    has_header: bool = True,
+    rows: Sequence[JobRow], columns: Sequence[Column], cluster: Cluster, console: Console, *, has_header: bool = True
 ) -> None:
     if not rows:
         console.line("No TrainJobs found.")
         return
     shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
-    cells = [_write_cells(row, now) for row in rows]
-    texts = [[row[column.title] or "-" for column in shown] for row in cells]
+    texts = [[cells[column.title] or "-" for column in shown] for cells in (_write_cells(row, now) for row in rows)]
     console.table(shown, texts, has_header=has_header)
 
 

@@ -16,15 +16,11 @@ if TYPE_CHECKING:
     from railhead.client.curves import Curve, Report
 
 METRICS = "Show the curves of what rank 0 has reported, from the run's folder, of one TrainJob or of several."
-CHECKPOINTS = (
-    "List the checkpoints of a TrainJob's run, check their files, or copy one to this machine. None is loaded."
-)
+CHECKPOINTS = "List the checkpoints of a TrainJob's run, check their files, or copy one here. None is loaded."
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    metrics = add_command(
-        commands, "metrics", METRICS, show_metrics, formats=("table", "csv", "json", "yaml"), has_name=False
-    )
+    metrics = add_command(commands, "metrics", METRICS, show_metrics, formats=(*SCREEN, "csv"), has_name=False)
     metrics.add_argument("names", metavar="NAME", type=job_name, nargs="+", help="the TrainJobs")
     metrics.add_argument("--metric", metavar="M", action="append", default=[], help="only this one; may be repeated")
     metrics.add_argument("--plot", metavar="FILE", type=Path, help="draw them into this .png or .svg file")

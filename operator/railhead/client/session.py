@@ -82,7 +82,7 @@ class Client:
 
     def get(self, name: str) -> Job:
         """Returns the TrainJob. Raises ClientError."""
-        return run_apart(_call(self._target, lambda cluster: self._find(cluster, name)))
+        return _identify(self._target, run_apart(_call(self._target, lambda cluster: cluster.get_job(name))))
 
     def list(self, selector: str = "") -> Sequence[Job]:
         """Returns the TrainJobs of the namespace with these labels, such as team=a, by name. Raises ClientError."""
@@ -100,9 +100,6 @@ class Client:
         log.info(check_existing(job, existing))
         return _identify(self._target, existing)
 
-    async def _find(self, cluster: Cluster, name: str) -> Job:
-        return _identify(self._target, await cluster.get_job(name))
-
 
 @dataclass(frozen=True)
 class Job:
@@ -119,11 +116,7 @@ class Job:
     @property
     def status(self) -> JobStatus:
         """The status now."""
-
-        async def read(_: Cluster, job: Object) -> JobStatus:
-            return parse_status(job.get("status"))
-
-        return self._run(read)
+        return parse_status(run_apart(_call(self._target, self._get)).get("status"))
 
     def why(self) -> Sequence[Finding]:
         """Returns why the job waits, is slow, hangs or failed, and what to do; the first finding explains its state."""
