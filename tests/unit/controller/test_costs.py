@@ -26,6 +26,8 @@ from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS
 from tests.unit.controller.raws import make_container, make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock
 
+NEW = {"observedGeneration": -1, "attempt": 0, "round": 0}  # the definition's default
+
 FEW, MANY = 20, 1000
 
 
@@ -113,7 +115,7 @@ async def test_a_job_of_1_and_3_costs_8_requests_until_its_pods_exist() -> None:
     asked: list[Counter[tuple[str, str]]] = []
     for name in ("first", "second"):
         spec = {**make_job()["spec"], "scaling": {"numWorkers": 3}}
-        job = make_job(name=name, uid=f"uid-{name}", spec=spec, status={"attempt": 0, "round": 0})
+        job = make_job(name=name, uid=f"uid-{name}", spec=spec, status=NEW)
         client.api.put(job)
         state.on_job("ADDED", job)
         before = len(client.asked)
