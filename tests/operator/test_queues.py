@@ -17,7 +17,7 @@ from tests.api.server import ApiServer
 from tests.kueue.client import DEFINITIONS, Installation
 from tests.kueue.definitions import API, GROUP
 from tests.kueue.stand_in import deny_pods_ready
-from tests.kueue.workload import Object, is_true
+from tests.kueue.workload import FINALIZER, Object, is_true
 from tests.operator.audit import AuditLog
 from tests.operator.conftest import make_cluster
 from tests.operator.queue_stage import QUOTA, Stage
@@ -447,6 +447,47 @@ def test_a_job_in_a_queue_costs_few_more_writes_and_uses_exactly_the_charts_righ
     asked = count_asked()
     assert (asked["delete", "workloads"], asked["patch", "workloads"]) == (1, 1)
     assert find_rights() - set(asked) <= {("get", "workloads")}, "which follows a lost answer to a create"
+
+
+def play_to_success(stage: Stage, job: str) -> None:
+    """Until the operator has nothing more to do for the job."""
+    stage.start(job, 3)
+    stage.end_head(job)
+    stage.wait_phase(job, "Succeeded")
+    stage.until("the workers are deleted", lambda: count_deleting(stage, job) == 2)
+    for name, pod in stage.cluster.pods(job).items():
+        if not name.endswith("-head"):
+            stage.cluster.remove_pod(pod)
+    stage.until("the last event", lambda: "Succeeded" in {event["reason"] for event in stage.cluster.events(job)})
+    stage.until("its quota is free", lambda: stage.kueue.find(job) is None or not has_finalizer(stage.workload(job)))
+
+
+def has_finalizer(workload: Object) -> bool:
+    return FINALIZER in workload["metadata"].get("finalizers", ())
+
+
+def test_a_queue_and_a_gang_cost_a_job_few_requests(stage: Stage, audited_plane: tuple[ControlPlane, AuditLog]) -> None:
+    """docs/internals/benchmarks.md has the numbers. The first job makes what all jobs of the namespace share."""
+    stage.kueue.make_queue(gpus=QUOTA)
+    counted: dict[str, Counter[str]] = {}
+    before = Counter[str]()
+    for name, queue, gang in (("first", "", "None"), ("plain", "", "None"), ("gang", "", "PodGroup")):
+        stage.submit(name, queue=queue, scheduling={"gangScheduler": gang})
+        play_to_success(stage, name)
+        after = count_requests(audited_plane[1], stage.cluster.namespace)
+        counted[name], before = after - before, after
+    stage.submit("queued")
+    play_to_success(stage, "queued")
+    counted["queued"] = count_requests(audited_plane[1], stage.cluster.namespace) - before
+    more = {name: counted[name] - counted["plain"] for name in ("gang", "queued")}
+    assert more["gang"] <= Counter({"create podgroups": 2}), "one for each version until one is served"
+    assert more["queued"].total() <= 14, more
+
+
+def count_requests(audit: AuditLog, namespace: str) -> Counter[str]:
+    """The operator's requests in the namespace but for watches."""
+    asked = [each for each in audit.requests(namespace) if each.verb != "watch"]
+    return Counter(f"{each.verb} {each.resource}" for each in asked)
 
 
 def test_a_job_without_a_queue_asks_for_none(stage: Stage) -> None:
