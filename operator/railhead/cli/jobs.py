@@ -144,26 +144,13 @@ def _print_rows(
         console.line("No TrainJobs found.")
         return
     shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
-    texts = [[cells[column.title] or "-" for column in shown] for cells in (_write_cells(row, now) for row in rows)]
+    texts = [[_write_cell(row, column.title, now) for column in shown] for row in rows]
     console.table(shown, texts, has_header=has_header)
 
 
-def _write_cells(row: JobRow, now: datetime) -> dict[str, str]:
-    """Returns the cells of all columns by their titles."""
+def _write_cell(row: JobRow, title: str, now: datetime) -> str:
+    """Returns the cell below a title, which is the name of the row's field but for AGE."""
     from railhead.client.rows import describe_age
 
-    return {
-        "NAMESPACE": row.namespace,
-        "NAME": row.name,
-        "PHASE": row.phase,
-        "GPUS": str(row.gpus or ""),
-        "PROGRESS": row.progress,
-        "REMAINING": row.remaining,
-        "ATTEMPT": str(row.attempt or ""),
-        "WAITS-FOR": row.waits_for,
-        "AGE": describe_age(row.created, now),
-        "GOODPUT": row.goodput,
-        "WORKERS": row.workers,
-        "HEAD": row.head,
-        "CHECKPOINT": row.checkpoint,
-    }
+    value = describe_age(row.created, now) if title == "AGE" else getattr(row, title.lower().replace("-", "_"))
+    return str(value or "-")

@@ -39,11 +39,11 @@ async def examine(cluster: Cluster) -> list[Check]:
     """Returns all checks, in their order. Raises ClientError if the API server does not answer."""
     with explaining("reach the API server"):
         version = await cluster.client.get_object("/version")
-    has_local_node = await _is_local(cluster)
-    probes = {subject: probe for subject, probe in PROBES.items() if not has_local_node or subject not in LOCAL}
+    known = LOCAL if await _is_local(cluster) else {}
+    probes = {subject: probe for subject, probe in PROBES.items() if subject not in known}
     checks = await asyncio.gather(*(_run(subject, probe, cluster) for subject, probe in probes.items()))
-    known = [Check(subject, readiness.OK, message) for subject, message in LOCAL.items() if has_local_node]
-    return [readiness.judge_kubernetes(version), *checks, *known]
+    local = [Check(subject, readiness.OK, message) for subject, message in known.items()]
+    return [readiness.judge_kubernetes(version), *checks, *local]
 
 
 async def _is_local(cluster: Cluster) -> bool:
@@ -97,15 +97,9 @@ async def _list_jobs(cluster: Cluster) -> list[JobRow]:
 
 async def _rights(cluster: Cluster) -> Check:
     async def is_denied(group: str, resource: str, verb: str) -> bool:
-        plural, _, subresource = resource.partition("/")
-        attributes = {
-            "namespace": cluster.namespace,
-            "verb": verb,
-            "group": group,
-            "resource": plural,
-            "subresource": subresource,
-        }
-        body = {"spec": {"resourceAttributes": attributes}}
+        plural, _, sub = resource.partition("/")
+        asked = {"namespace": cluster.namespace, "verb": verb, "group": group, "resource": plural, "subresource": sub}
+        body = {"spec": {"resourceAttributes": asked}}
         answer = await cluster.client.create(kinds.SELF_ACCESS_REVIEW, body)
         return part(answer, "status").get("allowed") is not True
 

@@ -96,9 +96,8 @@ def find_folder(job: Object) -> str:
     if not reported:
         below = own
     elif below == reported or ".." in PurePosixPath(below).parts:
-        raise ClientError(
-            f"the run of {metadata['name']} is in {reported}, not below spec.run.storagePath; pass it with --folder"
-        )
+        where = f"the run of {metadata['name']} is in {reported}, not below spec.run.storagePath"
+        raise ClientError(f"{where}; pass it with --folder")
     return f"{base.rstrip('/')}/{below}{mark}{query}"
 
 

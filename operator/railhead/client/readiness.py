@@ -78,9 +78,8 @@ def judge_definition(narrower: str, version: str) -> Check:
     crd = f"The CRD {names.PLURAL}.{names.GROUP}" + (f" of Railhead {version}" if version else "")
     if narrower:
         message = f"{crd} lacks what this command line, {__version__}, may send: {narrower}."
-        return Check(
-            "CRD", WARNING, message, "Upgrade Railhead in the cluster, or use the command line of its version."
-        )
+        remedy = "Upgrade Railhead in the cluster, or use the command line of its version."
+        return Check("CRD", WARNING, message, remedy)
     return Check("CRD", OK, f"{crd} is served, and accepts all that Railhead {__version__} knows.")
 
 
@@ -241,9 +240,7 @@ def judge_dns(slices: Sequence[Object]) -> Check:
 
 def judge_gangs(served: Sequence[str], *, has_kueue: bool) -> Check:
     """Takes the schedulers whose PodGroups are served, with the versions."""
-    gangs = (
-        f"scheduling.gangScheduler can be {_some(served)}" if served else "No PodGroup of a gang scheduler is served"
-    )
+    gangs = f"gangScheduler can be {_some(served)}" if served else "No PodGroup of a gang scheduler is served"
     kueue = "Kueue's queues are served" if has_kueue else "Kueue is not installed"
     return Check("Gangs and queues", OK, f"{gangs}; {kueue}.")
 
