@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import Subparsers, add_command, confirm, job_name
+from railhead.cli.cluster_command import Subparsers, add_command, confirm, duration, job_name
 from railhead.cli.output import Console
 from railhead.client.goals import GOALS
 
@@ -21,7 +20,6 @@ RETRY = "Create a TrainJob that continues a finished one from its checkpoint; th
 DELETE = "Delete TrainJobs. Their checkpoints stay in the storage. Asks before it deletes more than one."
 WAIT = "Wait until a TrainJob is in a state. Ctrl-C ends the command, not the job."
 SET = "change a field: image=IMAGE, scaling.resourcesPerWorker.memory=64Gi, or null to remove it (repeatable)"
-SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
@@ -45,7 +43,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
 
 
 def _add_timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--timeout", type=parse_duration, metavar="TIME", help="such as 90s, 20m or 2h (default: none)")
+    parser.add_argument("--timeout", type=duration, metavar="TIME", help="such as 90s, 20m or 2h (default: none)")
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
@@ -53,25 +51,13 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="PATH=VALUE", help=SET)
 
 
-def parse_duration(text: str) -> float:
-    """Returns seconds. Raises ArgumentTypeError."""
-    found = re.fullmatch(r"([0-9]{1,7})([smhd]?)", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time; use for example 90s, 20m or 2h")
-    return float(int(found[1]) * SECONDS[found[2]])
-
-
 async def wait_for_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Returns 0 if the job got to the goal, 1 if it never will."""
     from railhead.client.waiting import wait_for
 
-    ending = await wait_for(cluster, options.name, options.goal, timeout=options.timeout, echo=_say)
+    ending = await wait_for(cluster, options.name, options.goal, timeout=options.timeout, echo=Console(sys.stderr).line)
     console.line(ending.message)
     return 0 if ending.is_reached else 1
-
-
-def _say(text: str) -> None:
-    Console(sys.stderr).line(text)
 
 
 async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
@@ -91,7 +77,9 @@ async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Con
     from railhead.client.changes import parse_changes
     from railhead.client.suspension import resume
 
-    await resume(cluster, options.name, parse_changes(options.changes), timeout=options.timeout, echo=_say)
+    await resume(
+        cluster, options.name, parse_changes(options.changes), timeout=options.timeout, echo=Console(sys.stderr).line
+    )
     console.line(f"{options.name}: is resumed; `railhead status {options.name}` shows how it starts")
     return 0
 
@@ -132,7 +120,7 @@ async def delete_jobs(options: argparse.Namespace, cluster: Cluster, console: Co
         found = await cluster.list_jobs(options.selector, identify)
     if len(found) > 1 and not options.yes:
         for namespace, name, _ in found:
-            _say(f"  {namespace}/{name}")
+            Console(sys.stderr).line(f"  {namespace}/{name}")
         if not confirm(f"Delete these {len(found)} TrainJobs?"):
             raise ClientError("nothing was deleted; use --yes to delete without a question", ExitCode.USAGE)
     for namespace, name, uid in found:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 Run = Callable[[argparse.Namespace, "Cluster", Console], Awaitable[int]]
 SCREEN = ("table", "json", "yaml")
+SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # Python looks for garbage in all modules and objects that a command reads: a third of the time of a list of 2,000 jobs.
 RARELY = (50_000, 50, 50)
 
@@ -64,6 +65,14 @@ def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
     return int(text)
+
+
+def duration(text: str) -> int:
+    """Returns seconds. Raises ArgumentTypeError."""
+    found = re.fullmatch(r"([0-9]{1,7})([smhd]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; use for example 90s, 20m or 2h")
+    return int(found[1]) * SECONDS[found[2]]
 
 
 def run_in_cluster(run: Run, options: argparse.Namespace) -> int:

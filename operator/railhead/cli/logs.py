@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections import deque
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import Subparsers, add_command, add_run_options, count, open_files, remark
+from railhead.cli.cluster_command import Subparsers, add_command, add_run_options, count, duration, open_files, remark
 from railhead.cli.output import Console
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     logs.add_argument("-f", "--follow", action="store_true", help="wait for pods and lines until the job has finished")
     logs.add_argument("--attempt", type=count, metavar="N", help="the lines of this attempt (default: the newest)")
     logs.add_argument("--tail", type=count, metavar="N", help="at most the last N lines of each pod so far")
+    logs.add_argument("--since", type=duration, metavar="TIME", help="the lines of the last 90s, 20m or 2h")
     add_run_options(logs)
 
 
@@ -35,7 +37,7 @@ async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Cons
     from railhead.client.errors import ClientError, ExitCode
     from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
 
-    wanted = Wanted(options.rank, options.is_all, options.tail)
+    wanted = Wanted(options.rank, options.is_all, options.tail, options.since)
     printer = Printer(console.log_line, remark)
     if options.follow:
         if options.attempt is not None:
@@ -54,6 +56,7 @@ async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted:
     from railhead.client.errors import ExitCode
     from railhead.client.run_files import read_each
     from railhead.contract.run_folder import LOGS
+    from railhead.contract.text import format_time
 
     job = await cluster.get_job(options.name)
     uid, attempt = str(job["metadata"]["uid"]), options.attempt or parse_status(job.get("status")).attempt
@@ -67,11 +70,12 @@ async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted:
                 f"attempts: {kept}. spec.logs.archive decides what it keeps"
             )
             return ExitCode.NOT_FOUND
+        since = format_time(cluster.client.clock.now() - timedelta(seconds=wanted.since)) if wanted.since else ""
         last: dict[str, deque[str]] = {}
         async for file, data in read_each(files, list(sources)):
             source = sources[file]
             place = f"rank {source}" if source.isdigit() else source
-            for text in read_lines(data):
+            for text in read_lines(data, since):
                 line = f"[{place}] {text}" if wanted.is_all else text
                 if wanted.tail is None:
                     console.log_line(line)

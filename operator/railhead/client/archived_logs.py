@@ -12,7 +12,7 @@ from railhead.contract.run_folder import LOGS, name_attempt, shorten_uid
 
 SEGMENT_BYTES = 256 << 20  # of text; a segment has about a hundredth of it
 _FILE = re.compile(r"([^/]+)/[^/]+-\d{6}\.log\.gz")
-_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) ")
 
 
 def find_attempts(files: Sequence[RunFile], uid: str) -> list[int]:
@@ -36,8 +36,9 @@ def choose_files(
     return {file: source for source, file in chosen}
 
 
-def read_lines(data: bytes) -> Iterator[str]:
-    """Yields the lines of a segment without their times; its last word says so if it cannot be read to its end."""
+def read_lines(data: bytes, since: str = "") -> Iterator[str]:
+    """Yields the lines of a segment from this time on (RFC 3339, UTC), without their times; a last one says so if the
+    segment cannot be read to its end."""
     text, rest, problem = bytearray(), data, ""
     while rest and not problem:
         member = zlib.decompressobj(wbits=31)
@@ -50,7 +51,11 @@ def read_lines(data: bytes) -> Iterator[str]:
         elif not member.eof:
             problem = problem or "its end is missing"
         rest = member.unused_data
+    time = ""  # that of a line without one is that of the line before
     for line in bytes(text[:SEGMENT_BYTES]).decode(errors="replace").removesuffix("\n").split("\n") if text else ():
-        yield line[21:] if _STAMP.match(line) else line
+        stamp = _STAMP.match(line)
+        time = stamp[1] if stamp else time
+        if time >= since:
+            yield line[stamp.end() :] if stamp else line
     if problem:
         yield f"railhead: the rest of this segment cannot be read ({problem})"

@@ -39,11 +39,18 @@ class Wanted:
         rank: those of this rank, from the worker pods; None = those of the head pod.
         is_all: those of all pods.
         tail: at most that many of each pod that has run before the command; None = all.
+        since: those of the last seconds of each such pod; None = all.
     """
 
     rank: int | None = None
     is_all: bool = False
     tail: int | None = None
+    since: int | None = None
+
+    def list_limits(self) -> dict[str, str]:
+        """Returns the API server's options for a pod that has run before the command."""
+        limits = {"tailLines": self.tail, "sinceSeconds": self.since or None}
+        return {name: str(limit) for name, limit in limits.items() if limit is not None}
 
     def is_pod(self, pod: PodState) -> bool:
         """Whether the pod may have such lines."""
@@ -88,10 +95,8 @@ async def print_logs(
     chosen = [pod for pod in pods if pod.attempt == shown and wanted.is_pod(pod)]
     failures: list[ClientError] = []
     for pod in sorted(chosen, key=lambda each: (each.slot, each.name)):
-        reader = _Reader(cluster, wanted, printer, pod)
-        reader.tail = wanted.tail
         try:
-            await reader.read_once()
+            await _Reader(cluster, wanted, printer, pod, wanted.list_limits()).read_once()
         except KubeError as error:
             if error.status == 400:
                 printer.remark(f"pod {pod.name} has no log yet: {error.message}")
@@ -121,15 +126,14 @@ async def follow_logs(cluster: Cluster, name: str, wanted: Wanted, printer: Prin
 
 
 class _Reader:
-    """Reads the log of one pod."""
+    """Reads the log of one pod; `limits`: options of the first request."""
 
-    def __init__(self, cluster: Cluster, wanted: Wanted, printer: Printer, pod: PodState) -> None:
+    def __init__(
+        self, cluster: Cluster, wanted: Wanted, printer: Printer, pod: PodState, limits: dict[str, str]
+    ) -> None:
         self.pod = pod
         self.changed = asyncio.Event()
-        self.tail: int | None = None
-        self._cluster = cluster
-        self._wanted = wanted
-        self._printer = printer
+        self._cluster, self._wanted, self._printer, self._limits = cluster, wanted, printer, limits
         self._position = Position()
         self._remark = ""
 
@@ -145,10 +149,7 @@ class _Reader:
         query = {"container": names.CONTAINER, "timestamps": "true"}
         if follow:
             query["follow"] = "true"
-        if self._position.since:
-            query["sinceTime"] = self._position.since
-        elif self.tail is not None:
-            query["tailLines"] = str(self.tail)
+        query |= {"sinceTime": self._position.since} if self._position.since else self._limits
         path = f"/api/v1/namespaces/{self._cluster.namespace}/pods/{self.pod.name}/log?{urlencode(query)}"
         self._position.begin()
         new = 0
@@ -158,6 +159,8 @@ class _Reader:
             if text is None:
                 continue
             new += 1
+            if "sinceSeconds" in self._limits and not self._position.since:
+                self._say(f"the node of pod {self.pod.name} sends no times, so all lines are shown")
             if self._position.is_torn:
                 self._printer.remark(f"lines of pod {self.pod.name} after {before} may be missing: {THROWN_AWAY}")
             shown = self._wanted.choose(text, self.pod)
@@ -247,8 +250,8 @@ class _Follower:
 
     async def run(self) -> None:
         for pod in map(read_pod, await self._cluster.list_pods(self._uid)):
-            tail = self._wanted.tail if pod.phase != "Pending" else None
-            self._on_pod(None, pod, tail=tail)  # before the watch of the job may say that it has finished
+            limits = self._wanted.list_limits() if pod.phase != "Pending" else {}
+            self._on_pod(None, pod, limits=limits)  # before the watch of the job may say that it has finished
         with explaining(f"follow the logs of {self._name}"):
             await run_together(
                 self._cluster.watch_pods(self._uid, self._on_pod),
@@ -295,7 +298,7 @@ class _Follower:
         self._phase = status.phase if status is not None else ""
         self._news.set()
 
-    def _on_pod(self, _: PodState | None, new: PodState | None, *, tail: int | None = None) -> None:
+    def _on_pod(self, _: PodState | None, new: PodState | None, *, limits: dict[str, str] | None = None) -> None:
         if new is None or not self._wanted.is_pod(new):
             return
         known = self._readers.get(new.name)
@@ -303,8 +306,7 @@ class _Follower:
             known[0].pod = new
             known[0].changed.set()
             return
-        reader = _Reader(self._cluster, self._wanted, self._printer, new)
-        reader.tail = tail
+        reader = _Reader(self._cluster, self._wanted, self._printer, new, limits or {})
         task = asyncio.ensure_future(reader.follow(lambda: self._is_over))
         task.add_done_callback(lambda _: self._news.set())
         self._readers[new.name] = (reader, task)

@@ -149,7 +149,13 @@ class Job:
         return self._run(wait)
 
     def logs(
-        self, *, follow: bool = False, rank: int | None = None, all_pods: bool = False, tail: int | None = None
+        self,
+        *,
+        follow: bool = False,
+        rank: int | None = None,
+        all_pods: bool = False,
+        tail: int | None = None,
+        since: int | None = None,
     ) -> Iterator[str]:
         """Yields the lines of the head pod, which has those that ranks print, as the pods wrote them.
 
@@ -158,13 +164,14 @@ class Job:
             rank: the lines of this rank only, from the worker pods.
             all_pods: the lines of all pods, each with its pod.
             tail: at most that many of each pod so far.
+            since: those of the last seconds of each pod so far.
 
         Remarks, for example about a pod that waits, are warnings of the logger `railhead.client.session`.
         """
 
         async def read(cluster: Cluster, pipe: Pipe[str]) -> None:
             await self._get(cluster)
-            wanted, printer = Wanted(rank, all_pods, tail), Printer(pipe.put, log.warning, pipe.drain)
+            wanted, printer = Wanted(rank, all_pods, tail, since), Printer(pipe.put, log.warning, pipe.drain)
             if follow:
                 await follow_logs(cluster, self.name, wanted, printer)
             elif not await print_logs(cluster, self.name, wanted, printer):

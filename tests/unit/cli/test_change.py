@@ -11,7 +11,7 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.cli import change
-from railhead.cli.change import parse_duration
+from railhead.cli.cluster_command import duration
 from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.errors import ClientError, ExitCode
@@ -20,13 +20,13 @@ from tests.unit.client.jobs import make_failed
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("20m", 1200), ("2h", 7200), ("1d", 86400)])
 def test_a_time_has_a_unit(text: str, seconds: float) -> None:
-    assert parse_duration(text) == seconds
+    assert duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "-1s", "1.5h", "1w"])
 def test_another_text_is_no_time(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="use for example 90s"):
-        parse_duration(text)
+        duration(text)
 
 
 @dataclass

@@ -7,7 +7,9 @@ import io
 import json
 import zipfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ class FixedCluster:
     """A cluster with a job, and no pod any more."""
 
     namespace = "team-a"
+    client = SimpleNamespace(clock=SimpleNamespace(now=lambda: datetime(2026, 11, 25, 10, 1, tzinfo=UTC)))
 
     async def get_job(self, name: str) -> Object:
         return make_job(name, phase="Failed", attempt=2, bestCheckpoint={"uri": "s3://b/r/checkpoint_1", "index": 0})
@@ -158,6 +161,8 @@ async def test_logs_of_pods_that_are_gone_come_from_the_archive(run: Path) -> No
     of_attempt = ("logs", "digits", "--attempt", "1", "--folder", str(run))
     assert await show(*of_attempt, "--rank", "1") == f"one of 1\n{HOSTILE}\n"  # in a pipe they are unchanged
     assert await show(*of_attempt, "--all", "--tail", "1") == f"[rank 0] {HOSTILE}\n[rank 1] {HOSTILE}\n"
+    assert await show(*of_attempt, "--rank", "1", "--since", "59s") == ""
+    assert await show(*of_attempt, "--rank", "1", "--since", "60s") == f"one of 1\n{HOSTILE}\n"
 
 
 async def test_lines_that_the_archive_does_not_have_are_named(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,6 +50,11 @@ def test_lines_lose_their_times_and_keep_all_else() -> None:
     assert list(read_lines(b"")) == []
 
 
+def test_the_lines_since_a_time_keep_those_that_have_none() -> None:
+    data = gzip.compress(b"no time\n2026-11-25T10:00:00Z old\nx\n2026-11-25T10:00:09Z new\ny\n")
+    assert list(read_lines(data, "2026-11-25T10:00:05Z")) == ["new", "y"]
+
+
 def test_what_cannot_be_read_is_said_after_what_can() -> None:
     whole = gzip.compress(b"one\n")
     for data in (whole + b"junk", whole + gzip.compress(b"two\n")[:-9], whole + whole[:12]):

@@ -308,6 +308,17 @@ async def test_without_follow_the_newest_attempts_pods_are_printed_with_their_na
     assert {each["tailLines"] for each in api.asked} == {"10"}
 
 
+async def test_the_lines_of_the_last_seconds_are_those_of_the_nodes_clock(api: Api, cluster: Cluster) -> None:
+    api.set_pod("h", [say(line(1, "new"))])
+    shown = Shown()
+    await print_logs(cluster, "digits", Wanted(since=90), shown.printer)
+    assert (shown.lines, shown.remarks) == (["new"], [])
+    assert [each["sinceSeconds"] for each in api.asked] == ["90"]
+    api.answers["h"] = [say("no time\n")]
+    await print_logs(cluster, "digits", Wanted(since=90), shown.printer)
+    assert shown.remarks == ["the node of pod h sends no times, so all lines are shown"]
+
+
 async def test_a_pod_whose_log_cannot_be_read_is_named_and_the_others_are_printed(api: Api, cluster: Cluster) -> None:
     api.set_pod("h", [say(line(1, "driver"))])
     api.set_pod("w0", [500], slot=0)
@@ -365,12 +376,10 @@ async def test_a_log_that_stays_unreadable_is_given_up_once_the_job_has_finished
 async def test_all_lines_of_a_pod_that_begins_after_the_command_are_printed(api: Api, cluster: Cluster) -> None:
     api.set_pod("early", [say(line(1, "a"))])
     api.set_pod("late", [400, say(line(1, "b"), then=api.finish)], phase="Pending")
-    assert sorted((await follow(cluster, Wanted(tail=10))).lines) == ["a", "b"]
-    assert sorted(each.get("tailLines", "all") for each in api.asked if "sinceTime" not in each)[:3] == [
-        "10",
-        "all",
-        "all",
-    ]
+    assert sorted((await follow(cluster, Wanted(tail=10, since=1))).lines) == ["a", "b"]
+    first = [each for each in api.asked if "sinceTime" not in each][:3]
+    assert sorted(each.get("tailLines", "all") for each in first) == ["10", "all", "all"]
+    assert sorted(each.get("sinceSeconds", "all") for each in first) == ["1", "all", "all"]
 
 
 async def test_a_silent_connection_is_replaced_without_a_remark(
