@@ -39,7 +39,7 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     script = submit.add_argument_group("of a Python file, which without --code becomes spec.source.inline")
     script.add_argument("--name", default="", help="default: that of the file")
     script.add_argument("--image", metavar="IMAGE", help="has Ray and the packages that the file imports")
-    script.add_argument("--storage", metavar="URI", help="spec.run.storagePath, for example s3://bucket/runs")
+    script.add_argument("--storage", metavar="URI", help="such as s3://bucket/runs, or pvc:NAME/PATH in a claim")
     script.add_argument("--workers", type=count, default=1, metavar="N", help="default: %(default)s")
     script.add_argument("--gpus", type=count, default=0, metavar="N", help="GPUs per worker (default: %(default)s)")
 

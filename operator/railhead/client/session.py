@@ -64,7 +64,7 @@ class Client:
 
         Args:
             image: has Ray and the packages that the source imports.
-            storage: spec.run.storagePath, for example s3://bucket/runs.
+            storage: spec.run.storagePath, for example s3://bucket/runs; or pvc:NAME/PATH, a folder of a claim.
             gpus: per worker.
             config: the argument of the function, of JSON's types: spec.trainer.trainLoopConfig.
             spec: other fields of spec, merged into what the arguments say; None removes a field.

@@ -55,6 +55,7 @@ def build_job(
 
     Args:
         code: the text of the file.
+        storage: a URI or a path; or pvc:NAME or pvc:NAME/PATH, a claim or a folder of it.
         gpus: per worker.
         module: of the file in a folder that `attach_code` adds; "" = the file alone is the code.
 
@@ -78,9 +79,22 @@ def build_job(
             "trainer": {"trainFunc": f"{module or stem}:{function}"},
             **({} if module else {"source": {"inline": {f"{stem}.py": code}}}),
             "scaling": scaling,
-            "run": {"storagePath": storage},
+            **_build_storage(storage),
         },
     }
+
+
+def _build_storage(storage: str) -> Object:
+    """Returns the fields of the spec: for a claim, also what mounts it."""
+    found = re.fullmatch(r"pvc:([a-z0-9][-.a-z0-9]*)(?:/(.*))?", storage)
+    if found is None:
+        return {"run": {"storagePath": storage}}
+    claim, place = {"persistentVolumeClaim": {"claimName": found[1]}}, f"/mnt/{found[1]}"
+    if not found[2]:
+        return {"run": {"storagePath": place, "storageVolume": claim}}
+    container = {"name": names.CONTAINER, "volumeMounts": [{"name": "storage", "mountPath": place}]}
+    template = {"spec": {"containers": [container], "volumes": [{"name": "storage", **claim}]}}
+    return {"run": {"storagePath": f"{place}/{found[2]}"}, "podTemplate": template}
 
 
 def change_job(job: Object, changes: Object, secrets: Sequence[str]) -> Object:

@@ -9,6 +9,8 @@ from railhead.api.job import parse_spec
 from railhead.client.code_files import CodeFile
 from railhead.client.code_map import make_code_map
 from railhead.client.errors import ClientError, ExitCode
+from railhead.client.reader_job import build_reader
+from railhead.client.rendering import render_job
 from railhead.client.submission import (
     CONTENT,
     attach_code,
@@ -30,6 +32,33 @@ def test_a_script_becomes_a_valid_job() -> None:
     spec = parse_spec(job["spec"], name="my-train")
     assert spec.trainer.train_func == "my_train:train_func"
     assert job["spec"]["source"] == {"inline": {"my_train.py": "code"}}
+
+
+@pytest.mark.parametrize(
+    ("storage", "path", "mounts"),
+    [
+        ("s3://b/runs", "s3://b/runs", []),
+        ("/runs", "/runs", []),
+        ("pvc:team-a", "/mnt/team-a", ["/mnt/team-a"]),
+        ("pvc:team-a/llm/v2", "/mnt/team-a/llm/v2", ["/mnt/team-a"]),
+    ],
+)
+def test_a_claim_is_mounted_in_all_pods_and_by_a_reader(storage: str, path: str, mounts: list[str]) -> None:
+    job = build_job("a.py:f", "", image="i", storage=storage, workers=2)
+    job["metadata"] |= {"namespace": "a", "uid": "0a1b2c3d-0000-0000-0000-000000000000"}
+    assert job["spec"]["run"]["storagePath"] == path
+    pods = [each["spec"] for each in render_job(job) if each["kind"] == "Pod"]
+    assert len(pods) == 3
+    for pod in pods:
+        claims = {
+            each["name"]: each["persistentVolumeClaim"] for each in pod["volumes"] if "persistentVolumeClaim" in each
+        }
+        assert [each["claimName"] for each in claims.values()] == ["team-a"] * len(mounts)
+        mounted = pod["containers"][0]["volumeMounts"]
+        assert [each["mountPath"] for each in mounted if each["name"] in claims] == mounts
+    if mounts:
+        reader = build_reader(job, folder=f"{path}/a-run")["spec"]["template"]["spec"]
+        assert reader["volumes"][0]["persistentVolumeClaim"]["claimName"] == "team-a"
 
 
 @pytest.mark.parametrize("target", ["train.py", "train:main", "my-train.py:main", "train.py:a.b", "x.txt"])
