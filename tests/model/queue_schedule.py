@@ -79,3 +79,4 @@ class QueueSchedule(Schedule):
     def _check(self) -> None:
         super()._check()
         self.watchman.check()
+        self.done += self.watchman.seen
