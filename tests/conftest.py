@@ -31,6 +31,8 @@ ONE_CLUSTER = ("api", "e2e", "install", "operator")
 BY_TEST = ("architecture", "fuzz", "model", "unit")
 # A run started in the background ignores SIGINT, and so would all processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# `timeout` and CI end a run by SIGTERM: as with Ctrl-C, each test then ends the processes that it has started.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 # By the clock, an example may take 200 ms, and the choice of examples a second: too little on a busy machine.
 settings.register_profile("railhead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("railhead")
