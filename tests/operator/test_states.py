@@ -144,7 +144,7 @@ def rests(cluster: Cluster) -> States:
 
 def warned(cluster: Cluster) -> States:
     warnings = {
-        "running, though the run cannot resume": {"reason": "NoStorage", "message": "The run cannot resume."},
+        "running, though the run cannot resume": {"reason": "RunNameDiffers", "message": "The run cannot resume."},
         "running from an older checkpoint": {"reason": "CheckpointMissing", "message": "A checkpoint is gone."},
         "running with a Ray that cannot announce the end": {"reason": "EndNotAnnounced", "message": "Ray is old."},
         "running with a Ray that is newer than tested": {"reason": "RayNewerThanTested", "message": "Ray is new."},

@@ -77,9 +77,9 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
         return
     if is_held(snapshot.job) and not status.is_finished:
         yield _make(snapshot, "CodePending", since=text(snapshot.job["metadata"], "creationTimestamp"))
-    if not status.phase and not any(each.type in types.ORDER for each in status.conditions):
-        yield _make(snapshot, "NotObserved", since=text(snapshot.job["metadata"], "creationTimestamp"))
-        return
+    is_changed = snapshot.job["metadata"].get("generation", 0) > status.observed_generation  # or deleted
+    if is_changed and not snapshot.is_deleting and not status.is_finished:
+        yield _make(snapshot, "NotObserved")
     if status.has_condition(types.COMPLETE):
         yield _make(snapshot, "Succeeded", since=status.completion_time)
         return

@@ -22,9 +22,15 @@ def make_job(
     name: str = "digits", *, conditions: Sequence[Object] = (), spec: Object | None = None, **status: Any
 ) -> Object:
     """A job that an operator has seen, if any part of its status is given."""
-    seen: Object = {"conditions": list(conditions), **status} if status or conditions else {}
+    seen: Object = {"observedGeneration": 1, "conditions": list(conditions), **status} if status or conditions else {}
     return {
-        "metadata": {"name": name, "namespace": "team-a", "uid": f"uid-{name}", "creationTimestamp": STARTED},
+        "metadata": {
+            "name": name,
+            "namespace": "team-a",
+            "uid": f"uid-{name}",
+            "creationTimestamp": STARTED,
+            "generation": 1,
+        },
         "spec": {"image": "registry.example/train:1", "scaling": {"numWorkers": 2}, **(spec or {})},
         "status": seen,
     }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from railhead.api.base import Object
 from railhead.client.causes import read_causes
@@ -36,6 +40,31 @@ OTHER_CONDITIONS = [
     ("EndNotice", "EndNotAnnounced", "False"),
     ("RayTested", "RayNewerThanTested", "False"),
 ]
+SAVED: list[Object] = yaml.safe_load((Path(__file__).parents[1] / "gitops" / "states.yaml").read_text())
+# What explains each state that a real operator has left.
+EXPECTED = {
+    "refused by the operator": ["InvalidSpec"],
+    "not seen by any operator": ["NotObserved"],
+    "starting": ["Starting"],
+    "running": ["Training"],
+    "running, with a change that was not seen": ["NotObserved"],
+    "restarting after a loss": ["Restarting"],
+    "suspending": ["Suspending"],
+    "suspended": ["Suspended"],
+    "succeeded": ["Succeeded"],
+    "failed": ["TrainFunctionRaised"],
+    "being deleted": ["BeingDeleted"],
+    "running, though the run cannot resume": ["RunNameDiffers"],
+    "running from an older checkpoint": ["CheckpointMissing"],
+    "running with a Ray that cannot announce the end": ["EndNotAnnounced"],
+    "running with a Ray that is newer than tested": ["RayNewerThanTested"],
+    "running while the storage is full": ["CheckpointNotWritten"],
+    "running, though it may hang": ["NoSteps"],
+    "running while a metric rule fires": ["MetricRule"],
+    "running beside a foreign pod": ["ForeignPods"],
+    "running with a CPU limit from a LimitRange": ["CPULimitAdded"],
+    "succeeded, with a pod that a policy protects": ["Succeeded", "DeleteDenied", "ForeignPods"],
+}
 REPORTED = {"progress": {"updateTime": "2026-11-25T11:59:00Z"}, "checkpoint": {"uri": "s3://b/c", "index": 1}}
 
 
@@ -51,6 +80,16 @@ def first(job: Object, *pods: Object) -> str:
 
 def reasons(job: Object, *pods: Object) -> list[str]:
     return [finding.reason for finding in explain_job(make_snapshot(job, pods))]
+
+
+@pytest.mark.parametrize("state", SAVED, ids=lambda state: str(state["name"]))
+def test_a_state_of_a_real_run_is_explained(state: Object) -> None:
+    job = make_job(**state["status"])
+    job["metadata"] |= {key: state[key] for key in ("generation", "deletionTimestamp") if key in state}
+    now = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+    found = explain_job(replace(make_snapshot(job), now=now))
+    assert [each.reason for each in found] == EXPECTED[state["name"]]
+    assert {state["name"] for state in SAVED} == EXPECTED.keys()
 
 
 @pytest.mark.parametrize("reason", [*CAUSES["pods"], *CAUSES["states"]])
@@ -87,7 +126,7 @@ def test_a_condition_of_a_running_job_is_a_finding(type_: str, reason: str, stat
         (make_job(), "NotObserved"),
         (make_held(), "CodePending"),
         (make_held(conditions=[make_condition("Suspended", "Suspended")], phase="Suspended"), "CodePending"),
-        (make_job(conditions=[make_condition("QuotaReserved", "Pending")]), "NotObserved"),
+        (make_job(conditions=[make_condition("QuotaReserved", "Pending")], observedGeneration=0), "NotObserved"),
         (make_job(spec={"managedBy": "kueue.x-k8s.io/multikueue"}), "ManagedElsewhere"),
         (make_job(phase="Suspended", conditions=[make_condition("Suspended", "Suspended")]), "Suspended"),
         (make_job(phase="Succeeded", conditions=[make_condition("Complete", "Succeeded")]), "Succeeded"),
