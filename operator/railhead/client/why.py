@@ -79,7 +79,8 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
         yield _make(snapshot, "CodePending", since=text(snapshot.job["metadata"], "creationTimestamp"))
     is_changed = snapshot.job["metadata"].get("generation", 0) > status.observed_generation  # or deleted
     if is_changed and not snapshot.is_deleting and not status.is_finished:
-        yield _make(snapshot, "NotObserved")
+        since = "" if status.observed_generation > 0 else text(snapshot.job["metadata"], "creationTimestamp")
+        yield _make(snapshot, "NotObserved", since=since)
     if status.has_condition(types.COMPLETE):
         yield _make(snapshot, "Succeeded", since=status.completion_time)
         return

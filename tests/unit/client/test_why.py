@@ -15,6 +15,7 @@ from railhead.client.causes import read_causes
 from railhead.client.why import explain_job
 from railhead.contract.failure import FailureClass
 from tests.unit.client.jobs import (
+    STARTED,
     make_condition,
     make_failed,
     make_job,
@@ -145,6 +146,14 @@ def test_a_rule_without_its_metric_and_one_that_ended_the_attempt_have_their_own
     assert reasons(make_running(others=[missing], **REPORTED)) == ["MetricMissing"]
     [finding] = explain_job(make_snapshot(make_failed("MetricRule", "MetricRule")))
     assert finding.cause == CAUSES["failures"]["MetricRule"].sentence
+
+
+@pytest.mark.parametrize(("observed", "since"), [(-1, STARTED), (1, "")])
+def test_only_a_job_that_no_operator_has_seen_is_unseen_since_its_creation(observed: int, since: str) -> None:
+    job = make_job(phase="Running" if observed > 0 else "", observedGeneration=observed)
+    job["metadata"]["generation"] = 2
+    [finding] = explain_job(make_snapshot(job))
+    assert (finding.reason, finding.since) == ("NotObserved", since)
 
 
 def test_a_job_that_is_being_deleted_says_so_before_anything_else() -> None:
