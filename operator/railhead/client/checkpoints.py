@@ -105,10 +105,10 @@ def list_checkpoints(
     return rows
 
 
-def judge_files(files: Sequence[RunFile], checks: Sequence[FileCheck], folder: str) -> Verification:
+def judge_files(checks: Mapping[RunFile, FileCheck], folder: str) -> Verification:
     """Returns what the checks of all files of a checkpoint mean together; `folder`: its name."""
-    sizes, damage = {file.name: file.size for file in files}, []
-    for file, check in zip(files, checks, strict=True):
+    sizes, damage = {file.name: file.size for file in checks}, []
+    for file, check in checks.items():
         own = file.name.removeprefix(f"{folder}/")
         if check.problem:
             damage.append(f"{own}: {check.problem}.")
@@ -118,7 +118,7 @@ def judge_files(files: Sequence[RunFile], checks: Sequence[FileCheck], folder: s
                 damage.append(f"{name} is missing, and {own} refers to it.")
             elif size < least:
                 damage.append(f"{name} has {size} bytes, and {own} refers to {least} bytes of it.")
-    return Verification(tuple(damage), sum(check.needs is not None for check in checks))
+    return Verification(tuple(damage), sum(check.needs is not None for check in checks.values()))
 
 
 def _find_step(metrics: Mapping[str, Any], history: History) -> int | None:

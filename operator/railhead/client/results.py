@@ -62,10 +62,10 @@ async def verify_checkpoints(files: RunFiles, job: Object, rows: Sequence[Checkp
 
     Those that the job has deleted meanwhile are left out. Raises ClientError.
     """
-    checked = []
+    found = await files.find([row.name for row in rows]) if rows else []
+    checks, checked = dict(zip(found, await files.check(found), strict=True)), []
     for row in rows:
-        found = await files.find([row.name])
-        verification = judge_files(found, await files.check(found), row.name)
-        checked.append(replace(row, files=len(found), verification=verification))
+        own = {file: check for file, check in checks.items() if file.name.startswith(f"{row.name}/")}
+        checked.append(replace(row, files=len(own), verification=judge_files(own, row.name)))
     kept = {row.name for row in await read_checkpoints(files, job)}
     return [row for row in checked if row.name in kept]

@@ -80,9 +80,9 @@ def test_a_name_that_leads_elsewhere_is_no_checkpoint() -> None:
 def test_damage_is_in_a_file_or_between_two() -> None:
     files = [RunFile(f"c0/{name}", size, 0.0) for name, size in [("deep/.metadata", 9), ("deep/a", 5), ("b.pt", 3)]]
     good = [FileCheck("", {"a": 5}), FileCheck("", None), FileCheck("", {})]
-    assert judge_files(files, good, "c0") == Verification((), 2)
+    assert judge_files(dict(zip(files, good, strict=True)), "c0") == Verification((), 2)
     bad = [FileCheck("", {"a": 6, "b": 1}), FileCheck("", None), FileCheck("it is not complete", None)]
-    assert judge_files(files, bad, "c0") == Verification(
+    assert judge_files(dict(zip(files, bad, strict=True)), "c0") == Verification(
         (
             "a has 5 bytes, and deep/.metadata refers to 6 bytes of it.",
             "b is missing, and deep/.metadata refers to it.",
@@ -90,4 +90,4 @@ def test_damage_is_in_a_file_or_between_two() -> None:
         ),
         1,
     )
-    assert judge_files([], [], "c0") == Verification((), 0)
+    assert judge_files({}, "c0") == Verification((), 0)
