@@ -55,9 +55,13 @@ async def wait_for_job(options: argparse.Namespace, cluster: Cluster, console: C
     """Returns 0 if the job got to the goal, 1 if it never will."""
     from railhead.client.waiting import wait_for
 
-    ending = await wait_for(cluster, options.name, options.goal, timeout=options.timeout, echo=Console(sys.stderr).line)
+    ending = await wait_for(cluster, options.name, options.goal, timeout=options.timeout, echo=_say)
     console.line(ending.message)
     return 0 if ending.is_reached else 1
+
+
+def _say(text: str) -> None:
+    Console(sys.stderr).line(text)
 
 
 async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
@@ -77,9 +81,7 @@ async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Con
     from railhead.client.changes import parse_changes
     from railhead.client.suspension import resume
 
-    await resume(
-        cluster, options.name, parse_changes(options.changes), timeout=options.timeout, echo=Console(sys.stderr).line
-    )
+    await resume(cluster, options.name, parse_changes(options.changes), timeout=options.timeout, echo=_say)
     console.line(f"{options.name}: is resumed; `railhead status {options.name}` shows how it starts")
     return 0
 
@@ -120,7 +122,7 @@ async def delete_jobs(options: argparse.Namespace, cluster: Cluster, console: Co
         found = await cluster.list_jobs(options.selector, identify)
     if len(found) > 1 and not options.yes:
         for namespace, name, _ in found:
-            Console(sys.stderr).line(f"  {namespace}/{name}")
+            _say(f"  {namespace}/{name}")
         if not confirm(f"Delete these {len(found)} TrainJobs?"):
             raise ClientError("nothing was deleted; use --yes to delete without a question", ExitCode.USAGE)
     for namespace, name, uid in found:

@@ -13,8 +13,6 @@ from railhead.cli.cluster_command import SCREEN, Subparsers, add_command
 from railhead.cli.output import Column, Console
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from railhead.client.cluster import Cluster
     from railhead.client.rows import JobRow
 
@@ -143,14 +141,13 @@ def _print_rows(
     if not rows:
         console.line("No TrainJobs found.")
         return
-    shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
-    texts = [[_write_cell(row, column.title, now) for column in shown] for row in rows]
-    console.table(shown, texts, has_header=has_header)
-
-
-def _write_cell(row: JobRow, title: str, now: datetime) -> str:
-    """Returns the cell below a title, which is the name of the row's field but for AGE."""
     from railhead.client.rows import describe_age
 
-    value = describe_age(row.created, now) if title == "AGE" else getattr(row, title.lower().replace("-", "_"))
-    return str(value or "-")
+    shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
+
+    def write(row: JobRow, title: str) -> str:  # which is the name of the row's field, but for AGE
+        value = describe_age(row.created, now) if title == "AGE" else getattr(row, title.lower().replace("-", "_"))
+        return str(value or "-")
+
+    texts = [[write(row, column.title) for column in shown] for row in rows]
+    console.table(shown, texts, has_header=has_header)
