@@ -404,22 +404,25 @@ class World:
     @property
     def trains(self) -> bool:
         """Whether a group of a live head trains."""
-        drivers = (self.drivers.get(head["metadata"]["uid"]) for head in self.live_heads)
-        return any(driver is not None and driver.state == "RUNNING" for driver in drivers)
+        return next(self._find_training(), None) is not None
 
-    def restart_in_place(self, cause: FailureClass = FailureClass.APPLICATION) -> bool:
-        """The driver restarts a group that trains; returns whether there was one."""
+    def _find_training(self) -> Iterator[tuple[Object, Driver]]:
         for head in self.live_heads:
             driver = self.drivers.get(head["metadata"]["uid"])
             if driver is not None and driver.state == "RUNNING":
-                before = driver.restart or RestartInPlace(0, 0)
-                charged = before.charged + (cause.policy.payer is Payer.APPLICATION)
-                driver.restart = RestartInPlace(before.number + 1, charged, cause.value, "Raised", "so it is")
-                if cause is FailureClass.HANG:
-                    self.tick(HANG_SECONDS)
-                driver.state = "RESTARTING"
-                self._report(head, driver)
-                return True
+                yield head, driver
+
+    def restart_in_place(self, cause: FailureClass = FailureClass.APPLICATION) -> bool:
+        """The driver restarts a group that trains; returns whether there was one."""
+        for head, driver in self._find_training():
+            before = driver.restart or RestartInPlace(0, 0)
+            charged = before.charged + (cause.policy.payer is Payer.APPLICATION)
+            driver.restart = RestartInPlace(before.number + 1, charged, cause.value, "Raised", "so it is")
+            if cause is FailureClass.HANG:
+                self.tick(HANG_SECONDS)
+            driver.state = "RESTARTING"
+            self._report(head, driver)
+            return True
         return False
 
     def _node_time(self) -> str:
