@@ -84,7 +84,7 @@ def test_status_and_why_read_pods_and_events_of_the_job(
     assert run("status", "one") == 0
     assert "Unschedulable: no node" in capsys.readouterr().out
     assert run("why", "one") == 0
-    assert "The operator has not seen the job." in capsys.readouterr().out
+    assert "The operator has not seen the job's spec as it is now." in capsys.readouterr().out
     assert run("timeline", "one", "-o", "yaml") == 0
     moments = yaml.safe_load(capsys.readouterr().out)["moments"]
     assert {each["what"] for each in moments} >= {"Created", "Unschedulable"}
