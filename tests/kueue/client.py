@@ -82,6 +82,11 @@ class Kueue(ABC):
         )
         self.make_local_queue(name)
 
+    def make_topology(self, *levels: str) -> Object:
+        """A Topology of the namespace's nodes, from the widest level down; returns the spec of a flavor for it."""
+        self.create("topologies", "Topology", self.namespace, levels=[{"nodeLabel": each} for each in levels])
+        return {"nodeLabels": {"pool": self.namespace}, "topologyName": self.namespace}
+
     def make_local_queue(self, name: str) -> None:
         self.create("localqueues", "LocalQueue", name, is_namespaced=True, clusterQueue=self.namespace)
 

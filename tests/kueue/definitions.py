@@ -77,6 +77,8 @@ POD_SET = struct(
         unconstrained={"type": "boolean"},
         podIndexLabel={"type": "string", "maxLength": 317},
         podSetGroupName={"type": "string", "maxLength": 256},
+        podSetSliceRequiredTopology={"type": "string", "maxLength": 63},
+        podSetSliceSize=NUMBER,
     ),
 )
 PRIORITY_CLASS = struct(
@@ -182,6 +184,7 @@ FLAVOR = struct(
     tolerations={"type": "array", "items": TOLERATION, "maxItems": 8},
     topologyName=NAME,
 )
+LEVELS = {"type": "array", "items": struct("nodeLabel", nodeLabel=TEXT), "minItems": 1, "maxItems": 16}
 LOCAL_QUEUE = struct(clusterQueue=NAME, stopPolicy={"type": "string", "enum": ["None", "Hold", "HoldAndDrain"]})
 
 
@@ -192,6 +195,7 @@ def build_definitions() -> list[Object]:
         _build("LocalQueue", "localqueues", struct(spec=LOCAL_QUEUE, status=OPEN), scope="Namespaced"),
         _build("ClusterQueue", "clusterqueues", struct(spec=CLUSTER_QUEUE, status=OPEN), scope="Cluster"),
         _build("ResourceFlavor", "resourceflavors", struct(spec=FLAVOR), scope="Cluster"),
+        _build("Topology", "topologies", struct(spec=struct("levels", levels=LEVELS)), scope="Cluster"),
         _build("WorkloadPriorityClass", "workloadpriorityclasses", struct("value", value=NUMBER), scope="Cluster"),
     ]
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from railhead.contract.text import format_time
 from tests.kueue.quota import DoesNotFit, get_priority, nominate
+from tests.kueue.topology import Nodes, place
 from tests.kueue.workload import (
     FINALIZER,
     JOB_UID_LABEL,
@@ -45,6 +46,7 @@ class World:
     flavors: dict[str, Object] = field(default_factory=dict)
     pods_ready_timeout: timedelta | None = None
     backoff_seconds: int = 60
+    topology: Nodes = field(default_factory=Nodes)
 
     def find_queue(self, workload: Object) -> Object | None:
         """Returns the ClusterQueue of the Workload's LocalQueue."""
@@ -203,11 +205,12 @@ def schedule(queue: Object, workloads: Sequence[Object], world: World, now: date
         holders = [each for each in workloads if holds_quota(each)]
         try:
             found, victims = nominate(workload, queue, world.flavors, holders)
+            if not found.missing:
+                pod_sets = place(found.pod_sets, workload, world.flavors, world.topology, holders)
+                reserve(workload, name, pod_sets, now)
+                continue
         except DoesNotFit as error:
             unset_reservation(workload, error.reason, error.message, now)
-            continue
-        if not found.missing:
-            reserve(workload, name, found.pod_sets, now)
             continue
         (flavor, resource), amount = next(iter(sorted(found.missing.items())))
         said = f"couldn't assign flavors to pod set {workload['spec']['podSets'][0]['name']}: "

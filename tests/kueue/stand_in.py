@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +21,7 @@ from tests.kueue.client import (
 )
 from tests.kueue.definitions import API, GROUP, POLICY, build_definitions, build_webhook
 from tests.kueue.reconcile import World, advance
+from tests.kueue.topology import GATE, HOST, Nodes, find_ungated, is_placed
 from tests.kueue.workload import Object
 from tests.waiting import wait_until
 
@@ -121,11 +122,27 @@ class StandIn(Kueue):
         changed = advance(self._look(before), datetime.now(UTC))
         for workload in changed:
             self._write(before[workload["metadata"]["name"]], workload)
-        return len(changed)
+        return len(changed) + self._ungate(before.values())
 
     def settle(self) -> None:
         """Runs until nothing changes."""
         wait_until("nothing changes", lambda: not self.run_once())
+
+    def _ungate(self, workloads: Iterable[Object]) -> int:
+        """Gives nodes to the gated pods of Workloads that were admitted before this round."""
+        admitted = [each for each in workloads if is_placed(each)]
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        pods, ungated = self.server.list(path) if admitted else [], 0
+        for workload in admitted:
+            for pod, node in find_ungated(workload, pods):
+                gates = [each for each in pod["spec"]["schedulingGates"] if each["name"] != GATE]
+                body = {"spec": {"schedulingGates": gates, "nodeSelector": {HOST: node}}}
+                answer = self.server.request(
+                    "PATCH", f"{path}/{pod['metadata']['name']}", body, content_type=MERGE_PATCH
+                )
+                assert answer.status in (200, 404), answer.message
+                ungated += 1
+        return ungated
 
     def _look(self, workloads: dict[str, Object]) -> World:
         clusterwide = {
@@ -140,7 +157,15 @@ class StandIn(Kueue):
             clusterwide["resourceflavors"],
             self.pods_ready_timeout,
             self.backoff_seconds,
+            self._look_at_nodes(clusterwide["resourceflavors"].get(self.namespace, {})),
         )
+
+    def _look_at_nodes(self, flavor: Object) -> Nodes:
+        if "topologyName" not in flavor.get("spec", {}):
+            return Nodes()
+        topologies = self.server.list(f"{API}/topologies")
+        nodes = [each for each in self.server.list("/api/v1/nodes") if "allocatable" in each.get("status", {})]
+        return Nodes(nodes, {each["metadata"]["name"]: each for each in topologies})
 
     def _write(self, before: Object, after: Object) -> None:
         """With the version that was read: a conflict is left to the next round."""

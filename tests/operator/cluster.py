@@ -149,6 +149,11 @@ class Cluster:
         """As a kubelet reports that the pod's container cannot be started."""
         self._set_state(pod, "Pending", {"waiting": {"reason": reason, "message": message}}, is_ready=False)
 
+    def refuse_pod(self, pod: Object) -> None:
+        """As the kubelet of a node that does not admit the pod."""
+        status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
+        self._ask("PATCH", f"{self._pod_path(pod)}/status", {"status": status}, content_type=MERGE_PATCH)
+
     def say_of_pod(self, pod: Object, reason: str, message: str) -> None:
         """As a kubelet in an event about the pod."""
         metadata = pod["metadata"]

@@ -13,6 +13,7 @@ from tests.kueue.client import Installation, create_object
 from tests.kueue.real import RealInstallation
 from tests.operator.conftest import make_cluster
 from tests.operator.queue_stage import QUOTA, Stage
+from tests.operator.racks import Racks, find_node
 from tests.operator.running import RunningOperator
 from tests.operator.served_kueue import REAL
 
@@ -80,3 +81,30 @@ def test_kueue_gates_no_pods_of_jobs_that_it_knows_as_an_external_framework(
         stage.submit("plain", gpus=1, queue="")
         stage.wait_pods("plain", 2)
         assert not any(find_gates(stage, "plain"))
+
+
+def test_kueue_gives_pods_of_a_lost_node_another_one(
+    server: ApiServer, kueue_operator: RunningOperator, kueue: RealInstallation
+) -> None:
+    """By Workload.status.unhealthyNodes, which Kueue itself writes; the job keeps its quota and its other pods."""
+    cluster = make_cluster(server, kueue_operator)
+    stage = Stage(cluster, kueue.at(cluster.namespace))
+    racks = Racks(stage)
+    try:
+        racks.make(a="a1 a2", b="b1")
+        stage.submit("job", gpus=3)
+        nodes = racks.wait_nodes("job", 4)
+        lost = next(node for slot, node in sorted(nodes.items()) if slot != "head" and node != nodes["head"])
+        stage.start("job", 4)
+        workload = stage.workload("job")["metadata"]["uid"]
+        racks.lose(lost)
+        for pod in cluster.pods("job").values():
+            if find_node(pod)[1] == lost:
+                cluster.remove_pod(pod)
+        stage.until(
+            "other nodes", lambda: len(cluster.pods("job")) == 4 and lost not in racks.wait_nodes("job", 4).values()
+        )
+        assert stage.workload("job")["metadata"]["uid"] == workload
+        assert stage.reason("job", "Evicted") == ""
+    finally:
+        racks.remove()

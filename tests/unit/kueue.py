@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from railhead.api.base import Object
 from railhead.api.conditions import Condition
 from railhead.api.queue import Toleration
 from railhead.planning.facts.admission import build_request
 from railhead.planning.queue_view import Assignment, Flavor, QueueView, WorkloadView
+from railhead.resources.base import build_owner
 from railhead.resources.queues.kueue import FINALIZER, compute_digest
 from tests.unit.builders import UID, make_job, make_spec
 
@@ -22,6 +24,7 @@ ADMISSION = {
         {"name": "workers", "count": 2, "flavors": ["spot"], "nodeSelector": {"pool": "spot"}},
     ],
 }
+OWNER = {**build_owner("railhead.dev/v1alpha1", "TrainJob", "digits", UID), "controller": True}
 
 
 def condition(type_: str, status: str = "True", reason: str = "Because", message: str = "") -> Condition:
@@ -64,3 +67,29 @@ def make_admitted(*conditions: Condition, count: int = 2, **changes: Any) -> Wor
 
 def served(workload: WorkloadView | None = None, **changes: Any) -> QueueView:
     return replace(QueueView("served", workload=workload, flavors={"spot": SPOT}), **changes)
+
+
+def make_raw(name: str = "digits-0f1e2d", version: int = 7, **changes: Any) -> Object:
+    """The Workload of the job `digits` as the API server has it."""
+    metadata = {
+        "namespace": "default",
+        "name": name,
+        "uid": "uid-workload",
+        "resourceVersion": str(version),
+        "labels": {"railhead.dev/job-name": "digits", "railhead.dev/job-uid": UID},
+        "annotations": {"railhead.dev/workload-digest": "d1"},
+        "ownerReferences": [OWNER],
+        "finalizers": ["kueue.x-k8s.io/resource-in-use"],
+    }
+    return {
+        "metadata": {**metadata, **changes.pop("metadata", {})},
+        "spec": {"queueName": "team-a", "active": True},
+        "status": {
+            "admission": {
+                "clusterQueue": "all",
+                "podSetAssignments": [{"name": "workers", "flavors": {"cpu": "spot", "memory": "spot"}, "count": 2}],
+            },
+            "conditions": [{"type": "Admitted", "status": "True", "reason": "Admitted", "message": "m"}],
+        },
+        **changes,
+    }

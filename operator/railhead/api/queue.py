@@ -41,6 +41,9 @@ class PodSetAdmission(StatusModel):
     node_selector: dict[_Key, _Value] = Field(
         default_factory=dict, max_length=MAX_LABELS, description="Node labels that the pods select for them."
     )
+    topology_aware: bool = Field(
+        default=False, description="Whether Kueue assigns a node to each pod (Topology Aware Scheduling)."
+    )
     tolerations: list[Toleration] = Field(
         default_factory=list, max_length=MAX_TOLERATIONS, description="Tolerations that the pods have for them."
     )

@@ -17,6 +17,7 @@ from railhead.planning.facts.failure import LossReason
 from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import Disruption, PodView, Problem
 
+NAMED = 3  # scheduling gates
 # A container waiting with one of these reasons has not started and will not without intervention.
 STUCK = frozenset(
     {
@@ -85,6 +86,8 @@ def observe_pod(pod: Object) -> PodView:
     container, ended = _end(state, status)
     conditions = {str(each.get("type")): each for each in _parts(status, "conditions")}
     scheduled, disruption, running = _part(conditions, "PodScheduled"), _disruption(conditions), _part(state, "running")
+    # Kueue ends a pending pod whose node it has replaced by another one: pkg/controller/tas/node_controller.go.
+    by_kueue = _part(conditions, "TerminatedByKueue")
     code, deleted = ended.get("exitCode"), metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
@@ -99,11 +102,11 @@ def observe_pod(pod: Object) -> PodView:
         is_deleting=bool(deleted),
         node=node,
         exit_code=code if isinstance(code, int) and abs(code) <= MOST_CODE else None,
-        reason=_reason(status, ended, is_disrupted=disruption is not None),
-        message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),
+        reason=_reason(status, ended, is_disrupted=disruption is not None) or str(by_kueue.get("reason") or ""),
+        message=clean_text(str(ended.get("message") or status.get("message") or by_kueue.get("message") or "")[:8192]),
         started_at=_time(running.get("startedAt")),
         finished_at=_time(ended.get("finishedAt")),
-        problem=_problem(status, scheduled),
+        problem=_problem(spec, status, scheduled),
         disruption=disruption,
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
@@ -216,12 +219,13 @@ def _scheduled_at(scheduled: Object) -> datetime | None:
     return _time(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
 
 
-def _problem(status: Object, scheduled: Object) -> Problem | None:
+def _problem(spec: Object, status: Object, scheduled: Object) -> Problem | None:
     reason = scheduled.get("reason") if scheduled.get("status") == "False" else None
     if reason == UNSCHEDULABLE:
         return Problem(UNSCHEDULABLE, str(scheduled.get("message") or "no node fits"))
     if reason == SCHEDULING_GATED:
-        message = "the pod has scheduling gates, which a queue or another controller has to remove"
+        gates = ", ".join(str(each.get("name"))[:253] for each in _parts(spec, "schedulingGates")[:NAMED])
+        message = f"the pod has scheduling gates ({gates}), which a queue or another controller has to remove"
         return Problem(SCHEDULING_GATED, message)
     for container in [*_parts(status, "initContainerStatuses"), *_parts(status, "containerStatuses")]:
         waiting = _part(_part(container, "state"), "waiting")

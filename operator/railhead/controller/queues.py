@@ -7,129 +7,21 @@ and no job without a queue. The API server is asked again every 30 s, and what a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
-
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.api.job import JobKey
-from railhead.api.queue import Toleration
-from railhead.contract.text import clean_text
 from railhead.controller.job_record import JobRecord
-from railhead.controller.observe import owner_uid
+from railhead.controller.observe_queue import Key, observe_flavor, observe_priority, observe_workload
 from railhead.kube.client import KubeClient, Scope
-from railhead.kube.informer import Informer, uid_of
+from railhead.kube.informer import Informer
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
-from railhead.planning.queue_view import Assignment, Flavor, PodSetUpdate, QueueState, QueueView, WorkloadView
-from railhead.resources.queues.kueue import DIGEST, WORKERS
+from railhead.planning.queue_view import Flavor, QueueState, QueueView, WorkloadView
 
 RETRY_SECONDS = 30.0
-MAX_MESSAGE = 2048
-Key = tuple[JobKey, str]  # the job and its uid
-
-
-def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
-    """Returns the facts of a Workload. It never raises: an error here would end the watch of all of them."""
-    metadata, spec, status = (_object(raw.get(key)) for key in ("metadata", "spec", "status"))
-    labels, annotations = _object(metadata.get("labels")), _object(metadata.get("annotations"))
-    job, admission = str(labels.get(names.LABEL_JOB_NAME)), _object(status.get("admission"))
-    job_uid = owner_uid(raw)
-    if metadata.get("name") != names.workload_name(job, job_uid):
-        job_uid = ""  # anyone may create a Workload with a job's label: only that of the job's own name counts
-    view = WorkloadView(
-        name=str(metadata.get("name")),
-        uid=uid_of(raw),
-        version=str(metadata.get("resourceVersion") or ""),
-        job_uid=job_uid,
-        is_deleting=bool(metadata.get("deletionTimestamp")),
-        is_active=spec.get("active") is not False,
-        digest=str(annotations.get(DIGEST) or ""),
-        finalizers=tuple(str(each) for each in metadata.get("finalizers") or ()),
-        queue=str(spec.get("queueName") or ""),
-        cluster_queue=str(admission.get("clusterQueue") or ""),
-        past_seconds=_read_number(status.get("accumulatedPastExecutionTimeSeconds")),
-        asked_workers=_count_workers(spec.get("podSets")),
-        reclaimed_workers=_count_workers(status.get("reclaimablePods")),
-        assignments=tuple(_read_assignment(each) for each in _list(admission.get("podSetAssignments"))),
-        updates=tuple(_read_updates(_list(status.get("admissionChecks")))),
-        conditions=tuple(_read_conditions(_list(status.get("conditions")))),
-    )
-    return (JobKey(str(metadata.get("namespace")), job), job_uid), view
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _count_workers(pod_sets: Any) -> int:
-    counts = [each.get("count") for each in _list(pod_sets) if each.get("name") == WORKERS]
-    return _read_number(counts[0]) if counts else 0
-
-
-def _read_number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _read_assignment(raw: Mapping[str, Any]) -> Assignment:
-    flavors = dict.fromkeys(str(each) for each in _object(raw.get("flavors")).values())
-    count, name = raw.get("count"), str(raw.get("name"))
-    has_topology = bool(raw.get("topologyAssignment") or raw.get("delayedTopologyRequest"))
-    return Assignment(name, tuple(flavors), count if isinstance(count, int) else None, has_topology)
-
-
-def _read_updates(checks: list[Mapping[str, Any]]) -> Iterable[PodSetUpdate]:
-    for check in checks:
-        for each in _list(check.get("podSetUpdates")):
-            yield PodSetUpdate(
-                str(check.get("name")),
-                str(each.get("name")),
-                _read_texts(each.get("labels")),
-                _read_texts(each.get("annotations")),
-                _read_texts(each.get("nodeSelector")),
-                tuple(_read_tolerations(_list(each.get("tolerations")))),
-            )
-
-
-def _read_texts(raw: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in _object(raw).items()}
-
-
-def _read_conditions(found: list[Mapping[str, Any]]) -> Iterable[Condition]:
-    for each in found[:MAX_CONDITIONS]:
-        try:
-            yield Condition.model_validate(
-                {**each, "message": clean_text(str(each.get("message") or ""))[:MAX_MESSAGE]}
-            )
-        except ValidationError:
-            continue
-
-
-def observe_flavor(raw: Object) -> Flavor:
-    """Returns the facts of a ResourceFlavor; it never raises."""
-    spec = _object(raw.get("spec"))
-    tolerations = tuple(_read_tolerations(_list(spec.get("tolerations"))))
-    return Flavor(str(raw["metadata"].get("name")), _read_texts(spec.get("nodeLabels")), tolerations)
-
-
-def _read_tolerations(found: list[Mapping[str, Any]]) -> Iterable[Toleration]:
-    for each in found:
-        try:
-            yield Toleration.model_validate(each)
-        except ValidationError:
-            continue
-
-
-def observe_priority(raw: Object) -> tuple[str, int]:
-    """Returns the name and the value of a WorkloadPriorityClass; it never raises."""
-    return str(raw["metadata"].get("name")), _read_number(raw.get("value"))
 
 
 class _Index:

@@ -12,6 +12,7 @@ from railhead.resources.queues.kueue import FINALIZER
 
 ADMITTED, EVICTED, FINISHED = "Admitted", "Evicted", "Finished"
 PODS_READY, QUOTA_RESERVED, REQUEUED = "PodsReady", "QuotaReserved", "Requeued"
+NODE_FAILURES = "NodeFailures"  # reason of Evicted, by Kueue, and by this operator if the job avoids a node
 FAILED_TO_START = "FailedToStart"  # Kueue's reason of Finished for a job that cannot have what was admitted
 QueueState = Literal["off", "unknown", "missing", "partial", "served"]
 
@@ -37,13 +38,15 @@ class Assignment:
     Attributes:
         flavors: names of ResourceFlavors, in order and once each.
         count: of pods; None = as many as the pod set asks for.
-        has_topology: the pods may run only where a topology assignment says, which may still follow.
+        has_topology: Kueue assigns a node or another domain to each pod, by Topology Aware Scheduling.
+        nodes: how many of the pods it assigned to which node; empty if its lowest domains are larger than a node.
     """
 
     pod_set: str
     flavors: tuple[str, ...] = ()
     count: int | None = None
     has_topology: bool = False
+    nodes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -218,13 +218,13 @@ def build_pod(attempt: Attempt, part: RolePart) -> Object:
     metadata["annotations"] = dict(given.get("annotations") or {})
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
     if attempt.admission is not None:
-        pod = _admit(pod, part.role, attempt.admission)
+        pod = _admit(pod, part.role, attempt.job, attempt.admission)
     return attempt.join_gang(avoid_nodes(pod, attempt.avoided_nodes))
 
 
-def _admit(pod: Object, role: str, admission: AdmissionStatus) -> Object:
+def _admit(pod: Object, role: str, job: JobRef, admission: AdmissionStatus) -> Object:
     name = HEAD if role == names.HEAD else WORKERS
-    return admit(pod, name, admission.find(name))
+    return admit(pod, name, admission.find(name), workload=names.workload_name(job.name, job.uid))
 
 
 def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:

@@ -13,6 +13,7 @@ from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, observe_pod, owner_uid, record_pod
+from railhead.planning.facts.failure import classify_pod
 from railhead.planning.pod_view import ENDED_WITHIN, Disruption, PodView, Problem
 from tests.unit.builders import NOW, UID
 from tests.unit.controller.raws import JOB_OWNER, Object, make_container, make_pod
@@ -187,11 +188,21 @@ def test_an_unschedulable_pod_has_the_schedulers_message() -> None:
     assert observe_status(conditions=[scheduled]).scheduled_at == NOW
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     assert observe_status(conditions=[unscheduled]).problem == Problem("Unschedulable", "0/3 nodes")
-    gated = observe_status(
-        conditions=[{**unscheduled, "reason": "SchedulingGated", "message": "Scheduling is blocked"}]
-    )
+    gating = {**unscheduled, "reason": "SchedulingGated", "message": "Scheduling is blocked"}
+    gated = observe_status(conditions=[gating])
     assert gated.problem is not None and gated.problem.reason == "SchedulingGated"
+    named = {"spec": {"schedulingGates": [{"name": "example.com/hold"}, 3]}, "status": {"conditions": [gating]}}
+    found = observe_pod(named).problem
+    assert found is not None and "example.com/hold" in found.message
     assert observe_status(conditions=[{**unscheduled, "status": "True"}]).problem is None
+
+
+def test_a_pod_that_kueue_has_ended_says_so() -> None:
+    """It was still pending, so no kubelet has anything to say; the pod is no evidence against a node."""
+    condition = {"type": "TerminatedByKueue", "status": "True", "reason": "UnschedulableOnAssignedNode"}
+    pod = observe_status(phase="Failed", conditions=[{**condition, "message": "due to node taint"}])
+    assert (pod.reason, pod.message, pod.is_refused) == ("UnschedulableOnAssignedNode", "due to node taint", False)
+    assert classify_pod(pod).class_ is FailureClass.INFRASTRUCTURE
 
 
 @pytest.mark.parametrize("statuses", ["containerStatuses", "initContainerStatuses"])

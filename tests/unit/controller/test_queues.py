@@ -5,89 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from railhead.api.base import Object
 from railhead.api.job import JobKey
-from railhead.api.queue import Toleration
 from railhead.controller.cluster_state import ClusterState
+from railhead.controller.observe_queue import observe_workload
 from railhead.controller.queue import KeyedQueue
-from railhead.controller.queues import Queues, observe_flavor, observe_priority, observe_workload
+from railhead.controller.queues import Queues
 from railhead.controller.store import Store
 from railhead.kube.errors import Gone
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
-from railhead.planning.queue_view import Flavor, PodSetUpdate
-from railhead.resources.base import build_owner
+from railhead.planning.queue_view import Flavor
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
 from tests.model.faults import Faults
 from tests.unit.builders import NOW, SETTINGS, SPEC, UID
+from tests.unit.kueue import make_raw
 
 KEY = JobKey("default", "digits")
 GONE = Gone(404, "NotFound", "the server could not find the requested resource")
-OWNER = {**build_owner("railhead.dev/v1alpha1", "TrainJob", "digits", UID), "controller": True}
-
-
-def make_raw(name: str = "digits-0f1e2d", version: int = 7, **changes: Any) -> Object:
-    metadata = {
-        "namespace": "default",
-        "name": name,
-        "uid": "uid-workload",
-        "resourceVersion": str(version),
-        "labels": {"railhead.dev/job-name": "digits", "railhead.dev/job-uid": UID},
-        "annotations": {"railhead.dev/workload-digest": "d1"},
-        "ownerReferences": [OWNER],
-        "finalizers": ["kueue.x-k8s.io/resource-in-use"],
-    }
-    return {
-        "metadata": {**metadata, **changes.pop("metadata", {})},
-        "spec": {"queueName": "team-a", "active": True},
-        "status": {
-            "admission": {
-                "clusterQueue": "all",
-                "podSetAssignments": [{"name": "workers", "flavors": {"cpu": "spot", "memory": "spot"}, "count": 2}],
-            },
-            "conditions": [{"type": "Admitted", "status": "True", "reason": "Admitted", "message": "m"}],
-        },
-        **changes,
-    }
 
 
 def make_job(**labels: str) -> Object:
     metadata = {"namespace": "default", "name": "digits", "uid": UID, "resourceVersion": "5", "generation": 1}
     return {"metadata": {**metadata, "labels": labels}, "spec": dict(SPEC), "status": {}}
-
-
-def test_a_workload_becomes_a_view() -> None:
-    (key, uid), view = observe_workload(make_raw())
-    assert (key, uid, view.digest, view.queue, view.cluster_queue) == (KEY, UID, "d1", "team-a", "all")
-    assert [(each.pod_set, each.flavors, each.count) for each in view.assignments] == [("workers", ("spot",), 2)]
-    assert view.has("Admitted") and view.has_finalizer and view.is_active
-
-
-def test_a_view_has_what_admission_checks_add_and_whether_nodes_are_assigned() -> None:
-    update = {"name": "workers", "labels": {"a": "1"}, "nodeSelector": {"pool": "x"}, "tolerations": [{"key": "k"}]}
-    checks = [{"name": "prov", "podSetUpdates": [update, 3]}, {"name": "other", "podSetUpdates": None}]
-    assignments = [{"name": "head", "delayedTopologyRequest": "Pending"}, {"name": "workers"}]
-    status = {"admissionChecks": checks, "admission": {"podSetAssignments": assignments}}
-    _, view = observe_workload(make_raw(status={**status, "reclaimablePods": [{"name": "workers", "count": 2}]}))
-    expected = PodSetUpdate("prov", "workers", {"a": "1"}, {}, {"pool": "x"}, (Toleration(key="k"),))
-    assert view.updates == (expected,)
-    assert [each.has_topology for each in view.assignments] == [True, False]
-    assert view.reclaimed_workers == 2
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {"metadata": {"name": "x", "namespace": "default", "uid": "u"}},
-        make_raw(spec=None, status=[]),
-        make_raw(status={"conditions": [1, {"type": 3}], "admission": {"podSetAssignments": {"a": 1}}}),
-        make_raw(metadata={"labels": None, "annotations": 3, "ownerReferences": "?"}),
-    ],
-)
-def test_no_content_of_a_workload_ends_the_watch(raw: Object) -> None:
-    observe_workload(raw)
 
 
 def test_a_workload_that_only_carries_a_jobs_label_is_not_the_jobs() -> None:
@@ -96,18 +36,6 @@ def test_a_workload_that_only_carries_a_jobs_label_is_not_the_jobs() -> None:
         queues = Queues()
         queues.change_workload(None, observe_workload(raw))
         assert queues.key_of(UID) is None
-
-
-def test_flavors_and_priority_classes_are_read() -> None:
-    flavor = observe_flavor(
-        {
-            "metadata": {"name": "spot"},
-            "spec": {"nodeLabels": {"pool": "spot"}, "tolerations": [{"key": "spot", "operator": "Exists"}, 3]},
-        }
-    )
-    assert (flavor.name, flavor.node_labels) == ("spot", {"pool": "spot"})
-    assert [(each.key, each.operator) for each in flavor.tolerations] == [("spot", "Exists")]
-    assert observe_priority({"metadata": {"name": "high"}, "value": 10}) == ("high", 10)
 
 
 class World:

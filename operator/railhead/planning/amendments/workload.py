@@ -25,6 +25,7 @@ from railhead.planning.queue_view import (
     EVICTED,
     FAILED_TO_START,
     FINISHED,
+    NODE_FAILURES,
     PODS_READY,
     QUOTA_RESERVED,
     REQUEUED,
@@ -34,7 +35,7 @@ from railhead.planning.status_change import UNSET
 from railhead.resources.queues.kueue import FINALIZER, WORKERS, compute_digest
 
 MAXIMUM_PASSED = "DeactivatedDueToMaximumExecutionTimeExceeded"
-REQUEUED_BY = ("Preempted", "NodeFailures")  # Kueue itself queues the others again, when their time has come
+REQUEUED_BY = ("Preempted", NODE_FAILURES)  # Kueue itself queues the others again, when their time has come
 # What the job asks for is not known.
 UNASKED = (QUEUE_MISSING, QUEUE_NAME_CONFLICT, PRIORITY_CLASS_MISSING, MAX_TIME_INVALID)
 NO_RESERVATION = "NoReservation"
@@ -108,6 +109,8 @@ def _find_patch(job: Job, workload: WorkloadView, decision: Decision, phase: Pha
     problem = job.obstacle
     if workload.is_admitted and problem is not None and problem.reason == FAILED_TO_START:
         return _patch(workload, _make(job, FINISHED, True, FAILED_TO_START, problem.message))
+    if workload.is_admitted and problem is not None and problem.reason == NODE_FAILURES:
+        return _patch(workload, _make(job, EVICTED, True, NODE_FAILURES, problem.message))
     if workload.has(QUOTA_RESERVED) and workload.has(EVICTED):
         return None if job.acting_pods or phase not in RESTING else _give_back(job, workload)
     if phase in RESTING or not workload.is_admitted:

@@ -15,7 +15,7 @@ from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.api.status import HeadStatus, Phase, WorkersStatus
 from railhead.contract.text import parse_time
 from railhead.planning.facts.deadlines import report_due
-from railhead.planning.facts.reasons import REPORTS_MISSING, THAT_PASS
+from railhead.planning.facts.reasons import REPORTS_MISSING, SCHEDULING_GATED, THAT_PASS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView, Problem
@@ -35,7 +35,13 @@ def show_progress(job: Job) -> Decision:
 def _pending(job: Job) -> Decision:
     """Not all pods are up: shows why, and how many are."""
     found = job.startup_problem
-    return _show_ready(job, _show_that_problem_is_past(job) if found is None else _show_problem(job, *found))
+    if found is None:
+        return _show_ready(job, _show_that_problem_is_past(job))
+    pod, problem = found
+    due = pod.created_at and pod.created_at + QUICK_START
+    if problem.reason == SCHEDULING_GATED and due is not None and due > job.now:
+        return _show_ready(job, Decision(wake_at=due))  # a queue removes its gates soon
+    return _show_ready(job, _show_problem(job, pod, problem))
 
 
 def _show_ready(job: Job, decision: Decision) -> Decision:

@@ -31,6 +31,7 @@ from railhead.planning.queue_view import (
     EVICTED,
     FAILED_TO_START,
     FINISHED,
+    NODE_FAILURES,
     QUOTA_RESERVED,
     WorkloadView,
 )
@@ -38,6 +39,7 @@ from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
 from railhead.resources.queues.kueue import HEAD, MAX_SECONDS, WORKERS, QueueRequest, compute_digest
 
 MOST_SECONDS = 2**31 - 1
+NAMED = 3
 MISSING = {
     "off": "this operator does not use Kueue; install the chart with queue.kueue.enabled=true, or remove the job's "
     "queue while the job has no pods",
@@ -110,7 +112,7 @@ def _explain(job: Job, queue: str) -> Problem | None:
     if not workload.is_admitted:
         return explain_workload(workload)
     if not job.is_at_rest:
-        return None
+        return _find_avoided_assignment(job, workload)
     request = build_request(job)
     if workload.digest != compute_digest(request):
         return Problem(QUEUED, f"The job has changed, and asks LocalQueue {queue} for quota again")
@@ -143,6 +145,23 @@ def explain_workload(workload: WorkloadView) -> Problem:
         reason = admitted.reason if admitted and admitted.reason else UNSATISFIED
         return Problem(reason, (admitted.message if admitted else "") or message)
     return Problem(QUEUED, f"Kueue has not looked at Workload {workload.name} yet")
+
+
+def _find_avoided_assignment(job: Job, workload: WorkloadView) -> Problem | None:
+    """Returns the problem that Kueue assigned a node which the job avoids by now: a new pod could run nowhere. Only
+    another Workload tells Kueue of it, since it holds the node for healthy."""
+    assigned = {node for each in workload.assignments for node in each.nodes}
+    avoided = [node for node in _list_avoided(job) if node in assigned]
+    if not avoided or workload.digest == compute_digest(build_request(job)):
+        return None
+    message = (
+        f"Kueue assigned pods to {', '.join(avoided[:NAMED])}, which the job avoids (status.avoidedNodes); it asks "
+    )
+    return Problem(NODE_FAILURES, f"{message}for quota on other nodes")
+
+
+def _list_avoided(job: Job) -> tuple[str, ...]:
+    return tuple(node.name for node in job.status.avoided_nodes or ())
 
 
 def _find_start_problem(job: Job, workload: WorkloadView, request: QueueRequest) -> Problem | None:
@@ -206,7 +225,7 @@ def count_workers(job: Job, admission: AdmissionStatus | None) -> int:
 
 def build_request(job: Job) -> QueueRequest:
     """Returns what the job asks of its queue: the pods without what changes from attempt to attempt."""
-    attempt = Attempt(job.ref, job.spec, 1, job.own_mounts)
+    attempt = Attempt(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=_list_avoided(job))
     workers = job.requested_workers
     head = build_head_pod(attempt, settings=job.settings, status=job.status, worker_pods=workers)
     return QueueRequest(

@@ -1,8 +1,10 @@
 """What a Workload's admission gives the pods of each role, by its flavors and its admission checks.
 
 A check only adds (Kueue's pkg/podset/podset.go, Merge): a key that has another value already is a conflict, and the job
-does not start without what the check has asked for. Nor does it start with less than all of it, or anywhere else than
-on the nodes that a topology assignment names.
+does not start without what the check has asked for. Nor does it start with less than all of it.
+
+Topology Aware Scheduling chooses nodes without a look at affinity between pods: no node would suit a pod that must be
+near others, or far from them, where Kueue has put it elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from railhead.api.queue import (
     Toleration,
 )
 from railhead.planning.queue_view import Assignment, PodSetUpdate, QueueView, WorkloadView
-from railhead.resources.queues.kueue import HEAD, POD_SET, WORKERS
+from railhead.resources.placement import HOSTNAME, REQUIRED, get_items
+from railhead.resources.queues.kueue import HEAD, POD_SET, REQUIRED_TOPOLOGY, WORKERS
 
 _Item = TypeVar("_Item")
 
@@ -47,14 +50,37 @@ class _Taken:
 
 def check_start(view: QueueView, workload: WorkloadView, *, head: Object, worker: Object) -> None:
     """Raises CannotStart if pods that would be created like these cannot have what the admission gives them."""
-    if any(each.has_topology for each in workload.assignments):
-        message = (
-            f"Kueue assigned the pods to nodes by Topology Aware Scheduling in ClusterQueue {workload.cluster_queue}, "
-            "which Railhead does not support; use a queue whose ResourceFlavors have no spec.topologyName"
-        )
-        raise CannotStart(message)
     for name, pod in ((HEAD, head), (WORKERS, worker)):
         merge_pod_set(view, workload, name, count=1, taken=_Taken.of(pod))
+        _check_topology(find_assignment(workload, name), pod)
+
+
+def _check_topology(found: Assignment, pod: Object) -> None:
+    """Raises CannotStart if the pod's affinity to others may exclude the node that Kueue assigned."""
+    if not found.has_topology:
+        return
+    domain, which = pod["metadata"]["annotations"].get(REQUIRED_TOPOLOGY), f"pods of pod set {found.pod_set}"
+    for key in _list_required(pod, "podAffinity"):
+        if key != domain:
+            raise CannotStart(
+                f"Kueue assigned nodes to the {which}, which have to share one {key} by spec.scheduling.topology or a "
+                "podTemplate's podAffinity; Kueue sees neither. Let it keep them together: set annotation "
+                f"{REQUIRED_TOPOLOGY}: {key} in spec.podTemplate"
+            )
+    node, pods = next(((node, pods) for node, pods in found.nodes.items() if pods > 1), ("", 0))
+    if pods and HOSTNAME in _list_required(pod, "podAntiAffinity"):
+        raise CannotStart(
+            f"Kueue assigned {pods} {which} to node {node}, which have to be on different nodes by placementStrategy "
+            "STRICT_SPREAD or a podTemplate's podAntiAffinity; Kueue sees neither. Use SPREAD, or let a pod fill a node"
+        )
+
+
+def _list_required(pod: Object, kind: str) -> list[str]:
+    """Returns the topology keys of required terms; a podTemplate may hold anything there."""
+    affinity = pod["spec"].get("affinity")
+    rules = affinity.get(kind) if isinstance(affinity, Mapping) else None
+    terms = get_items(rules.get(REQUIRED)) if isinstance(rules, Mapping) else []
+    return [str(term.get("topologyKey")) for term in terms if isinstance(term, Mapping)]
 
 
 def find_assignment(workload: WorkloadView, name: str) -> Assignment:
@@ -81,6 +107,7 @@ def merge_pod_set(
         node_selector=_merge(
             "nodeSelector", selector, own.node_selector, [(each, each.node_selector) for each in updates]
         ),
+        topology_aware=found.has_topology,
         tolerations=_bound(_unique(tolerations), MAX_TOLERATIONS, f"tolerations for {name}"),
     )
 

@@ -10,7 +10,9 @@ import pytest
 from railhead.api.job import InvalidSpec
 from railhead.planning.plan import Create, Plan, WorkloadPatch
 from railhead.planning.planner import plan
-from railhead.planning.queue_view import PodSetUpdate, QueueView
+from railhead.planning.queue_view import Assignment, PodSetUpdate, QueueView, WorkloadView
+from railhead.resources.placement import REQUIRED
+from railhead.resources.queues.kueue import DIGEST
 from tests.unit.builders import RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
 from tests.unit.kueue import ADMISSION, QUEUE, condition, make_admitted, make_workload, queued_spec, served
 from tests.unit.planning.state import decide
@@ -138,6 +140,44 @@ def test_a_job_that_cannot_have_what_was_admitted_gives_its_quota_back_and_asks_
     assert again.workload is None and not again.removes and not again.creates
     changed = decide(status=QUEUED, spec=queued_spec(scaling={"numWorkers": 3}), queue=served(ended))
     assert [remove.kind for remove in changed.removes] == ["Workload"]
+
+
+AVOIDED = {"name": "n1", "since": "2026-01-01T11:59:00Z", "expirationTime": "2026-01-01T13:00:00Z", "times": 1}
+AVOIDING = {**RUNNING, "avoidedNodes": [{**AVOIDED, "reason": "NodeRefusedPod", "message": "no devices"}]}
+
+
+def on_nodes(**nodes: int) -> WorkloadView:
+    """Admitted, with these numbers of worker pods by node."""
+    workers = Assignment("workers", ("spot",), 2, has_topology=True, nodes=nodes)
+    return make_admitted(assignments=(Assignment("head", ("spot",), 1), workers))
+
+
+def test_a_job_that_avoids_a_node_which_kueue_assigned_gives_the_quota_back_and_asks_for_other_nodes() -> None:
+    """Its pods could run nowhere: Kueue adds the node to their node selector."""
+    spec = queued_spec()
+    evicted = decide(*PODS, status=AVOIDING, spec=spec, queue=served(on_nodes(n1=1, n2=1)))
+    assert conditions(evicted.workload)["Evicted"] == ("True", "NodeFailures")
+    assert evicted.status is not None and evicted.status.fields["phase"] == "Suspending"
+    for workload in (on_nodes(n2=2), make_admitted()):
+        kept = decide(*PODS, status=AVOIDING, spec=spec, queue=served(workload))
+        assert "Evicted" not in conditions(kept.workload), "only that its pods are ready"
+
+
+def test_kueue_is_told_of_avoided_nodes_and_has_the_say_once_it_knows_them() -> None:
+    """It may have no others: then the job waits, or avoids them no more."""
+    status = {**QUEUED, "avoidedNodes": AVOIDING["avoidedNodes"]}
+    asks = decide(status=status, spec=queued_spec(), queue=served())
+    [create] = asks.creates
+    assert isinstance(create, Create)
+    [head, workers] = create.build()["spec"]["podSets"]
+    for pod_set in (head, workers):
+        [term] = pod_set["template"]["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+        assert {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]} in term["matchFields"]
+    known = replace(on_nodes(n1=1, n2=1), digest=create.build()["metadata"]["annotations"][DIGEST])
+    kept = decide(*PODS, status=AVOIDING, spec=queued_spec(), queue=served(known))
+    assert "Evicted" not in conditions(kept.workload)
+    again = decide(status=status, spec=queued_spec(), queue=served(on_nodes(n1=1, n2=1)))
+    assert [remove.kind for remove in again.removes] == ["Workload"], "made before the job avoided the node"
 
 
 def test_a_suspended_job_asks_for_no_quota_once_its_pods_are_gone() -> None:

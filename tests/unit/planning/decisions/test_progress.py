@@ -7,6 +7,7 @@ from typing import Any
 
 from railhead.contract.text import format_time
 from railhead.planning.plan import Plan
+from railhead.planning.pod_view import Problem
 from tests.unit.builders import NOW, make_attempt, make_head, make_spec, make_worker
 from tests.unit.planning.state import decide
 
@@ -52,3 +53,16 @@ def test_a_large_gang_whose_nodes_come_one_by_one_costs_a_few_writes() -> None:
 def test_pods_that_become_unready_are_shown() -> None:
     assert run(pending(3600, ready=511, workers=512), up=510, workers=512).status is not None
     assert run(pending(3600, ready=256, workers=512), up=250, workers=512).status is None
+
+
+def test_a_gate_that_a_queue_removes_soon_is_no_news() -> None:
+    gated = Problem("SchedulingGated", "the pod has scheduling gates")
+
+    def run(seconds: float) -> Plan:
+        created = NOW - timedelta(seconds=seconds)
+        pod = make_worker(0, phase="Pending", is_running=False, problem=gated, created_at=created)
+        return decide(make_head(), pod, status=pending(seconds, workers=1), spec=make_spec(scaling={"numWorkers": 1}))
+
+    soon, late = run(14), run(15)
+    assert (soon.status, soon.events, soon.wake_at) == (None, (), NOW + timedelta(seconds=1))
+    assert [event.reason for event in late.events] == ["SchedulingGated"]

@@ -91,8 +91,10 @@ def test_the_label_names_a_queue_too_and_a_job_that_began_without_one_goes_on() 
 
 
 def test_a_job_that_could_not_start_says_how_to_go_on_until_its_workload_is_deleted() -> None:
-    topology = (Assignment("head", ("spot",), 1, has_topology=True), Assignment("workers", ("spot",), 2))
-    assert reason(served(make_admitted(assignments=topology))) == "FailedToStart"
+    topology = (Assignment("head", ("spot",), 1), Assignment("workers", ("spot",), 2, has_topology=True))
+    together = {"scheduling": {"queueName": QUEUE, "topology": {"key": "rack"}}}
+    admitted = make_admitted(spec=queued_spec(**together), assignments=topology)
+    assert reason(served(admitted), **together) == "FailedToStart"
     ended = condition("Finished", reason="FailedToStart", message="Kueue assigned the pods to nodes")
     found = find_obstacle(make_job(spec=queued_spec(), queue=served(make_admitted(ended))))
     assert found is not None and found.reason == "FailedToStart" and "delete Workload digits-0f1e2d" in found.message

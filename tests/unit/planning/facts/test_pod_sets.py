@@ -73,9 +73,45 @@ def test_pods_do_not_start_with_less_than_a_check_has_asked_for(update: Any, pod
     assert not find_problem(worker=pod)
 
 
-def test_pods_that_are_assigned_to_nodes_do_not_start_anywhere() -> None:
-    assignments = (Assignment("head", ("spot",), 1), Assignment("workers", ("spot",), 2, has_topology=True))
-    assert "Topology Aware Scheduling" in find_problem(assignments=assignments)
+RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def find_conflict(worker: Object, *, nodes: dict[str, int], has_topology: bool = True) -> str:
+    """What keeps worker pods from starting that Kueue has assigned to these nodes."""
+    workers = Assignment("workers", ("spot",), 2, has_topology, nodes)
+    return find_problem(worker=worker, assignments=(Assignment("head", ("spot",), 1, has_topology), workers))
+
+
+@pytest.mark.parametrize(
+    ("rules", "annotation", "nodes", "words"),
+    [
+        ({}, "", {"a": 2}, ""),
+        ({"podAffinity": {REQUIRED: [{"topologyKey": RACK}]}}, "", {"a": 1, "b": 1}, f"share one {RACK}"),
+        ({"podAffinity": {REQUIRED: [{"topologyKey": RACK}]}}, HOST, {"a": 1, "b": 1}, f"share one {RACK}"),
+        ({"podAffinity": {REQUIRED: [{"topologyKey": RACK}]}}, RACK, {"a": 1, "b": 1}, ""),
+        ({"podAffinity": {"preferred": [{"topologyKey": RACK}]}}, "", {"a": 1, "b": 1}, ""),
+        ({"podAntiAffinity": {REQUIRED: [{"topologyKey": HOST}]}}, "", {"a": 1, "b": 1}, ""),
+        ({"podAntiAffinity": {REQUIRED: [{"topologyKey": HOST}]}}, "", {"a": 1, "b": 2}, "2 pods of pod set workers"),
+        ({"podAntiAffinity": {REQUIRED: [{"topologyKey": RACK}]}}, "", {"a": 2}, ""),
+        ("near", "", {"a": 2}, ""),
+        ({"podAffinity": 3, "podAntiAffinity": {REQUIRED: "x"}}, "", {"a": 2}, ""),
+    ],
+)
+def test_kueue_assigns_nodes_without_regard_to_affinity_between_pods(
+    rules: Any, annotation: str, nodes: dict[str, int], words: str
+) -> None:
+    worker = make_pod(annotations={"kueue.x-k8s.io/podset-required-topology": annotation} if annotation else {})
+    worker["spec"]["affinity"] = rules
+    problem = find_conflict(worker, nodes=nodes)
+    assert words in problem and bool(problem) == bool(words)
+    assert not find_conflict(worker, nodes=nodes, has_topology=False)
+
+
+def test_a_pod_set_is_topology_aware_if_kueue_assigned_it() -> None:
+    workload = make_admitted(assignments=(Assignment("head"), Assignment("workers", (), 2, has_topology=True)))
+    found = [merge_pod_set(served(workload), workload, name, count=1).topology_aware for name in ("head", "workers")]
+    assert found == [False, True]
 
 
 def test_a_template_that_holds_anything_still_has_an_answer() -> None:
