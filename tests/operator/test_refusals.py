@@ -279,11 +279,12 @@ def test_a_missing_volume_is_reported_with_the_message_of_the_pods_events(cluste
     run_all(cluster, "novolume", pods)
 
 
+@pytest.mark.slow  # gates are reported after 15 s, in real time
 def test_pods_with_scheduling_gates_wait_until_these_are_removed(cluster: Cluster) -> None:
     cluster.apply("gated", workers=1, podTemplate={"spec": {"schedulingGates": [{"name": "queue.test/admission"}]}})
     pods = cluster.wait_pods("gated", 2)
     message = wait_reason(cluster, "gated", "SchedulingGated")
-    assert "scheduling gates, which a queue or another controller has to remove" in message
+    assert "scheduling gates (queue.test/admission), which a queue or another controller has to remove" in message
     for pod in pods.values():
         cluster.remove_gates(pod)
     run_all(cluster, "gated", pods)
