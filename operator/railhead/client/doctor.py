@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import compress
 
 from railhead.api import names
 from railhead.api.served import PATH, find_narrower
@@ -138,13 +139,14 @@ async def _dns(cluster: Cluster) -> Check:
 
 
 async def _gangs(cluster: Cluster) -> Check:
-    served = [
-        f"{name} ({group.api_version})"
+    groups = {
+        f"{name} ({group.api_version})": kinds.POD_GROUP.in_version(group.api_version)
         for name, scheduler in SCHEDULERS.items()
         for group in scheduler.pod_groups
-        if await cluster.client.serves(kinds.POD_GROUP.in_version(group.api_version))
-    ]
-    return readiness.judge_gangs(served, has_kueue=await cluster.client.serves(kinds.WORKLOAD))
+    }
+    asked = (*groups.values(), kinds.WORKLOAD)
+    *answers, has_kueue = await asyncio.gather(*map(cluster.client.serves, asked))
+    return readiness.judge_gangs(list(compress(groups, answers)), has_kueue=has_kueue)
 
 
 PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {

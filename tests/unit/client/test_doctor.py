@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from railhead.client.doctor import PROBES, READS, WRITES, examine
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.readiness import ERROR, NOT_PERMITTED, OK, WARNING, Check
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
+from railhead.resources.gangs.schedulers import SCHEDULERS
 from tests.unit.client.jobs import make_job, make_running
 from tests.unit.client.ready_cluster import Answers, FixedClient, make_deployment, make_node
 
@@ -125,6 +127,20 @@ async def test_a_group_version_counts_only_with_its_pod_groups(resources: Any, i
     message = (await find(Answers(paths=paths)))["Gangs and queues"].message
     assert ("PodGroup (scheduling.k8s.io/v1beta1)" in message) is is_served
     assert "Kueue's queues are served" in message
+
+
+async def test_all_versions_of_pod_groups_are_asked_for_at_once() -> None:
+    versions = {group.api_version for scheduler in SCHEDULERS.values() for group in scheduler.pod_groups}
+    all_asked = asyncio.Barrier(len(versions))
+
+    class WaitingClient(FixedClient):
+        async def get_object(self, path: str) -> Object:
+            if path.removeprefix("/apis/") in versions:
+                await all_asked.wait()
+            return await super().get_object(path)
+
+    async with asyncio.timeout(10):
+        await examine(Cluster(WaitingClient(Answers()), "team-a", "team-a"))
 
 
 def test_the_page_has_each_check_in_its_order() -> None:
