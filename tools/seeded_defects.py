@@ -3023,6 +3023,20 @@ DEFECTS = (
         ("tests/unit/client/test_doctor.py",),
     ),
     Defect(
+        "`railhead checkpoints --verify` does not compare the checksums of a zip archive",
+        "client/folder_program.py",
+        "if entry.CRC and is_readable:",
+        "if False:",
+        ("tests/unit/client/test_folder_program.py",),
+    ),
+    Defect(
+        "`railhead checkpoints --verify` takes an archive without checksums for damaged",
+        "client/folder_program.py",
+        "if entry.CRC and is_readable:",
+        "if is_readable:",
+        ("tests/unit/client/test_folder_program.py",),
+    ),
+    Defect(
         "a command that watches ends although the API server knows its user again in between",
         "kube/informer.py",
         "unauthorized = unauthorized + 1 if error.status == 401 else 0",

@@ -28,8 +28,8 @@ def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
     checkpoints = add_command(commands, "checkpoints", CHECKPOINTS, show_checkpoints, formats=SCREEN)
     what = checkpoints.add_mutually_exclusive_group()
     what.add_argument("--download", metavar="DIR", type=Path, help="copy a checkpoint into this new folder")
-    complete = "check by their formats that the files are complete; the exit code is 1 if not"
-    what.add_argument("--verify", action="store_true", help=complete)
+    intact = "check by lengths and checksums in the files that they are intact, which reads them; exit code 1 if not"
+    what.add_argument("--verify", action="store_true", help=intact)
     which = "a name, best or newest (default: all, and for --download the best, else the newest)"
     checkpoints.add_argument("--checkpoint", metavar="C", default="", help=which)
     add_run_options(checkpoints)
@@ -116,11 +116,12 @@ def _print_checkpoints(rows: Sequence[CheckpointRow], console: Console) -> None:
     from railhead.client.code_files import format_size
 
     def describe(row: CheckpointRow) -> str:
-        if row.verification is None or not row.files:
+        if not row.verification or not row.files:
             return "-"
         state = "damaged" if row.verification.damage else "intact" if row.verification.checked else "unknown"
         return f"{state}, {row.verification.checked} of {row.files} checked"
 
+    are_verified = any(row.verification for row in rows)
     cells = [
         (
             row.name,
@@ -128,13 +129,14 @@ def _print_checkpoints(rows: Sequence[CheckpointRow], console: Console) -> None:
             "-" if row.step is None else str(row.step),
             format_size(row.bytes) if row.files else "lost",
             " ".join(word for word, holds in (("best", row.is_best), ("newest", row.is_newest)) if holds),
-            describe(row),
+            *([describe(row)] if are_verified else []),
             ", ".join(f"{key} {value}" for key, value in row.metrics.items()),
         )
         for row in rows
     ]
-    columns = (Column("NAME"), Column("TIME", drop=1), Column("STEP"), Column("SIZE"), Column("IS"), Column("FILES"))
-    console.table((*columns, Column("METRICS", can_be_cut=True)), cells)
+    columns = [Column("NAME"), Column("TIME", drop=1), Column("STEP"), Column("SIZE"), Column("IS")]
+    columns += [Column("FILES")] if are_verified else []
+    console.table([*columns, Column("METRICS", can_be_cut=True)], cells)
     for row in rows:
         for damage in row.verification.damage if row.verification else ():
             console.paragraph(f"{row.name}: {damage}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import io
 import json
 import shutil
 from collections.abc import AsyncIterator, Sequence
@@ -29,6 +30,7 @@ START = (
 ARGUMENTS = ("-I", "-S", "-c", START)
 LISTING_BYTES = 32 << 20
 MEMORY_BYTES = 1 << 30  # of files that are read, not copied
+REQUEST_BYTES = 8 << 20  # of one request to a store
 LONGEST_NAME = 1024
 FORBIDDEN = frozenset('\\:*?"<>|')  # some systems give them a meaning in a path
 
@@ -178,7 +180,7 @@ class StoreFiles:
             source = await self._call(lambda path: self.store.open_input_stream(path, compression=None), path)
             with source:
                 while left:
-                    chunk = await self._call(source.read, min(left, 1 << 23))
+                    chunk = await self._call(source.read, min(left, REQUEST_BYTES))
                     if not chunk:
                         raise ClientError(f"{file.name} in {self.place} has become shorter; try again")
                     left -= len(chunk)
@@ -190,7 +192,7 @@ class StoreFiles:
     def _check(self, file: RunFile) -> FileCheck:
         try:
             with self.store.open_input_file(f"{self.root}/{file.name}") as source:
-                return folder_program.check_file(source, file.name, file.size)
+                return folder_program.check_file(io.BufferedReader(source, REQUEST_BYTES), file.name, file.size)
         except FileNotFoundError:
             return FileCheck(folder_program.GONE, None)
 

@@ -112,7 +112,7 @@ async def test_no_character_of_the_run_acts_on_a_terminal(run: Path, command: tu
 
 async def test_checkpoints_are_listed_and_the_best_one_is_copied(run: Path, tmp_path: Path) -> None:
     lines = (await show("checkpoints", "digits", "--folder", str(run))).splitlines()
-    assert lines[0].split() == ["NAME", "TIME", "STEP", "SIZE", "IS", "FILES", "METRICS"]
+    assert lines[0].split() == ["NAME", "TIME", "STEP", "SIZE", "IS", "METRICS"]
     assert lines[1].split()[:6] == ["checkpoint_1", "2026-11-25T10:00:01.000Z", "2", "7", "B", "best"]
     assert lines[2].split()[:5] == ["checkpoint_2", "-", "3", "lost", "newest"]
     target = tmp_path / "copy"
@@ -130,12 +130,14 @@ async def test_a_checkpoint_that_is_cut_off_is_told_from_an_intact_one(run: Path
     with zipfile.ZipFile(model, "w") as archive:
         archive.writestr("data.pkl", "weights")
     (run / "checkpoint_1" / "notes").write_text(HOSTILE)
-    assert "intact, 1 of 2 checked" in await show(*of_run, "--checkpoint", "best")
+    title, row = (await show(*of_run, "--checkpoint", "best")).splitlines()
+    assert title.split() == ["NAME", "TIME", "STEP", "SIZE", "IS", "FILES", "METRICS"]
+    assert "intact, 1 of 2 checked" in row
     assert " lost " in await show(*of_run, code=ExitCode.FAILED), "checkpoint_2 has no files"
     model.write_bytes(model.read_bytes()[:-1])
     table = await show(*of_run, "--checkpoint", "best", code=ExitCode.FAILED)
     assert "damaged, 0 of 2 checked" in table
-    assert "checkpoint_1: model.pt: it is not complete (BadZipFile: File is not a zip file)." in table
+    assert "checkpoint_1: model.pt: it is damaged (BadZipFile: File is not a zip file)." in table
     [row] = json.loads(await show(*of_run, "--checkpoint", "best", "-o", "json", code=ExitCode.FAILED))["checkpoints"]
     assert row["verification"]["checked"] == 0 and len(row["verification"]["damage"]) == 1
 

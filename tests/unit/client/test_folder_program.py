@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.client.folder_program import check_file, list_files, read_file
+from railhead.client.folder_program import check_file, list_files, main, read_file
 
 
 @pytest.fixture
@@ -53,6 +53,15 @@ def test_a_file_that_grows_is_read_up_to_the_size_and_a_shorter_one_is_an_error(
         list(read_file(root, "checkpoint_1/parts/a", 4))
 
 
+def test_a_check_sends_something_for_each_file_so_that_no_proxy_ends_the_connection(
+    root: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, name = io.BytesIO(), "checkpoint_1/parts/a"
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output))
+    main({"root": str(tmp_path / "run"), "list": [], "send": [], "check": [(name, 3), (name, 3)]})
+    assert output.getvalue() == b'\n\n[["", null], ["", null]]'
+
+
 @dataclass
 class _StorageInfo:
     """As torch.distributed.checkpoint has it in its index, which is a pickle."""
@@ -62,9 +71,9 @@ class _StorageInfo:
     length: int
 
 
-def write_zip() -> bytes:
+def write_zip(compression: int = zipfile.ZIP_STORED) -> bytes:
     data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
+    with zipfile.ZipFile(data, "w", compression) as archive:
         archive.writestr("archive/data.pkl", b"weights" * 20)
     return data.getvalue()
 
@@ -101,7 +110,35 @@ def test_a_file_that_is_cut_off_anywhere_is_not_complete(name: str) -> None:
     assert check_file(io.BytesIO(data), name, len(data)) == ("", needs)
     for size in range(4 if name.endswith(".ckpt") else 0, len(data)):  # a shorter one does not tell its format
         problem, found = check_file(io.BytesIO(data[:size]), name, size)
-        assert problem.startswith("it is not complete") and found is None, size
+        assert problem.startswith("it is damaged") and found is None, size
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_changed_byte_in_a_zip_archive_is_found_by_its_checksum(compression: int) -> None:
+    data = bytearray(write_zip(compression))
+    data[data.index(b"data.pkl") + 12] ^= 1
+    problem, found = check_file(io.BytesIO(data), "model.pt", len(data))
+    assert problem.startswith("it is damaged (") and found is None
+
+
+def test_an_archive_that_was_written_without_checksums_is_no_damage() -> None:
+    data = write_zip()
+    checksum = zipfile.ZipFile(io.BytesIO(data)).infolist()[0].CRC.to_bytes(4, "little")
+    assert data.count(checksum) == 2, "in the entry and in the directory"
+    data = data.replace(checksum, bytes(4))
+    assert check_file(io.BytesIO(data), "model.pt", len(data)) == ("", {})
+
+
+def test_an_archive_that_lists_its_bytes_many_times_is_not_read() -> None:
+    data = bytearray(write_zip())
+    begin = data.index(b"PK\x01\x02")
+    entry = data[begin : data.index(b"PK\x05\x06")]
+    end = data[begin + len(entry) :]
+    end[8:12] = (9).to_bytes(2, "little") * 2
+    end[12:16] = (9 * len(entry)).to_bytes(4, "little")
+    data[begin:] = entry * 9 + end
+    problem, _ = check_file(io.BytesIO(data), "model.pt", 700)
+    assert "its entries overlap" in problem
 
 
 @pytest.mark.parametrize(
@@ -157,3 +194,8 @@ def test_what_torch_writes_is_complete_until_it_is_cut_off(tmp_path: Path) -> No
             [(part, least)] = needs.items()
             assert (tmp_path / "parts" / part).stat().st_size == least
         assert check_file(io.BytesIO(data[:-1]), name, len(data) - 1)[0]
+    torch.serialization.set_crc32_options(False)
+    torch.save(state, tmp_path / "model.pt")
+    torch.serialization.set_crc32_options(True)
+    data = (tmp_path / "model.pt").read_bytes()
+    assert check_file(io.BytesIO(data), "model.pt", len(data)) == ("", {})
