@@ -60,8 +60,9 @@ def print_script(options: argparse.Namespace) -> int:
 
 def complete_for_kubectl() -> None:
     """Answers kubectl, which starts the program kubectl_complete-railhead; :0 says that files may follow."""
-    from railhead.cli.main import build_parser
+    from railhead.cli.main import build_parser, prepare_output
 
+    prepare_output()
     print(*find_candidates(build_parser(), sys.argv[1:], ask_cluster), ":0", sep="\n")
 
 

@@ -7,6 +7,7 @@ distribution.
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import sys
@@ -30,7 +31,7 @@ from railhead.cli import (
 from railhead.local import LocalError
 
 INTERRUPTED = 130
-# What a command's packages are installed with; those that are not listed talk to a cluster.
+# What the packages of the commands are installed with that run on Linux only; the others talk to a cluster.
 EXTRAS = {"local": "local,train", "operator": "operator"}
 CLIENT_EXTRA = "client"
 VERSION = "Print the versions that belong together: Railhead, Ray, the driver and the resource."
@@ -62,16 +63,21 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code, one of `railhead.client.errors.ExitCode`; an error has a message on stderr."""
     words = sys.argv[1:] if arguments is None else arguments
+    prepare_output()
     if words[:1] == [completion.ASK]:
         print(*completion.find_candidates(build_parser(), words[1:], completion.ask_cluster), sep="\n")
         return 0
     options = parse_arguments(words)
+    if options.command in EXTRAS and sys.platform != "linux":
+        machine = "use a virtual machine, on Windows WSL 2 (docs/get-started/laptop.md)"
+        print(f"railhead: `railhead {options.command}` needs Linux; {machine}", file=sys.stderr)
+        return 1
     local.interrupt_on_termination()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # its encoding may lack characters of a job's log
-        sys.stdout.reconfigure(errors="replace")
     try:
         return int(options.run(options))
-    except BrokenPipeError:  # the reader is gone, as in `railhead ... | head`
+    except OSError as error:
+        if not is_broken_pipe(error):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -86,6 +92,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         remedy = f"pip install 'railhead-train[{EXTRAS.get(options.command, CLIENT_EXTRA)}]'"
         print(f"railhead: `railhead {options.command}` needs the package {package}: {remedy}", file=sys.stderr)
         return 1
+
+
+def prepare_output() -> None:
+    """Lets standard output take any character, of which its encoding may lack some, and the same bytes on all systems:
+    on Windows a pipe or a file gets the code page of the system and other ends of lines otherwise."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        is_windows = sys.platform == "win32"
+        sys.stdout.reconfigure(errors="replace", newline="\n", encoding="utf-8" if is_windows else None)
+
+
+def is_broken_pipe(error: OSError) -> bool:
+    """Whether the reader of the output is gone, as in `railhead ... | head`; Windows can call that another error."""
+    return isinstance(error, BrokenPipeError) or (sys.platform == "win32" and error.errno == errno.EINVAL)
 
 
 def show_versions(_: argparse.Namespace) -> int:

@@ -1,6 +1,8 @@
 """Lists, prints and checks the files of a folder, below it only and without following a link.
 
-The text of this file runs in a pod, with the Python of its image (3.9 or newer) and no package, or on this machine.
+The text of this file runs in a pod, with the Python of its image (3.9 or newer) and no package, or on this machine,
+which may run Windows. A link that is put into the folder while it is read can still be followed: the reader then has a
+copy of a file that the reader may read anyway, and that leads to no more rights for the one who has put it there.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import stat
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import BinaryIO, NamedTuple, TypedDict
 
@@ -54,7 +56,8 @@ def main(request: Request) -> None:
     """Writes the answer to standard output. Exits with a message if it cannot be complete."""
     output = sys.stdout.buffer
     try:
-        root = os.open(request["root"], os.O_RDONLY | os.O_DIRECTORY)
+        os.scandir(request["root"]).close()  # what does not exist, or is no folder, has no files otherwise
+        root = os.path.realpath(request["root"])
         for name, size in request["send"]:
             for chunk in read_file(root, name, size):
                 output.write(chunk)
@@ -67,34 +70,40 @@ def main(request: Request) -> None:
         sys.exit(f"{error.filename or request['root']}: {error.strerror or error}")
 
 
-def list_files(root: int, names: Sequence[str]) -> Iterator[tuple[str, int, float]]:
-    """Yields the regular files among these names and in these folders; a link and a name without a file have none."""
+def list_files(root: str, names: Sequence[str]) -> Iterator[tuple[str, int, float]]:
+    """Yields the regular files among these names and in these folders; a link and a name without a file have none.
+
+    `root`: without links.
+    """
     count = 0
     for name in names:
-        for found in _list(root, PurePosixPath(name)):
+        for found in _list(root, name):
             count += 1
             if count > MOST_FILES:
                 raise OSError(f"more than {MOST_FILES} files in {', '.join(names)}")
             yield found
 
 
-def _list(root: int, name: PurePosixPath) -> Iterator[tuple[str, int, float]]:
-    with suppress(FileNotFoundError, NotADirectoryError), _open_folder(root, name.parent) as parent:
-        info = os.stat(name.name or ".", dir_fd=parent, follow_symlinks=False)
-        if stat.S_ISREG(info.st_mode):
-            yield str(name), info.st_size, info.st_mtime
-        if not stat.S_ISDIR(info.st_mode):
-            return
-        with _open_folder(root, name) as folder:
-            for place, _, names, descriptor in os.fwalk(".", dir_fd=folder):
-                for each in names:
-                    with suppress(FileNotFoundError):  # deleted meanwhile
-                        info = os.stat(each, dir_fd=descriptor, follow_symlinks=False)
-                        if stat.S_ISREG(info.st_mode):
-                            yield str(name / place / each), info.st_size, info.st_mtime
+def _list(root: str, name: str) -> Iterator[tuple[str, int, float]]:
+    path = _locate(root, name)
+    if path is None:
+        return
+    for file in [path] if os.path.isfile(path) else _walk(path):
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            info = os.lstat(file)
+            if stat.S_ISREG(info.st_mode):
+                yield os.path.relpath(file, root).replace(os.sep, "/"), info.st_size, info.st_mtime
 
 
-def read_file(root: int, name: str, size: int) -> Iterator[bytes]:
+def _walk(folder: str) -> Iterator[str]:
+    for place, folders, names in os.walk(folder):
+        if os.path.realpath(place) != place:  # Windows has links that os.walk follows before Python 3.12
+            folders.clear()
+            continue
+        yield from (os.path.join(place, name) for name in names)
+
+
+def read_file(root: str, name: str, size: int) -> Iterator[bytes]:
     """Yields exactly `size` bytes of the file. Raises OSError if it is a link or has fewer."""
     with _open_file(root, name) as file:
         while size:
@@ -105,33 +114,29 @@ def read_file(root: int, name: str, size: int) -> Iterator[bytes]:
             yield chunk
 
 
-def _open_file(root: int, name: str) -> BinaryIO:
-    path = PurePosixPath(name)
-    with _open_folder(root, path.parent) as parent:
-        return open(os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent), "rb")
+def _open_file(root: str, name: str) -> BinaryIO:
+    path = _locate(root, name)
+    if path is None:
+        raise OSError(f"{name} is a link, or in a folder that is one")
+    return open(path, "rb", opener=lambda file, flags: os.open(file, flags | getattr(os, "O_NONBLOCK", 0)))  # a pipe
 
 
-@contextmanager
-def _open_folder(root: int, name: PurePosixPath) -> Iterator[int]:
-    """Opens each folder in the one above, so that no link is followed on the way."""
-    if name.is_absolute() or ".." in name.parts:
+def _locate(root: str, name: str) -> str | None:
+    """Returns the path of the name; None if a link leads there. Raises OSError if it is not below the root."""
+    path = os.path.normpath(os.path.join(root, name))
+    if path != root and not path.startswith(os.path.join(root, "")):
         raise OSError(f"{name} is not below the folder")
-    with ExitStack() as opened:
-        folder = root
-        for part in name.parts:
-            folder = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            opened.callback(os.close, folder)
-        yield folder
+    return path if os.path.realpath(path) == path else None
 
 
-def _check_each(root: int, files: Sequence[tuple[str, int]], output: BinaryIO) -> Iterator[FileCheck]:
+def _check_each(root: str, files: Sequence[tuple[str, int]], output: BinaryIO) -> Iterator[FileCheck]:
     for name, size in files:
         yield _check(root, name, size)
         output.write(b"\n")  # JSON allows it, and a proxy on the way ends a connection on which nothing is sent
         output.flush()
 
 
-def _check(root: int, name: str, size: int) -> FileCheck:
+def _check(root: str, name: str, size: int) -> FileCheck:
     try:
         with _open_file(root, name) as file:
             return check_file(file, name, size)

@@ -285,6 +285,10 @@ async def copy_files(files: RunFiles, wanted: Sequence[RunFile], *, folder: str,
             path = into / file.name.removeprefix(f"{folder}/")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.open("xb").close()
+        made = {path.relative_to(into).as_posix() for path in into.rglob("*")}
+        refused = [file.name for file in wanted if file.name.removeprefix(f"{folder}/") not in made]
+        if refused:  # Windows has no file nul, and removes the dot at the end of a name
+            raise ClientError(f"this system can have no file of the name {clean_line(refused[0])}")
         async for file, chunk in files.stream(wanted):
             with (into / file.name.removeprefix(f"{folder}/")).open("ab") as target:
                 target.write(chunk)

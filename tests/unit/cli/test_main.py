@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import io
 import os
 import re
 import subprocess
@@ -9,12 +12,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from railhead import __version__
 from railhead.cli import local
-from railhead.cli.main import main
+from railhead.cli.main import is_broken_pipe, main, prepare_output
 from railhead.local import LocalError
 from railhead.resources.bundle import build_bundle, bundle_name
+from tests.unit.cli.api_server import serve
+from tests.unit.client.jobs import make_job
+from tests.unit.client.run_folder import write_run
 
 # Prints the top-level modules that the help imports, other than Python's own and those of its start.
 IMPORTED = """
@@ -27,6 +34,27 @@ except SystemExit:
     pass
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
 print("imported:", *sorted(new - sys.stdlib_module_names))
+"""
+
+# Begins a program that has nothing of what Python lacks on Windows and the commands might use.
+WITHOUT_POSIX = """
+import os, signal, sys
+for name in ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"):
+    sys.modules[name] = None
+for module, names in (
+    (os, "O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK fchmod fork fwalk geteuid getuid killpg mkfifo setsid uname"),
+    (signal, "SIGALRM SIGHUP SIGKILL SIGPIPE SIGUSR1 alarm setitimer"),
+):
+    for name in names.split():
+        delattr(module, name)
+def without_folder(call):
+    def refuse(*arguments, dir_fd=None, src_dir_fd=None, dst_dir_fd=None, **options):
+        assert dir_fd is src_dir_fd is dst_dir_fd is None, "dir_fd unavailable on this platform"
+        return call(*arguments, **options)
+    return refuse
+for call in os.supports_dir_fd:
+    setattr(os, call.__name__, without_folder(call))
+os.supports_dir_fd = os.supports_fd = set()
 """
 
 
@@ -136,6 +164,66 @@ def test_a_text_that_is_no_name_of_a_job_is_bad_usage(
         main([command, name])
     assert exit_.value.code == 2
     assert "is no name of a TrainJob" in capsys.readouterr().err
+
+
+def test_windows_gets_the_bytes_of_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="cp1252", newline="\r\n"))
+    prepare_output()
+    print("\u2588", flush=True)
+    assert raw.getvalue() == "\u2588\n".encode()
+
+
+def test_windows_calls_a_reader_that_is_gone_an_invalid_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = OSError(errno.EINVAL, "Invalid argument")
+    assert is_broken_pipe(BrokenPipeError()) and not is_broken_pipe(gone)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert is_broken_pipe(gone) and not is_broken_pipe(OSError(errno.ENOSPC, "No space left on device"))
+
+
+@pytest.mark.parametrize("command", [["local", "status"], ["operator", "--report-url", "https://r"]])
+def test_what_runs_on_linux_only_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert main(command) == 1
+    assert f"`railhead {command[0]}` needs Linux" in capsys.readouterr().err
+
+
+async def test_a_run_on_this_machine_is_read_without_what_only_posix_has(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    reader = tmp_path / "python"  # it reads the folder, in a process that gets only this as an option
+    reader.write_text(f"#!{sys.executable}\n{WITHOUT_POSIX}\nexec(sys.argv[-1])\n")
+    reader.chmod(0o755)
+    code = f"{WITHOUT_POSIX}\nfrom railhead.cli.main import main\nsys.executable = {str(reader)!r}\n"
+    folder = ["--folder", str(tmp_path / "run")]
+    commands = [
+        ["list"],
+        ["checkpoints", "digits", "--verify", *folder],
+        ["checkpoints", "digits", "--download", str(tmp_path / "copy"), "--checkpoint", "checkpoint_1", *folder],
+        ["metrics", "digits", "--metric", "loss", *folder],
+        ["logs", "digits", "--attempt", "1", "--rank", "1", *folder],
+    ]
+
+    async def answer(request: web.Request) -> web.Response:
+        job = make_job(phase="Failed", attempt=2)
+        is_one = request.path.endswith("/digits")
+        items = [job] if request.path.endswith("/trainjobs") else []
+        return web.json_response(job if is_one else {"metadata": {"resourceVersion": "1"}, "items": items})
+
+    async with serve(answer, tmp_path) as config:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", f"{code}print([main(each) for each in {commands!r}])"),
+            env={**os.environ, "KUBECONFIG": config},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, problems = (each.decode() for each in await process.communicate())
+    assert output.splitlines()[-1:] == ["[0, 1, 0, 0, 0]"], problems  # a checkpoint is damaged
+    for words in ("digits  Failed", "model.pt: it is damaged", "█▄▂▂▁▁▁▁", "one of 1"):
+        assert words in output
+    assert (tmp_path / "copy" / "model.pt").read_bytes() == b"weights"
 
 
 def test_characters_that_the_output_cannot_encode_are_replaced() -> None:

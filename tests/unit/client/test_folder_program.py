@@ -8,6 +8,7 @@ import os
 import pickle
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from railhead.client.folder_program import check_file, list_files, main, read_fi
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> int:
+def root(tmp_path: Path) -> str:
     run = tmp_path / "run"
     (run / "checkpoint_1" / "parts").mkdir(parents=True)
     (run / "checkpoint_1" / "parts" / "a").write_bytes(b"abc")
@@ -26,35 +27,40 @@ def root(tmp_path: Path) -> int:
     (run / "checkpoint_1" / "folder-link").symlink_to(tmp_path)
     (run / "link").symlink_to(tmp_path)
     os.mkfifo(run / "pipe")
-    return os.open(run, os.O_RDONLY)
+    return str(run)
 
 
-def test_regular_files_are_listed_and_links_and_pipes_are_not(root: int) -> None:
+def test_regular_files_are_listed_and_links_and_pipes_are_not(root: str) -> None:
     found = list_files(root, ["checkpoint_1", "state.json", "pipe", "link", "link/secret", "gone", "gone/too"])
     assert [(name, size) for name, size, _ in found] == [("checkpoint_1/parts/a", 3), ("state.json", 2)]
 
 
+def test_a_folder_that_only_windows_takes_for_one_is_not_entered(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "walk", partial(os.walk, followlinks=True))  # so does Python 3.11 with a junction
+    assert [name for name, _, _ in list_files(root, ["checkpoint_1"])] == ["checkpoint_1/parts/a"]
+
+
 @pytest.mark.parametrize("name", ["../secret", "checkpoint_1/../../secret", "/etc/passwd"])
-def test_nothing_outside_is_listed_or_read(root: int, name: str) -> None:
+def test_nothing_outside_is_listed_or_read(root: str, name: str) -> None:
     for attempt in (lambda: list(list_files(root, [name])), lambda: list(read_file(root, name, 1))):
         with pytest.raises(OSError, match="is not below the folder"):
             attempt()
 
 
 @pytest.mark.parametrize("name", ["checkpoint_1/file-link", "link/secret", "checkpoint_1/folder-link/secret"])
-def test_a_link_is_not_followed(root: int, name: str) -> None:
+def test_a_link_is_not_followed(root: str, name: str) -> None:
     with pytest.raises(OSError):
         list(read_file(root, name, 1))
 
 
-def test_a_file_that_grows_is_read_up_to_the_size_and_a_shorter_one_is_an_error(root: int) -> None:
+def test_a_file_that_grows_is_read_up_to_the_size_and_a_shorter_one_is_an_error(root: str) -> None:
     assert b"".join(read_file(root, "checkpoint_1/parts/a", 2)) == b"ab"
     with pytest.raises(OSError, match="has become shorter"):
         list(read_file(root, "checkpoint_1/parts/a", 4))
 
 
 def test_a_check_sends_something_for_each_file_so_that_no_proxy_ends_the_connection(
-    root: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output, name = io.BytesIO(), "checkpoint_1/parts/a"
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(output))

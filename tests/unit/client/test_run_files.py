@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections import namedtuple
@@ -101,6 +102,15 @@ async def test_nothing_is_written_without_room(
     with pytest.raises(ClientError, match="has room for 0 MiB, but the files have 2 MiB"):
         await copy_files(files, await files.find(["ck"]), folder="ck", into=tmp_path / "copy")
     assert list((tmp_path / "copy").iterdir()) == []
+
+
+async def test_a_name_that_this_system_cannot_have_is_an_error(
+    files: RunFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_ = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, mode: open_(Path(os.devnull) if path.name == "b" else path, "ab"))
+    with pytest.raises(ClientError, match="can have no file of the name ck/deep/b"):
+        await copy_files(files, await files.find(["ck"]), folder="ck", into=tmp_path / "copy")
 
 
 async def test_what_does_not_fit_into_memory_is_not_read(files: RunFiles) -> None:
