@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import textwrap
 from pathlib import Path
 
 import yaml
 
 from tests.chart.chart import Chart, Object
-from tests.chart.test_manifests import MANIFESTS, build, build_pages, load
+from tests.chart.test_manifests import BLOCK, MANIFESTS, build, build_pages, load
 
 WAVE = "argocd.argoproj.io/sync-wave"
 OPTIONS = "argocd.argoproj.io/sync-options"
@@ -42,11 +43,28 @@ def test_flux_waits_for_the_operator_before_the_jobs(kubectl: Path) -> None:
     operator, jobs = find(objects, "Kustomization", "railhead-operator"), find(objects, "Kustomization", "jobs")
     assert jobs["spec"]["dependsOn"] == [{"name": operator["metadata"]["name"]}]
     assert operator["spec"]["wait"] and jobs["spec"]["wait"]
+    assert jobs["spec"]["targetNamespace"], "the examples name no namespace, and Flux has no default"
     sources = {o["metadata"]["name"] for o in objects if o["kind"] == "GitRepository"}
     assert {o["spec"]["sourceRef"]["name"] for o in (operator, jobs)} == sources
     [release] = build(kubectl, MANIFESTS.parent / operator["spec"]["path"]).objects
     assert (MANIFESTS.parent / release["spec"]["chart"]["spec"]["chart"] / "Chart.yaml").is_file()
     assert release["spec"]["chart"]["spec"]["sourceRef"]["name"] == operator["spec"]["sourceRef"]["name"]
+
+
+def test_the_pages_patch_turns_on_the_gate_of_flux(kubectl: Path, tmp_path: Path) -> None:
+    page = (MANIFESTS.parent / "docs" / "how-to" / "gitops.md").read_text()
+    [block] = [textwrap.dedent(block) for _, block in BLOCK.findall(page) if "kustomize-controller" in block]
+    container = {"name": "manager", "args": ["--watch-all-namespaces"]}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "kustomize-controller"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    (tmp_path / "deployment.yaml").write_text(yaml.safe_dump(deployment))
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [deployment.yaml]\n{block}")
+    arguments = build(kubectl, tmp_path).container["args"]
+    assert arguments == [*container["args"], "--feature-gates=CancelHealthCheckOnNewRevision=true"]
 
 
 def test_the_chart_accepts_the_values_of_the_flux_release(chart: Chart) -> None:

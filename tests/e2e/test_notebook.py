@@ -9,14 +9,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import Cluster
-from tests.unit.client.notebooks import Notebook
-
-FILE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "notebook.ipynb"
-
-
-def read_cells() -> list[str]:
-    cells = json.loads(FILE.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+from tests.unit.client.notebooks import Notebook, read_cells
 
 
 @pytest.mark.slow

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import linecache
+from pathlib import Path
 from typing import Any
+
+DOCUMENTED = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "notebook.ipynb"
+
+
+def read_cells() -> list[str]:
+    """Returns the code of the notebook of the docs."""
+    cells = json.loads(DOCUMENTED.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
 class Notebook:

@@ -15,7 +15,7 @@ import pytest
 
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.source import CELL, Source, complete_cell, find_source
-from tests.unit.client.notebooks import Notebook
+from tests.unit.client.notebooks import Notebook, read_cells
 
 Import = Callable[..., ModuleType]
 
@@ -82,6 +82,16 @@ def test_a_cell_is_sent_with_the_imports_of_other_cells(notebook: Notebook) -> N
     assert (found.module, found.function) == (CELL, "train_func")
     assert run_source(found)["train_func"]({}) == (2.0, Path("x"), 2, f"{CELL}/b", 2)
     assert "Other" not in found.code
+
+
+def test_the_documented_notebook_defines_its_function_where_ray_is_not_installed(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("ray", "ray.train"):
+        monkeypatch.setitem(sys.modules, module, None)
+    [cell] = [each for each in read_cells() if "def train_func" in each]
+    notebook.run(cell)
+    assert "import ray.train" in find_source(notebook.names["train_func"]).code
 
 
 def test_a_local_variable_that_another_cell_has_too_is_no_use_of_it(notebook: Notebook) -> None:
