@@ -26,7 +26,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 # the model, each of which needs one processor for seconds, fill all processors at the end.
 ORDER = ("operator", "local", "architecture", "unit", "e2e", "ray", "install", "chart", "api", "model", "fuzz")
 # Tests of a folder that share a cluster run in one process, those of the operator in two, each with its own cluster.
-# All others are spread test by test, or file by file.
+# All others are spread test by test, or file by file; with --kubeconfig also those of tests/e2e, where each process has
+# a namespace.
 ONE_CLUSTER = ("api", "e2e", "install", "operator")
 BY_TEST = ("architecture", "fuzz", "model", "unit")
 # A run started in the background ignores SIGINT, and so would all processes that tests start and interrupt.
@@ -80,7 +81,7 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         folder, file = find_folder(nodeid), nodeid.partition("::")[0]
-        if folder in ONE_CLUSTER:
+        if folder in ONE_CLUSTER and not (folder == "e2e" and self.config.getoption("--kubeconfig")):
             return f"{folder} {crc32(file.encode()) % 2}" if folder == "operator" else folder
         return nodeid if folder in BY_TEST else file
 

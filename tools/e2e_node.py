@@ -35,6 +35,9 @@ PROGRAMS = ("containerd", "runc", "nft", "conntrack", "debootstrap", "gcc", "ope
 # What the base image lacks; it has Ray, torch, kopf, kubernetes and pydantic.
 OPERATOR_NEEDS = ("cryptography", "cffi", "pycparser", "prometheus-client")
 EXAMPLES_NEED = ("scikit-learn", "scipy", "joblib", "cloudpickle", "threadpoolctl", "narwhals")
+# Each process has a namespace. On two processors there is room for the pods of two jobs. The tests with the marker
+# kill no operator, so they do not disturb each other.
+SIDE_BY_SIDE = ("-n", "2", "--dist", "loadscope", "--durations=5")
 BEGAN = time.monotonic()
 
 
@@ -127,12 +130,12 @@ def run_tests(volumes: Path, arguments: list[str]) -> int:
         "OPERATOR_IMAGE": OPERATOR_IMAGE,
         "JOB_IMAGE": JOB_IMAGE,
         "VOLUME_FOLDER": str(volumes),
-        "E2E_ARGS": shlex.join(arguments),
     }
-    codes = []
-    for target in ("e2e-install", "e2e") if arguments[:1] in ([], ["-m"]) else ("e2e",):
+    codes, is_marked = [], arguments[:1] == ["-m"]
+    for target in ("e2e-install", "e2e") if is_marked or not arguments else ("e2e",):
         echo(f"make {target}")
-        make = ["make", "--no-print-directory", "-C", str(PROJECT), target]
+        own = [*arguments, *(SIDE_BY_SIDE if is_marked and target == "e2e" else ())]
+        make = ["make", "--no-print-directory", "-C", str(PROJECT), target, f"E2E_ARGS={shlex.join(own)}"]
         codes.append(subprocess.run([*make, *(f"{k}={v}" for k, v in variables.items())], check=False).returncode)
     return max(codes, key=abs)
 

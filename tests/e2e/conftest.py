@@ -1,7 +1,12 @@
-"""The cluster of the end-to-end tests: KUBECONFIG's with --kubeconfig, else their own local one."""
+"""The cluster of the end-to-end tests: KUBECONFIG's with --kubeconfig, else their own local one.
+
+Processes of pytest-xdist share KUBECONFIG's cluster and the operator in it; each has its own namespace.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,14 +24,19 @@ NAMESPACE = "railhead-e2e"
 
 
 @pytest.fixture(scope="package")
-def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def session_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Iterator[Cluster]:
     option = request.config.getoption
     if option("--kubeconfig"):
         kubectl = Kubectl(Path(option("--kubectl")), Path(option("--kubeconfig")))
         folder = option("--volume-folder")
+        namespace, run = NAMESPACE, tmp_path_factory.getbasetemp()
+        if worker_id != "master":
+            namespace, run = f"{NAMESPACE}-{worker_id}", run.parent
         if option("--operator-image"):
-            install_operator(kubectl, option("--operator-image"))
-        yield Cluster(kubectl, NAMESPACE, option("--image"), volume_folder=Path(folder) if folder else None)
+            install_once(kubectl, option("--operator-image"), run / "operator-installed")
+        yield Cluster(kubectl, namespace, option("--image"), volume_folder=Path(folder) if folder else None)
         return
     image = option("--image")
     with tempfile.TemporaryDirectory(prefix="railhead-e2e-", ignore_cleanup_errors=True) as name:
@@ -42,6 +52,15 @@ def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             yield Cluster(Kubectl(session.kubectl, session.kubeconfig), NAMESPACE, image, operator_pid=operator_pid)
         finally:
             session.down()
+
+
+def install_once(kubectl: Kubectl, image: str, mark: Path) -> None:
+    """The first process of a run installs; the others wait for it. A failure repeats in each of them."""
+    with open(mark, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if file.seek(0, os.SEEK_END) == 0:
+            install_operator(kubectl, image)
+            file.write(image)
 
 
 def install_operator(kubectl: Kubectl, image: str) -> None:
@@ -62,8 +81,8 @@ def install_operator(kubectl: Kubectl, image: str) -> None:
 def cluster(session_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with a namespace that enforces Pod Security "restricted", and a claim named runs."""
     kubectl = session_cluster.kubectl
-    kubectl("create", "namespace", NAMESPACE)
-    kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+    kubectl("create", "namespace", session_cluster.namespace)
+    kubectl("label", "namespace", session_cluster.namespace, "pod-security.kubernetes.io/enforce=restricted")
     session_cluster.provide_claim("runs")
 
     def has_account() -> bool:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import Cluster, wait_until
+from tests.e2e.jobs import leave_room
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "manifests" / "examples" / "digits-preemption.yaml"
 
@@ -22,6 +23,7 @@ def test_a_deleted_worker_pod_leaves_a_last_checkpoint(cluster: Cluster) -> None
     [job] = [each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each["kind"] == "TrainJob"]
     name = job["metadata"]["name"]
     job["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
+    leave_room(job["spec"])
     job["spec"]["trainer"]["trainLoopConfig"] = {"epochs": 4, "lr": 0.01, "pause": 0.3}
     cluster.provide_claim(f"{name}-runs")
     cluster.apply(job)

@@ -13,7 +13,7 @@ from tests.e2e.jobs import COUNTING, make_job, read_starts, with_config
 
 # Needs more memory than its pod has, from the third epoch on.
 GREEDY = COUNTING.replace(
-    "        time.sleep(", "        hoard = b'x' * (3 << 30 if epoch == 2 else 1)\n        time.sleep("
+    "        time.sleep(", "        hoard = b'x' * (5 << 29 if epoch == 2 else 1)\n        time.sleep("
 )
 
 
@@ -70,7 +70,7 @@ def test_a_job_that_runs_out_of_memory_is_suspended_changed_and_resumed(cluster:
     )
     patch(cluster, "greedy", suspend=True)
     committed = cluster.wait_phase("greedy", "Suspended")["checkpoint"]["index"]
-    patch(cluster, "greedy", **with_memory("4Gi"))
+    patch(cluster, "greedy", **with_memory("3Gi"))
     status = cluster.wait_end("greedy")
     assert status["phase"] == "Succeeded", cluster.tell("greedy")
     assert status["checkpoint"]["index"] == 4 and status["restarts"]["application"] >= 1
