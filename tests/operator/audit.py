@@ -69,12 +69,13 @@ class Request:
 
 
 class AuditLog:
-    """The log of one API server."""
+    """The log of one API server; each line is read once, for tests that wait ask many times."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._policy, self._log = folder / "policy.json", folder / "audit.log"
         self._policy.write_text(json.dumps(POLICY))
+        self._read, self._requests = 0, list[Request]()
 
     @property
     def api_server_options(self) -> Sequence[str]:
@@ -82,9 +83,17 @@ class AuditLog:
 
     def requests(self, namespace: str | None = None) -> list[Request]:
         """All requests so far, or those of one namespace, in the order of their answers."""
-        events = [json.loads(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []
-        found = [_parse(event) for event in events if event["stage"] in ("ResponseComplete", "ResponseStarted")]
-        return [request for request in found if namespace in (None, request.namespace)]
+        if self._log.exists():
+            with self._log.open("rb") as log:
+                log.seek(self._read)
+                for line in log:
+                    if not line.endswith(b"\n"):
+                        break  # the API server is still writing it
+                    self._read += len(line)
+                    event = json.loads(line)
+                    if event["stage"] in ("ResponseComplete", "ResponseStarted"):
+                        self._requests.append(_parse(event))
+        return [request for request in self._requests if namespace in (None, request.namespace)]
 
 
 def _parse(event: dict[str, Any]) -> Request:
