@@ -2148,7 +2148,7 @@ DEFECTS = (
     Defect(
         "Kueue never learns which nodes a job avoids",
         "planning/facts/admission.py",
-        "job.own_mounts, avoided_nodes=_list_avoided(job))",
+        "job.own_mounts, avoided_nodes=list_avoided(job))",
         "job.own_mounts)",
         (WORKLOADS,),
     ),

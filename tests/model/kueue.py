@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable
 from datetime import datetime
 
 from railhead.kube.errors import classify_response
 from tests.kueue.client import build_pod_set, build_workload
 from tests.kueue.reconcile import World, advance
+from tests.kueue.topology import HOST, Nodes, find_ungated, is_placed
 from tests.kueue.workload import is_true
 from tests.model.api_server import ModelApiServer, Object, Place
 
@@ -18,6 +20,7 @@ RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 PLENTY = "1Pi"
 WORKLOADS = "workloads"
 KINDS = (WORKLOADS, "resourceflavors", "workloadpriorityclasses")
+TOPOLOGY: Object = {"spec": {"levels": [{"nodeLabel": HOST}]}}
 TERMINATING = "create not allowed while custom resource definition is terminating"
 
 
@@ -29,11 +32,19 @@ class ModelKueue:
     """
 
     def __init__(
-        self, api: ModelApiServer, namespace: str, *, gpus: int, priorities: dict[str, int] | None = None
+        self,
+        api: ModelApiServer,
+        namespace: str,
+        *,
+        gpus: int,
+        priorities: dict[str, int] | None = None,
+        has_topology: bool = False,
     ) -> None:
+        """With `has_topology` Kueue chooses a node for each pod, of those that the API server has."""
         self._api, self._namespace, self._priorities = api, namespace, priorities or {}
         self._ask_others, api.policy = api.policy, self._judge
         self._are_definitions_deleted = self._is_wanted_again = False
+        self._has_topology = has_topology
         self.held: set[str] = set()
         quotas = [{"name": name, "nominalQuota": PLENTY} for name in RESOURCES[:2]]
         quotas.append({"name": RESOURCES[2], "nominalQuota": str(gpus)})
@@ -45,7 +56,8 @@ class ModelKueue:
 
     def _create_objects(self) -> None:
         flavor = ("resourceflavors", "", NAME)
-        self._api.create(flavor, {"metadata": {"name": NAME}, "spec": {}})
+        spec = {"topologyName": NAME} if self._has_topology else {}
+        self._api.create(flavor, {"metadata": {"name": NAME}, "spec": spec})
         for name, value in self._priorities.items():
             self._api.create(("workloadpriorityclasses", "", name), {"metadata": {"name": name}, "value": value})
         self._flavors = {NAME: self._api.objects[flavor]}
@@ -60,11 +72,28 @@ class ModelKueue:
         for each in known:
             each.setdefault("status", {})
             each["metadata"].setdefault("generation", 1)
-        others = () if self._are_definitions_deleted else (self._queues, self._local, self._flavors)
-        changed = advance(World(known, *others), now)
+        world = World(known)
+        if not self._are_definitions_deleted:
+            world = World(known, self._queues, self._local, self._flavors, topology=self._look_at_nodes())
+        changed = advance(world, now)
         for workload in changed:
             self._write(workload)
-        return bool(changed)
+        return self._ungate(known) or bool(changed)
+
+    def _look_at_nodes(self) -> Nodes:
+        """Each has room for one pod with a GPU."""
+        nodes = [obj for (kind, _, _), obj in self._api.objects.items() if kind == "nodes"]
+        status = {"allocatable": {"cpu": PLENTY, "memory": PLENTY, "nvidia.com/gpu": "1"}}
+        return Nodes([{**each, "status": status} for each in nodes], {NAME: TOPOLOGY})
+
+    def _ungate(self, workloads: Iterable[Object]) -> bool:
+        """Gives nodes to the gated pods of Workloads that were admitted before this round."""
+        pods = [obj for (kind, _, _), obj in self._api.objects.items() if kind == "pods"]
+        found = [each for workload in filter(is_placed, workloads) for each in find_ungated(workload, pods)]
+        for pod, node in found:
+            place = ("pods", str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]))
+            self._api.patch(place, {"spec": {"schedulingGates": [], "nodeSelector": {HOST: node}}})
+        return bool(found)
 
     def _write(self, workload: Object) -> None:
         place = (WORKLOADS, str(workload["metadata"]["namespace"]), str(workload["metadata"]["name"]))

@@ -8,12 +8,14 @@ from typing import Any
 from tests.model.api_server import ENDED, ModelApiServer
 
 Object = dict[str, Any]
+HOST = "kubernetes.io/hostname"
 KEEPS_PODS_AWAY = ("NoSchedule", "NoExecute")
 
 
 def make_node(name: str) -> Object:
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    return {"kind": "Node", "metadata": {"name": name}, "spec": {}, "status": {"conditions": [ready]}}
+    metadata = {"name": name, "labels": {HOST: name}}
+    return {"kind": "Node", "metadata": metadata, "spec": {}, "status": {"conditions": [ready]}}
 
 
 def choose_node(api: ModelApiServer, pod: Object) -> str:
@@ -25,10 +27,10 @@ def choose_node(api: ModelApiServer, pod: Object) -> str:
         if each["status"].get("phase") not in ENDED and needs_gpus(each)
     }
     nodes = sorted(name for plural, _, name in api.objects if plural == "nodes")
-    avoided = set(_find_avoided(pod))
+    avoided, wanted = set(_find_avoided(pod)), (pod["spec"].get("nodeSelector") or {}).get(HOST)
     for name in nodes:
         node = api.objects["nodes", "", name]
-        if is_open(node) and name not in avoided and not (needs_gpus(pod) and name in used):
+        if is_open(node) and wanted in (None, name) and name not in avoided and not (needs_gpus(pod) and name in used):
             return name
     return ""
 

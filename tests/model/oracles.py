@@ -198,9 +198,14 @@ def check_counters(world: World) -> None:
             assert counted == (0 if is_free else 1), (old, new)
         else:
             is_smaller = _desired(new) < _desired(old)  # a round of its own
-            assert counted == (0 if is_smaller else raised), (old, new)
+            is_refused = _refused(new) > _refused(old)  # pods that a node refuses never ran
+            assert counted == (0 if is_smaller or is_refused else raised), (old, new)
         spent = _spent(new) - _spent(old)
         assert spent <= counted + in_place, "a restart counts once, as a failure or as a disruption"
+
+
+def _refused(status: Object) -> int:
+    return int((status.get("workerLosses") or {}).get("refused", 0))
 
 
 def check_attempts(log: list[Entry], *, operators: int = 1) -> None:

@@ -55,6 +55,7 @@ class Scenario:
     full_nodes: frozenset[str] = frozenset()
     quota: int | None = None
     gpus: int = 0  # of a queue of Kueue; 0 = the operator does not use Kueue
+    nodes: int = 0  # among which Kueue chooses; 0 = it does not
     is_fenced: bool = False
     starts: int | None = None  # how often training starts, if that does not follow from the restarts
 
@@ -118,8 +119,10 @@ class Runner:
 async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     """Until nothing changes anymore; checks the invariants that hold despite any fault."""
     world = World(epochs=6, full_nodes=set(scenario.full_nodes), quota=scenario.quota)
+    if scenario.nodes:
+        world.add_nodes(scenario.nodes)
     if scenario.gpus:
-        world.add_queue(gpus=scenario.gpus)
+        world.add_queue(gpus=scenario.gpus, has_topology=bool(scenario.nodes))
     watchman, queue = Watchman(world), QueueWatchman(world)
     runner, holding = Runner(world, faults or Faults()), Holding(world)
     world.apply(**scenario.spec)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from railhead.api import names
 from tests.kueue.workload import is_true
 from tests.model.api_server import Object
 from tests.model.kueue import NAME, ModelKueue
 from tests.model.play import Act, Scenario, committed
 from tests.model.scenarios import end_head, has_succeeded, worker
-from tests.model.world import NODE, World
+from tests.model.world import NODE, World, place_of, role_of
 
 GPUS = 2  # of the queue and of the job
 HELD = "Deactivated"
@@ -126,6 +127,23 @@ def restart_and_resume(world: World) -> None:
     resume(world)
 
 
+def refuse_worker(world: World) -> None:
+    """A kubelet has restarted, and from now on refuses the pod that ran there and all others."""
+    pod = world.find_pod(worker(world, 0))
+    assert pod is not None
+    node = pod["spec"]["nodeName"]
+
+    def admit(pod: Object) -> bool:
+        if pod["spec"]["nodeName"] != node or role_of(pod) != names.WORKER:
+            return True
+        status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices present"}
+        world.api.patch(place_of(pod), {"status": {**status, "containerStatuses": None}}, subresource="status")
+        return False
+
+    world.kubelets.append(admit)
+    admit(pod)
+
+
 DELETE_DEFINITIONS, INSTALL_AGAIN = on_queue(ModelKueue.delete_definitions), on_queue(ModelKueue.install_again)
 STOP, RESTART = on_queue(ModelKueue.stop), on_queue(ModelKueue.restart)
 YIELD = on_queue(ModelKueue.yield_quota)
@@ -137,9 +155,17 @@ def queued(
     phase: str = "Succeeded",
     restarts: dict[str, int] | None = None,
     full_nodes: frozenset[str] = frozenset(),
+    nodes: int = 0,
 ) -> Scenario:
     return Scenario(
-        f"queue: {name}", acts, spec=SPEC, phase=phase, restarts=restarts or {}, full_nodes=full_nodes, gpus=GPUS
+        f"queue: {name}",
+        acts,
+        spec=SPEC,
+        phase=phase,
+        restarts=restarts or {},
+        full_nodes=full_nodes,
+        gpus=GPUS,
+        nodes=nodes,
     )
 
 
@@ -202,5 +228,13 @@ QUEUED = (
     queued("deleted after its children", Act(committed(2), lambda w: w.delete_job(policy="Foreground"))),
     queued("deleted while it waits", Act(is_created, STOP), Act(is_waiting, World.delete_job)),
     queued("deleted while it is evicted", Act(committed(2), evict_and_delete)),
+    queued("on nodes that Kueue chooses", nodes=GPUS, restarts={"infrastructure": 0}),
+    queued(
+        "a worker that is lost on a node that Kueue chose",
+        Act(committed(2), lambda w: w.remove_pod(worker(w, 0))),
+        nodes=GPUS,
+        restarts={"application": 0, "infrastructure": 1},
+    ),
+    queued("a node that Kueue chose refuses a pod", Act(committed(2), refuse_worker), nodes=GPUS + 1),
     queued("evicted as it ends", Act(committed(6), STOP), Act(has_succeeded, RESTART)),
 )

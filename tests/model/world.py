@@ -165,9 +165,9 @@ class World:
         for number in range(count):
             self.api.create(("nodes", "", ""), make_node(f"{prefix}-{number}"))
 
-    def add_queue(self, *, gpus: int) -> None:
+    def add_queue(self, *, gpus: int, has_topology: bool = False) -> None:
         """From now on, Kueue runs, and operators that start use it."""
-        self.kueue = ModelKueue(self.api, NAMESPACE, gpus=gpus)
+        self.kueue = ModelKueue(self.api, NAMESPACE, gpus=gpus, has_topology=has_topology)
 
     def tick(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
@@ -297,9 +297,12 @@ class World:
 
     def _begin(self, pod: Object) -> bool:
         """The scheduler chooses a node, whose kubelet admits the pod and starts it."""
+        if pod["spec"].get("schedulingGates"):
+            return self._find_no_node(pod, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
         node = pod["spec"].get("nodeName") or self._choose_node(pod)
         if not node:
-            return self._find_no_room(pod)
+            message = "0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
+            return self._find_no_node(pod, "Unschedulable", message)
         if not pod["spec"].get("nodeName"):
             pod = self.api.bind(name_of(pod), node, namespace=pod["metadata"]["namespace"])
         if not all(kubelet(pod) for kubelet in self.kubelets):
@@ -439,10 +442,9 @@ class World:
         self.api.create(("events", namespace, name), body)
         return True
 
-    def _find_no_room(self, pod: Object) -> bool:
-        """The scheduler's condition, set once."""
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        condition["message"] = "0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
+    def _find_no_node(self, pod: Object, reason: str, message: str) -> bool:
+        """The condition that the scheduler sets once."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
         status = {"phase": "Pending", "conditions": [condition]}
         before = self.api.version
         self.api.patch(place_of(pod), {"status": status}, subresource="status")

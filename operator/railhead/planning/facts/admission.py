@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from railhead.api.queue import AdmissionStatus
 from railhead.api.spec import TrainJobSpec
+from railhead.planning.facts.avoided_nodes import list_avoided
 from railhead.planning.facts.pod_sets import CannotStart, check_start, find_assignment, merge_pod_set
 from railhead.planning.facts.reasons import (
     DEACTIVATED,
@@ -151,17 +152,13 @@ def _find_avoided_assignment(job: Job, workload: WorkloadView) -> Problem | None
     """Returns the problem that Kueue assigned a node which the job avoids by now: a new pod could run nowhere. Only
     another Workload tells Kueue of it, since it holds the node for healthy."""
     assigned = {node for each in workload.assignments for node in each.nodes}
-    avoided = [node for node in _list_avoided(job) if node in assigned]
+    avoided = [node for node in list_avoided(job) if node in assigned]
     if not avoided or workload.digest == compute_digest(build_request(job)):
         return None
     message = (
         f"Kueue assigned pods to {', '.join(avoided[:NAMED])}, which the job avoids (status.avoidedNodes); it asks "
     )
     return Problem(NODE_FAILURES, f"{message}for quota on other nodes")
-
-
-def _list_avoided(job: Job) -> tuple[str, ...]:
-    return tuple(node.name for node in job.status.avoided_nodes or ())
 
 
 def _find_start_problem(job: Job, workload: WorkloadView, request: QueueRequest) -> Problem | None:
@@ -225,7 +222,7 @@ def count_workers(job: Job, admission: AdmissionStatus | None) -> int:
 
 def build_request(job: Job) -> QueueRequest:
     """Returns what the job asks of its queue: the pods without what changes from attempt to attempt."""
-    attempt = Attempt(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=_list_avoided(job))
+    attempt = Attempt(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=list_avoided(job))
     workers = job.requested_workers
     head = build_head_pod(attempt, settings=job.settings, status=job.status, worker_pods=workers)
     return QueueRequest(
