@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,11 +95,12 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
 
     job = await cluster.get_job(options.name)
     async with open_files(options, cluster, job) as files:
-        rows = await read_checkpoints(files, job)
         if options.download:
-            await download_checkpoint(files, rows, options.checkpoint, options.download, remark)
+            read_job = partial(cluster.get_job, options.name)
+            await download_checkpoint(files, read_job, options.checkpoint, options.download, remark)
             console.line(str(options.download))
             return 0
+        rows = await read_checkpoints(files, job)
         if options.checkpoint:
             rows = [choose_checkpoint(rows, options.checkpoint)]
         if options.verify:

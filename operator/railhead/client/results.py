@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +11,16 @@ from railhead.api.status import parse_status
 from railhead.client.checkpoints import CheckpointRow, choose_checkpoint, judge_files, list_checkpoints, read_snapshot
 from railhead.client.code_files import format_size
 from railhead.client.curves import Report, describe_gaps, read_reports
-from railhead.client.run_files import RunFiles, copy_files, read_files, read_folder
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.run_files import TRIES, RunFiles, copy_files, read_folder, read_found
 from railhead.contract.run_folder import OWN_FOLDER
 from railhead.contract.snapshot import COPY, SNAPSHOT
 from railhead.history import JOURNAL, METRICS, read_history
+
+TOO_FAST = (
+    "the job deletes checkpoints faster than they can be read; let it keep more by spec.run.checkpoint.numToKeep, or "
+    "suspend it"
+)
 
 
 async def read_metrics(files: RunFiles, name: str, metrics: Sequence[str]) -> tuple[list[Report], list[str]]:
@@ -30,9 +36,21 @@ async def read_metrics(files: RunFiles, name: str, metrics: Sequence[str]) -> tu
 
 
 async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
-    """Returns the checkpoints of the job's run, the oldest first. Raises ClientError."""
+    """Returns the checkpoints of the job's run, the oldest first. Raises ClientError.
+
+    The job may delete some after it is known which there are: those are no lost ones, so it is read again.
+    """
+    for _ in range(TRIES):
+        rows = await _read_checkpoints(files, job)
+        lost = {row.name for row in rows if not row.files}
+        if not lost or lost <= {*await _read_names(files)}:
+            return rows
+    raise ClientError(TOO_FAST)
+
+
+async def _read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
     names = [SNAPSHOT, COPY, f"{OWN_FOLDER}/{METRICS}", f"{OWN_FOLDER}/{JOURNAL}"]
-    known = await read_files(files, await files.find(names))
+    known = await read_found(files, names)
     snapshot = read_snapshot(known, files.place)
     histories = [
         read_history({each.rpartition("/")[2]: data for each, data in known.items() if each.startswith(f"{folder}/")})
@@ -44,17 +62,40 @@ async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
 
 
 async def download_checkpoint(
-    files: RunFiles, rows: Sequence[CheckpointRow], wanted: str, into: Path, say: Callable[[str], None]
+    files: RunFiles,
+    read_job: Callable[[], Awaitable[Object]],
+    wanted: str,
+    into: Path,
+    say: Callable[[str], None],
 ) -> None:
     """Copies a checkpoint into a new or empty folder: this name, `best`, `newest`, or "" for the best, else the newest.
 
+    If the job deletes the best or newest one meanwhile, it has another one by then, which is copied.
+
     Raises:
-        ClientError: there is no such checkpoint, the folder has files, or the copy is not complete.
+        ClientError: there is no such checkpoint any more, the folder has files, or the copy is not complete.
     """
-    row = choose_checkpoint(rows, wanted)
-    found = await files.find([row.name])
-    say(f"copying {row.name}: {len(found)} files, {format_size(sum(file.size for file in found))}")
-    await copy_files(files, found, folder=row.name, into=into)
+    for _ in range(TRIES):
+        row = choose_checkpoint(await read_checkpoints(files, await read_job()), wanted)
+        found = await files.find([row.name])
+        if row.name in await _read_names(
+            files
+        ):  # so the list is complete: Ray writes the snapshot before it deletes files
+            say(f"copying {row.name}: {len(found)} files, {format_size(sum(file.size for file in found))}")
+            try:
+                await copy_files(files, found, folder=row.name, into=into)
+                return
+            except ClientError:
+                if row.name in await _read_names(files):
+                    raise
+        if wanted == row.name:
+            raise ClientError(f"the job has deleted {row.name} while it was copied; copy another", ExitCode.NOT_FOUND)
+        say(f"the job has deleted {row.name} meanwhile")
+    raise ClientError(TOO_FAST)
+
+
+async def _read_names(files: RunFiles) -> list[str]:
+    return read_snapshot(await read_found(files, [SNAPSHOT, COPY]), files.place).names
 
 
 async def verify_checkpoints(files: RunFiles, job: Object, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:

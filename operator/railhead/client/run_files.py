@@ -11,7 +11,7 @@ import inspect
 import io
 import json
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -30,6 +30,7 @@ START = (
 ARGUMENTS = ("-I", "-S", "-c", START)
 LISTING_BYTES = 32 << 20
 MEMORY_BYTES = 1 << 30  # of files that are read, not copied
+TRIES = 3  # to read what a job writes meanwhile
 REQUEST_BYTES = 8 << 20  # of one request to a store
 LONGEST_NAME = 1024
 FORBIDDEN = frozenset('\\:*?"<>|')  # some systems give them a meaning in a path
@@ -262,18 +263,37 @@ async def read_each(files: RunFiles, wanted: Sequence[RunFile]) -> AsyncIterator
             data.clear()
 
 
+async def read_found(files: RunFiles, names: Sequence[str]) -> dict[str, bytes]:
+    """Returns the contents of these files, and of those in these folders, by name.
+
+    A job writes them meanwhile: what has become shorter, or was deleted, after it was listed is listed again.
+
+    Raises:
+        ClientError: it is so each time, or the files cannot be read.
+    """
+    for left in reversed(range(TRIES)):
+        found = await files.find(names)
+        try:
+            return await read_files(files, found)
+        except ClientError:
+            if not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
 async def read_folder(files: RunFiles, name: str) -> dict[str, bytes]:
     """Returns the contents of the files in the folder, by their names in it. Raises ClientError."""
-    found = await read_files(files, await files.find([name]))
+    found = await read_found(files, [name])
     return {each[len(name) + 1 :]: data for each, data in found.items()}
 
 
 async def copy_files(files: RunFiles, wanted: Sequence[RunFile], *, folder: str, into: Path) -> None:
-    """Copies the files of a folder into a new or empty one of this machine.
+    """Copies the files of a folder into a new or empty one of this machine, all of them or none.
 
     Raises:
         ClientError: `into` has files already, there is no room, or the copy is not complete.
     """
+    targets = {file: into / file.name.removeprefix(f"{folder}/") for file in wanted}
     try:
         into.mkdir(parents=True, exist_ok=True)
         if any(into.iterdir()):
@@ -281,16 +301,25 @@ async def copy_files(files: RunFiles, wanted: Sequence[RunFile], *, folder: str,
         total, free = sum(file.size for file in wanted), shutil.disk_usage(into).free
         if total > free:
             raise ClientError(f"{into} has room for {free >> 20} MiB, but the files have {total >> 20} MiB")
-        for file in wanted:
-            path = into / file.name.removeprefix(f"{folder}/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.open("xb").close()
-        made = {path.relative_to(into).as_posix() for path in into.rglob("*")}
-        refused = [file.name for file in wanted if file.name.removeprefix(f"{folder}/") not in made]
-        if refused:  # Windows has no file nul, and removes the dot at the end of a name
-            raise ClientError(f"this system can have no file of the name {clean_line(refused[0])}")
-        async for file, chunk in files.stream(wanted):
-            with (into / file.name.removeprefix(f"{folder}/")).open("ab") as target:
-                target.write(chunk)
+        try:
+            _create(targets, into)
+            async for file, chunk in files.stream(wanted):
+                with targets[file].open("ab") as target:
+                    target.write(chunk)
+        except BaseException:  # an interruption, too
+            for top in {into / path.relative_to(into).parts[0] for path in targets.values()}:
+                shutil.rmtree(top) if top.is_dir() else top.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise ClientError(f"cannot write {error.filename or into}: {error.strerror}") from None
+
+
+def _create(targets: Mapping[RunFile, Path], into: Path) -> None:
+    """Creates the empty files. Raises ClientError for a name that this system cannot have, and OSError."""
+    for path in targets.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("xb").close()
+    made = set(into.rglob("*"))
+    refused = [file.name for file, path in targets.items() if path not in made]
+    if refused:  # Windows has no file nul, and removes the dot at the end of a name
+        raise ClientError(f"this system can have no file of the name {clean_line(refused[0])}")

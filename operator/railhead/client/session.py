@@ -248,8 +248,11 @@ class Checkpoint:
         """Copies the files into a new or empty folder, and returns that. Nothing is loaded. Raises ClientError."""
         into = Path(folder)
 
-        async def copy(files: RunFiles, _: Object) -> None:
-            await download_checkpoint(files, [self.info], self.info.name, into, log.info)
+        async def copy(files: RunFiles, job: Object) -> None:
+            async def read_job() -> Object:
+                return job
+
+            await download_checkpoint(files, read_job, self.info.name, into, log.info)
 
         self._job._read_run(copy)
         return into

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import zipfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,6 +158,73 @@ async def test_a_checkpoint_that_the_job_deletes_while_it_is_checked_is_left_out
     monkeypatch.setattr(ProcessFiles, "check", delete_and_check)
     found = await show("checkpoints", "digits", "--verify", "--folder", str(run), "-o", "json", code=ExitCode.FAILED)
     assert [each["name"] for each in json.loads(found)["checkpoints"]] == ["checkpoint_2"], "which is lost"
+
+
+class DeletingJob:
+    """A job that deletes the checkpoint which is copied, as often as wanted, and has a newer one instead.
+
+    Attributes:
+        moment: before its files are listed, after that, or before they are read.
+    """
+
+    def __init__(self, run: Path, monkeypatch: pytest.MonkeyPatch, moment: str, *, times: int, number: int = 1) -> None:
+        self.run, self.moment, self.times, self.number = run, moment, times, number
+        find, stream = ProcessFiles.find, ProcessFiles.stream
+
+        async def find_and_delete(files: ProcessFiles, names: Sequence[str]) -> list[RunFile]:
+            wanted = f"checkpoint_{self.number}"
+            self.commit("before the list", names == [wanted])
+            found = await find(files, names)
+            self.commit("after the list", names == [wanted])
+            return found
+
+        def delete_and_stream(files: ProcessFiles, wanted: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
+            self.commit("at the copy", wanted[0].name.startswith("checkpoint_") and "/" in wanted[0].name)
+            return stream(files, wanted)
+
+        monkeypatch.setattr(ProcessFiles, "find", find_and_delete)
+        monkeypatch.setattr(ProcessFiles, "stream", delete_and_stream)
+
+    def commit(self, moment: str, is_copy: bool) -> None:
+        if moment != self.moment or not is_copy or not self.times:
+            return
+        self.times -= 1
+        self.number += 1
+        new = self.run / f"checkpoint_{self.number}"
+        new.mkdir(exist_ok=True)
+        (new / "a.json").write_text(str(self.number))
+        (new / "model.pt").write_bytes(b"newer")
+        entry = {"checkpoint_dir_name": new.name, "metrics": {}}
+        snapshot = {"checkpoint_results": [entry], "latest_checkpoint_result": entry}
+        (self.run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+        shutil.rmtree(self.run / f"checkpoint_{self.number - 1}")
+
+
+@pytest.mark.parametrize("moment", ["before the list", "after the list", "at the copy"])
+async def test_a_checkpoint_that_the_job_deletes_while_it_is_copied_is_chosen_again(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], moment: str
+) -> None:
+    copy = ("checkpoints", "digits", "--folder", str(run), "--download")
+    with monkeypatch.context() as patch:
+        DeletingJob(run, patch, moment, times=2)
+        await show(*copy, str(tmp_path / "copy"))
+    files = {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()}
+    assert files == {"a.json": b"3", "model.pt": b"newer"}
+    assert "the job has deleted checkpoint_1 meanwhile" in capsys.readouterr().err
+    DeletingJob(run, monkeypatch, moment, times=3, number=3)
+    with pytest.raises(ClientError, match="the job deletes checkpoints faster than they can be read"):
+        await show(*copy, str(tmp_path / "other"))
+    assert not list((tmp_path / "other").rglob("*")), "an incomplete copy is removed"
+
+
+async def test_a_named_checkpoint_that_the_job_deletes_while_it_is_copied_is_an_error(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DeletingJob(run, monkeypatch, "at the copy", times=1)
+    of_run = ("checkpoints", "digits", "--folder", str(run), "--checkpoint", "checkpoint_1")
+    with pytest.raises(ClientError, match="the job has deleted checkpoint_1 while it was copied"):
+        await show(*of_run, "--download", str(tmp_path / "copy"))
+    assert not list((tmp_path / "copy").rglob("*"))
 
 
 async def test_logs_of_pods_that_are_gone_come_from_the_archive(run: Path) -> None:

@@ -7,7 +7,9 @@ import os
 import shutil
 import sys
 from collections import namedtuple
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,7 @@ from railhead.client.run_files import (
     parse_listing,
     read_files,
     read_folder,
+    read_found,
 )
 
 BIG = bytes(range(256)) * 12_000  # more than one piece
@@ -92,6 +95,26 @@ async def test_a_folder_is_copied_into_a_new_one(files: RunFiles, tmp_path: Path
 async def test_a_file_that_has_become_shorter_is_an_error(files: RunFiles) -> None:
     with pytest.raises(ClientError, match="has become shorter"):
         await read_files(files, [RunFile("other", 6, 0.0)])
+
+
+@pytest.mark.parametrize("times", [2, 3])
+async def test_a_file_that_becomes_shorter_between_list_and_read_is_read_again(
+    files: RunFiles, run: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    left, find = ["o" * size for size in range(times)], type(files).find
+
+    async def find_and_write(files: Any, names: Sequence[str]) -> list[RunFile]:
+        found = await find(files, names)
+        if left:
+            (run / "other").write_text(left.pop())
+        return found
+
+    monkeypatch.setattr(type(files), "find", find_and_write)
+    if times == 3:
+        with pytest.raises(ClientError, match="has become shorter"):
+            await read_found(files, ["other"])
+    else:
+        assert await read_found(files, ["other"]) == {"other": b""}
 
 
 async def test_nothing_is_written_without_room(
