@@ -1,7 +1,7 @@
 """Scenarios of jobs on a real API server, many at once, each written as the actions of user, kubelet and driver.
 
 A scenario is a generator: it takes its next step and yields while it waits for the operator. One loop
-lists all jobs and pods of the cluster and advances every scenario.
+lists the jobs of this name and their pods in all namespaces, and advances every scenario.
 """
 
 from __future__ import annotations
@@ -199,8 +199,9 @@ def play(runs: list[tuple[ScenarioRun, Scenario]], *, each_round: Callable[[], N
     deadline = time.monotonic() + seconds
     while running:
         each_round()
-        jobs = {j["metadata"]["namespace"]: j for j in server.list("/apis/railhead.dev/v1alpha1/trainjobs")}
-        pods = server.list("/api/v1/pods", labelSelector=names.LABEL_JOB_UID)
+        found = server.list("/apis/railhead.dev/v1alpha1/trainjobs", fieldSelector=f"metadata.name={JOB}")
+        jobs = {job["metadata"]["namespace"]: job for job in found}
+        pods = server.list("/api/v1/pods", labelSelector=f"{names.LABEL_JOB_NAME}={JOB}")
         for namespace, (run, scenario) in list(running.items()):
             run.look(jobs.get(namespace), [p for p in pods if p["metadata"]["namespace"] == namespace])
             if next(scenario, "over") == "over":
