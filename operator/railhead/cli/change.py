@@ -81,8 +81,13 @@ async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Con
     from railhead.client.changes import parse_changes
     from railhead.client.suspension import resume
 
-    await resume(cluster, options.name, parse_changes(options.changes), timeout=options.timeout, echo=_say)
-    console.line(f"{options.name}: is resumed; `railhead status {options.name}` shows how it starts")
+    name, changes = options.name, parse_changes(options.changes)
+    if await resume(cluster, name, changes, timeout=options.timeout, echo=_say):
+        console.line(f"{name}: is resumed; `railhead status {name}` shows how it starts")
+    elif changes:
+        console.line(f"{name}: changed; it was not suspended")
+    else:
+        console.line(f"{name}: was not suspended; `railhead why {name}` says what it waits for")
     return 0
 
 

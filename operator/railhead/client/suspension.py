@@ -25,8 +25,8 @@ async def resume(
     *,
     timeout: float | None = None,
     echo: Callable[[str], None] = lambda text: None,
-) -> None:
-    """Merges the changes into the spec and clears spec.suspend in one write.
+) -> bool:
+    """Merges the changes into the spec and clears spec.suspend in one write. Returns whether it was set before.
 
     With changes it first waits until a suspension that has begun is complete.
 
@@ -43,6 +43,7 @@ async def resume(
         if not ending.is_reached:
             raise ClientError(ending.message)
     await cluster.change(name, {"spec": {**changes, "suspend": False}})
+    return bool(job["spec"].get("suspend"))
 
 
 async def _get_unfinished(cluster: Cluster, name: str) -> Object:

@@ -15,7 +15,7 @@ from railhead.cli.cluster_command import duration
 from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.errors import ClientError, ExitCode
-from tests.unit.client.jobs import make_failed
+from tests.unit.client.jobs import make_failed, make_job
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("20m", 1200), ("2h", 7200), ("1d", 86400)])
@@ -56,6 +56,23 @@ async def test_a_finished_job_is_neither_suspended_nor_resumed(command: str) -> 
         await run(build_parser().parse_args([command, "digits"]), cluster, Console(io.StringIO()))
     assert error.value.code == ExitCode.REFUSED
     assert not cluster.written
+
+
+@pytest.mark.parametrize(
+    ("is_suspended", "changes", "told"),
+    [
+        (True, [], "is resumed; `railhead status digits` shows how it starts"),
+        (False, [], "was not suspended; `railhead why digits` says what it waits for"),
+        (False, ["--set", "image=a:2"], "changed; it was not suspended"),
+    ],
+)
+async def test_a_job_that_waits_for_its_queue_is_not_called_resumed(
+    is_suspended: bool, changes: list[str], told: str
+) -> None:
+    cluster: Any = OneJob(make_job(phase="Queued", spec={"suspend": is_suspended}))
+    output = io.StringIO()
+    await change.resume_job(build_parser().parse_args(["resume", "digits", *changes]), cluster, Console(output))
+    assert output.getvalue() == f"digits: {told}\n"
 
 
 @pytest.mark.parametrize(
