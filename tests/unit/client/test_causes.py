@@ -46,6 +46,10 @@ def test_every_command_of_a_remedy_is_a_command(row: str, cause: Cause) -> None:
         build_parser().parse_args(arguments)
 
 
+def test_a_remedy_names_no_size_because_the_job_may_have_less_already() -> None:
+    assert [row for row, cause in ROWS if re.search(r"=\d", cause.assignment)] == []
+
+
 def test_the_table_has_at_least_forty_causes() -> None:
     assert len({cause for _, cause in ROWS}) >= 40
 

@@ -239,7 +239,7 @@ def test_a_pod_of_any_shape_does_no_harm(value: Any) -> None:
 
 def test_a_finished_job_is_changed_by_a_retry_and_another_one_while_it_is_suspended() -> None:
     finished = explain_job(make_snapshot(make_failed("OutOfMemory", "OOMKilled")))[0]
-    assert finished.remedy == "Run `railhead retry digits --set scaling.resourcesPerWorker.memory=64Gi`."
+    assert finished.remedy == "Run `railhead retry digits --set scaling.resourcesPerWorker.memory=SIZE`."
     pods = [make_pod("digits-1-w0-0", slot=0, **make_waiting_container("InvalidImageName"))]
     waiting = explain_job(make_snapshot(make_waiting("PodsPending"), pods))
     remedy = next(each.remedy for each in waiting if each.reason == "InvalidImageName")
