@@ -27,7 +27,8 @@ PATHS = {
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
 }
 # Kustomize reads the one, and the CRD of the others is not here.
-NOT_SENT = {"Kustomization", "PodMonitor", "ResourceFlavor", "ClusterQueue", "LocalQueue"}
+KUEUE = {"ClusterQueue", "LocalQueue", "ResourceFlavor", "Topology", "WorkloadPriorityClass"}
+NOT_SENT = {"Kustomization", "PodMonitor", *KUEUE}
 
 
 def find_objects(path: Path) -> list[dict[str, object]]:

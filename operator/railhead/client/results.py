@@ -78,9 +78,8 @@ async def download_checkpoint(
     for _ in range(TRIES):
         row = choose_checkpoint(await read_checkpoints(files, await read_job()), wanted)
         found = await files.find([row.name])
-        if row.name in await _read_names(
-            files
-        ):  # so the list is complete: Ray writes the snapshot before it deletes files
+        # Ray writes the snapshot before it deletes files: the list is complete if that still names the checkpoint.
+        if row.name in await _read_names(files):
             say(f"copying {row.name}: {len(found)} files, {format_size(sum(file.size for file in found))}")
             try:
                 await copy_files(files, found, folder=row.name, into=into)
