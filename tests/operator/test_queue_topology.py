@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from railhead.resources.placement import HOSTNAME
-from railhead.resources.queues.kueue import REQUIRED_TOPOLOGY, UNCONSTRAINED_TOPOLOGY
+from railhead.resources.queues.topology import REQUIRED_TOPOLOGY, UNCONSTRAINED_TOPOLOGY
 from tests.api.server import ApiServer
 from tests.kueue.client import Installation
 from tests.kueue.workload import Object, is_true

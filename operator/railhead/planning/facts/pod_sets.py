@@ -24,7 +24,8 @@ from railhead.api.queue import (
 )
 from railhead.planning.queue_view import Assignment, PodSetUpdate, QueueView, WorkloadView
 from railhead.resources.placement import HOSTNAME, REQUIRED, get_items
-from railhead.resources.queues.kueue import HEAD, POD_SET, REQUIRED_TOPOLOGY, WORKERS
+from railhead.resources.queues.kueue import HEAD, POD_SET, WORKERS
+from railhead.resources.queues.topology import REQUIRED_TOPOLOGY
 
 _Item = TypeVar("_Item")
 

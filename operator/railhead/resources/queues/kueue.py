@@ -15,6 +15,7 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.queue import PodSetAdmission
 from railhead.resources.base import JobRef, build_metadata
+from railhead.resources.queues.topology import build_topology_requests, hold
 
 API_VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # label of a TrainJob
@@ -22,20 +23,6 @@ PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"  # likewise
 MAX_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"  # likewise
 POD_SET = "kueue.x-k8s.io/podset"  # label of a pod
 FINALIZER = "kueue.x-k8s.io/resource-in-use"  # Kueue's name for it, so that it frees Workloads without an owner
-WORKLOAD = "kueue.x-k8s.io/workload"  # annotation of a pod: the name of its Workload
-TOPOLOGY_GATE = "kueue.x-k8s.io/topology"  # of a pod, until Kueue has assigned a node to it
-POD_SET_GROUP = "kueue.x-k8s.io/podset-group-name"  # annotation of a pod template
-REQUIRED_TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"  # likewise, and so are the next ones
-UNCONSTRAINED_TOPOLOGY = "kueue.x-k8s.io/podset-unconstrained-topology"
-PLACEMENTS = {
-    "required": REQUIRED_TOPOLOGY,
-    "preferred": "kueue.x-k8s.io/podset-preferred-topology",
-    "unconstrained": UNCONSTRAINED_TOPOLOGY,
-}
-SLICES = {
-    "podSetSliceRequiredTopology": "kueue.x-k8s.io/podset-slice-required-topology",
-    "podSetSliceSize": "kueue.x-k8s.io/podset-slice-size",
-}
 DIGEST = f"{names.GROUP}/workload-digest"  # annotation of a Workload: of what the job asked for
 HEAD, WORKERS = "head", "workers"  # names of the pod sets
 _POD_FIELDS = ("nodeSelector", "tolerations", "priorityClassName", "runtimeClassName", "resourceClaims", "resources")
@@ -84,7 +71,9 @@ def compute_digest(request: QueueRequest) -> str:
 def _build_spec(request: QueueRequest) -> Object:
     head: Object = {"name": HEAD, "count": 1, "template": _build_template(request.head)}
     workers: Object = {"name": WORKERS, "count": request.workers, "template": _build_template(request.worker)}
-    _add_topology_requests((head, request.head), (workers, request.worker))
+    for pod_set, asked in zip((head, workers), build_topology_requests(request.head, request.worker), strict=True):
+        if asked:
+            pod_set["topologyRequest"] = asked
     if request.least_workers is not None and request.least_workers < request.workers:
         workers["minCount"] = request.least_workers
     spec: Object = {"queueName": request.queue, "podSets": [head, workers]}
@@ -113,38 +102,8 @@ def _list_containers(containers: Iterable[Object]) -> list[Object]:
     return [{key: each[key] for key in _CONTAINER_FIELDS if each.get(key)} for each in containers]
 
 
-def _add_topology_requests(*pod_sets: tuple[Object, Object]) -> None:
-    """Adds what annotations of the pods ask of Topology Aware Scheduling: each pair has a pod set and one of its pods.
-
-    As Kueue does for the templates of a Job (pkg/controller/jobframework/tas.go). The API server refuses a value that
-    is not valid, and the job shows its words. Kueue puts a group of pod sets into one domain: those with the same
-    placement are a group, unless they have slices, which Kueue allows in no group.
-    """
-    requests = [_read_topology_request(pod["metadata"]["annotations"]) for _, pod in pod_sets]
-    for (pod_set, pod), request in zip(pod_sets, requests, strict=True):
-        if not request:
-            continue
-        is_same = all(request == each for each in requests) and not request.keys() & SLICES.keys()
-        if is_same and request.keys() & {"required", "preferred"}:
-            request = {**request, "podSetGroupName": pod["metadata"]["annotations"].get(POD_SET_GROUP, "attempt")}
-        pod_set["topologyRequest"] = request
-
-
-def _read_topology_request(annotations: Object) -> Object:
-    found = {field: annotations[key] for field, key in {**PLACEMENTS, **SLICES}.items() if key in annotations}
-    if found.get("unconstrained") in ("true", "false"):
-        found["unconstrained"] = found["unconstrained"] == "true"
-    if str(found.get("podSetSliceSize")).isdecimal():
-        found["podSetSliceSize"] = int(found["podSetSliceSize"])
-    return found
-
-
 def admit(pod: Object, pod_set: str, admission: PodSetAdmission, *, workload: str) -> Object:
-    """Returns the pod with what the queue gave its pod set; it may share parts with the given pod.
-
-    With Topology Aware Scheduling Kueue finds the pod by its annotations, adds the labels of a node to its node
-    selector, and removes the gate (pkg/controller/tas/topology_ungater.go).
-    """
+    """Returns the pod with what the queue gave its pod set; it may share parts with the given pod."""
     metadata, spec = pod["metadata"], dict(pod["spec"])
     labels = {key: value for key, value in {**metadata["labels"], **admission.labels}.items() if key != QUEUE_NAME}
     annotations = {**metadata["annotations"], **admission.annotations}
@@ -153,10 +112,6 @@ def admit(pod: Object, pod_set: str, admission: PodSetAdmission, *, workload: st
     if admission.tolerations:
         added = [each.model_dump(by_alias=True, exclude_defaults=True) for each in admission.tolerations]
         spec["tolerations"] = [*(spec.get("tolerations") or []), *added]
-    if admission.topology_aware:
-        annotations[WORKLOAD] = workload
-        if not any(key in annotations for key in PLACEMENTS.values()):
-            annotations[UNCONSTRAINED_TOPOLOGY] = "true"
-        spec["schedulingGates"] = [*(spec.get("schedulingGates") or []), {"name": TOPOLOGY_GATE}]
     labels[POD_SET] = pod_set
-    return {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": spec}
+    admitted = {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": spec}
+    return hold(admitted, workload=workload) if admission.topology_aware else admitted
