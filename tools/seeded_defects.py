@@ -2139,6 +2139,13 @@ DEFECTS = (
         (WORKLOADS,),
     ),
     Defect(
+        "a job that trains gives its quota back because of a node that it avoids",
+        "planning/facts/admission.py",
+        "    if not _lacks_pods(job):\n",
+        "    if False:\n",
+        (WORKLOADS,),
+    ),
+    Defect(
         "a job gives its quota back again and again where Kueue has only nodes that it avoids",
         "planning/facts/admission.py",
         "    if not avoided or workload.digest == compute_digest(build_request(job)):\n",

@@ -149,8 +149,10 @@ def explain_workload(workload: WorkloadView) -> Problem:
 
 
 def _find_avoided_assignment(job: Job, workload: WorkloadView) -> Problem | None:
-    """Returns the problem that Kueue assigned a node which the job avoids by now: a new pod could run nowhere. Only
-    another Workload tells Kueue of it, since it holds the node for healthy."""
+    """Returns the problem that Kueue assigned a node which the job avoids by now, and that the job needs a pod, which
+    could run nowhere. Only another Workload tells Kueue of it, since it holds the node for healthy."""
+    if not _lacks_pods(job):
+        return None
     assigned = {node for each in workload.assignments for node in each.nodes}
     avoided = [node for node in list_avoided(job) if node in assigned]
     if not avoided or workload.digest == compute_digest(build_request(job)):
@@ -159,6 +161,12 @@ def _find_avoided_assignment(job: Job, workload: WorkloadView) -> Problem | None
         f"Kueue assigned pods to {', '.join(avoided[:NAMED])}, which the job avoids (status.avoidedNodes); it asks "
     )
     return Problem(NODE_FAILURES, f"{message}for quota on other nodes")
+
+
+def _lacks_pods(job: Job) -> bool:
+    """Whether the attempt cannot train with the pods that it has."""
+    is_head_lost = job.is_attempt_lost or job.head is None or not job.head.is_live
+    return is_head_lost or (bool(job.empty_slots) and not job.are_enough_up)
 
 
 def _find_start_problem(job: Job, workload: WorkloadView, request: QueueRequest) -> Problem | None:

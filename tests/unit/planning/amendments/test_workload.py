@@ -155,12 +155,21 @@ def on_nodes(**nodes: int) -> WorkloadView:
 def test_a_job_that_avoids_a_node_which_kueue_assigned_gives_the_quota_back_and_asks_for_other_nodes() -> None:
     """Its pods could run nowhere: Kueue adds the node to their node selector."""
     spec = queued_spec()
-    evicted = decide(*PODS, status=AVOIDING, spec=spec, queue=served(on_nodes(n1=1, n2=1)))
-    assert conditions(evicted.workload)["Evicted"] == ("True", "NodeFailures")
-    assert evicted.status is not None and evicted.status.fields["phase"] == "Suspending"
-    for workload in (on_nodes(n2=2), make_admitted()):
-        kept = decide(*PODS, status=AVOIDING, spec=spec, queue=served(workload))
-        assert "Evicted" not in conditions(kept.workload), "only that its pods are ready"
+    for pods in (PODS[:2], PODS[1:], (*PODS[:2], make_worker(1, phase="Failed", is_running=False))):
+        evicted = decide(*pods, status=AVOIDING, spec=spec, queue=served(on_nodes(n1=1, n2=1)))
+        assert conditions(evicted.workload)["Evicted"] == ("True", "NodeFailures")
+        assert evicted.status is not None and evicted.status.fields["phase"] == "Suspending"
+        for workload in (on_nodes(n2=2), make_admitted()):
+            kept = decide(*pods, status=AVOIDING, spec=spec, queue=served(workload))
+            assert kept.workload is None or "Evicted" not in conditions(kept.workload)
+
+
+def test_a_job_that_has_all_its_pods_trains_on_where_it_is() -> None:
+    trains = decide(*PODS, status=AVOIDING, spec=queued_spec(), queue=served(on_nodes(n1=1, n2=1)))
+    assert "Evicted" not in conditions(trains.workload), "only that its pods are ready"
+    elastic = queued_spec(scaling={"minWorkers": 1, "maxWorkers": 2})
+    trains = decide(*PODS[:2], status=AVOIDING, spec=elastic, queue=served(on_nodes(n1=1, n2=1)))
+    assert trains.workload is None or "Evicted" not in conditions(trains.workload)
 
 
 def test_kueue_is_told_of_avoided_nodes_and_has_the_say_once_it_knows_them() -> None:
@@ -174,8 +183,8 @@ def test_kueue_is_told_of_avoided_nodes_and_has_the_say_once_it_knows_them() -> 
         [term] = pod_set["template"]["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
         assert {"key": "metadata.name", "operator": "NotIn", "values": ["n1"]} in term["matchFields"]
     known = replace(on_nodes(n1=1, n2=1), digest=create.build()["metadata"]["annotations"][DIGEST])
-    kept = decide(*PODS, status=AVOIDING, spec=queued_spec(), queue=served(known))
-    assert "Evicted" not in conditions(kept.workload)
+    kept = decide(*PODS[:2], status=AVOIDING, spec=queued_spec(), queue=served(known))
+    assert kept.workload is None or "Evicted" not in conditions(kept.workload)
     again = decide(status=status, spec=queued_spec(), queue=served(on_nodes(n1=1, n2=1)))
     assert [remove.kind for remove in again.removes] == ["Workload"], "made before the job avoided the node"
 
