@@ -58,8 +58,17 @@ def print_script(options: argparse.Namespace) -> int:
     return 0
 
 
+def complete_for_shell(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Prints what the last word may become, of which a value after = is a part."""
+    option, mark, _ = words[-1].partition("=") if words else ("", "", "")
+    before = option + mark if mark and option.startswith("-") else ""
+    for each in find_candidates(parser, words, ask_cluster):
+        print(before + each)
+
+
 def complete_for_kubectl() -> None:
-    """Answers kubectl, which starts the program kubectl_complete-railhead; :0 says that files may follow."""
+    """Answers kubectl, which starts the program kubectl_complete-railhead, and writes the option before a value after
+    = itself; :0 says that files may follow."""
     from railhead.cli.main import build_parser, prepare_output
 
     prepare_output()
@@ -84,8 +93,12 @@ class Words:
 
     def take(self, word: str) -> None:
         options, commands = _read(self.parser)
+        option, mark, value = word.partition("=")
         if self.option is not None:
-            self.given[self.option.dest], self.option = word, None
+            if word != "=":
+                self.given[self.option.dest], self.option = word, None
+        elif mark and option in options:
+            self.given[options[option].dest] = value
         elif word in commands:
             self.parser = commands[word]
         elif word in options:
@@ -115,6 +128,11 @@ def find_candidates(
     for word in before:
         known.take(word)
     options, commands = _read(known.parser)
+    option, mark, value = last.partition("=")
+    if mark and option in options:
+        known.option, last = options[option], value
+    elif last == "=":  # bash divides words there
+        last = ""
     action = known.option or known.find_argument()
     if known.option is None and last.startswith("-"):
         found: Iterable[str] = sorted(options)

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     prepare_output()
     if words[:1] == [completion.ASK]:
-        print(*completion.find_candidates(build_parser(), words[1:], completion.ask_cluster), sep="\n")
+        completion.complete_for_shell(build_parser(), words[1:])
         return 0
     options = parse_arguments(words)
     if options.command in EXTRAS and sys.platform != "linux":

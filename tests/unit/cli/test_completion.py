@@ -29,6 +29,9 @@ SHELLS = {
     "words=(${=1}); CURRENT=$#words; _railhead",
     "fish": "railhead completion fish | source; complete --do-complete $argv[1]",
 }
+# bash itself divides a word at =, and replaces what comes after it.
+NAMESPACE = {"bash": "--namespace = te", "zsh": "--namespace=te", "fish": "--namespace=te"}
+NAMESPACE_FOUND = {"bash": "", "zsh": "--namespace=", "fish": "--namespace="}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,11 @@ SHELLS = {
         (["completion", ""], ["bash", "zsh", "fish"]),
         (["exec", "digits", "--", "--"], []),
         (["nothing", "--he"], ["--help"]),
+        (["list", "--output=w"], ["wide"]),
+        (["list", "-o=w"], ["wide"]),
+        (["list", "--output", "=", "w"], ["wide"]),
+        (["list", "--output", "="], list(FORMATS)),
+        (["list", "--none=w"], []),
     ],
 )
 def test_candidates_are_those_of_the_command_and_its_options(words: list[str], candidates: list[str]) -> None:
@@ -82,6 +90,10 @@ async def answer(request: web.Request) -> web.Response:
         (["delete", "digits", "llm", ""], ["digits-r2"]),
         (["why", "-n", "team-b", ""], ["other"]),
         (["why", "-n", "team-c", ""], []),
+        (["why", "--namespace=team-b", ""], ["other"]),
+        (["why", "--namespace", "=", "team-b", ""], ["other"]),
+        (["list", "--namespace=team-"], NAMESPACES),
+        (["list", "-n="], NAMESPACES),
         (["list", "--namespace", "team-"], NAMESPACES),
         (["logs", "digits", "--rank", ""], RANKS),
         (["logs", "--rank", ""], []),
@@ -133,6 +145,7 @@ async def test_a_shell_asks_the_program(shell: str, tmp_path: Path) -> None:
         for words, candidates in (
             ("railhead checkpoints digits --d", ["--download"]),
             ("railhead status d", ["digits", "digits-r2"]),
+            (f"railhead list {NAMESPACE[shell]}", [NAMESPACE_FOUND[shell] + each for each in NAMESPACES]),
         ):
             process = await asyncio.create_subprocess_exec(
                 *(shell, plain, "-c", SHELLS[shell], *(() if shell == "fish" else (shell,)), words),
@@ -149,3 +162,6 @@ def test_kubectl_gets_a_directive_behind_the_candidates(
     monkeypatch.setattr(sys, "argv", ["kubectl_complete-railhead", "timel"])
     complete_for_kubectl()
     assert capsys.readouterr().out == "timeline\n:0\n"
+    monkeypatch.setattr(sys, "argv", ["kubectl_complete-railhead", "list", "--output=w"])
+    complete_for_kubectl()
+    assert capsys.readouterr().out == "wide\n:0\n", "kubectl itself adds the option"
