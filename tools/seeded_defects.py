@@ -3032,8 +3032,8 @@ DEFECTS = (
     Defect(
         "a download copies what is left of a checkpoint that the job deletes",
         "client/results.py",
-        "if row.name in await _read_names(files):\n            say(",
-        "if True:\n            say(",
+        "is_complete = row.name in await _read_names(files)",
+        "is_complete = True",
         ("tests/unit/cli/test_results.py",),
     ),
     Defect(
