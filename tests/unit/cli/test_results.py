@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +22,7 @@ from railhead.cli.main import build_parser
 from railhead.cli.output import Console
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.folder_program import FileCheck
-from railhead.client.run_files import ProcessFiles, RunFile
+from railhead.client.run_files import ProcessFiles, RunFile, StoreFiles
 from railhead.client.snapshot import Snapshot
 from tests.unit.client.jobs import make_job, make_snapshot
 from tests.unit.client.run_folder import HOSTILE, write_run
@@ -169,21 +170,21 @@ class DeletingJob:
 
     def __init__(self, run: Path, monkeypatch: pytest.MonkeyPatch, moment: str, *, times: int, number: int = 1) -> None:
         self.run, self.moment, self.times, self.number = run, moment, times, number
-        find, stream = ProcessFiles.find, ProcessFiles.stream
+        find, stream = StoreFiles.find, StoreFiles.stream
 
-        async def find_and_delete(files: ProcessFiles, names: Sequence[str]) -> list[RunFile]:
+        async def find_and_delete(files: StoreFiles, names: Sequence[str]) -> list[RunFile]:
             wanted = f"checkpoint_{self.number}"
             self.commit("before the list", names == [wanted])
             found = await find(files, names)
             self.commit("after the list", names == [wanted])
             return found
 
-        def delete_and_stream(files: ProcessFiles, wanted: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
-            self.commit("at the copy", wanted[0].name.startswith("checkpoint_") and "/" in wanted[0].name)
+        def delete_and_stream(files: StoreFiles, wanted: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
+            self.commit("at the copy", any(re.match("checkpoint_[0-9]+/", file.name) for file in wanted))
             return stream(files, wanted)
 
-        monkeypatch.setattr(ProcessFiles, "find", find_and_delete)
-        monkeypatch.setattr(ProcessFiles, "stream", delete_and_stream)
+        monkeypatch.setattr(StoreFiles, "find", find_and_delete)
+        monkeypatch.setattr(StoreFiles, "stream", delete_and_stream)
 
     def commit(self, moment: str, is_copy: bool) -> None:
         if moment != self.moment or not is_copy or not self.times:
@@ -204,7 +205,7 @@ class DeletingJob:
 async def test_a_checkpoint_that_the_job_deletes_while_it_is_copied_is_chosen_again(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], moment: str
 ) -> None:
-    copy = ("checkpoints", "digits", "--folder", str(run), "--download")
+    copy = ("checkpoints", "digits", "--folder", run.as_uri(), "--download")
     with monkeypatch.context() as patch:
         DeletingJob(run, patch, moment, times=2)
         await show(*copy, str(tmp_path / "copy"))
@@ -221,7 +222,7 @@ async def test_a_named_checkpoint_that_the_job_deletes_while_it_is_copied_is_an_
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     DeletingJob(run, monkeypatch, "at the copy", times=1)
-    of_run = ("checkpoints", "digits", "--folder", str(run), "--checkpoint", "checkpoint_1")
+    of_run = ("checkpoints", "digits", "--folder", run.as_uri(), "--checkpoint", "checkpoint_1")
     with pytest.raises(ClientError, match="the job has deleted checkpoint_1 while it was copied"):
         await show(*of_run, "--download", str(tmp_path / "copy"))
     assert not list((tmp_path / "copy").rglob("*"))
