@@ -12,7 +12,7 @@ from railhead.client.checkpoints import CheckpointRow, choose_checkpoint, judge_
 from railhead.client.code_files import format_size
 from railhead.client.curves import Report, describe_gaps, read_reports
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.run_files import TRIES, RunFiles, copy_files, read_folder, read_found
+from railhead.client.run_files import TRIES, RunFiles, copy_files, read_folder, read_found, try_again
 from railhead.contract.run_folder import OWN_FOLDER
 from railhead.contract.snapshot import COPY, SNAPSHOT
 from railhead.history import JOURNAL, METRICS, read_history
@@ -41,7 +41,7 @@ async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
     The job may delete some after it is known which there are: those are no lost ones, so it is read again.
     """
     for _ in range(TRIES):
-        rows = await _read_checkpoints(files, job)
+        rows = await try_again(lambda: _read_checkpoints(files, job))
         lost = {row.name for row in rows if not row.files}
         if not lost or lost <= {*await _read_names(files)}:
             return rows
@@ -95,7 +95,10 @@ async def download_checkpoint(
 
 
 async def _read_names(files: RunFiles) -> list[str]:
-    return read_snapshot(await read_found(files, [SNAPSHOT, COPY]), files.place).names
+    async def read() -> list[str]:
+        return read_snapshot(await read_found(files, [SNAPSHOT, COPY]), files.place).names
+
+    return await try_again(read)
 
 
 async def verify_checkpoints(files: RunFiles, job: Object, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:

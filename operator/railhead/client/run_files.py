@@ -11,11 +11,11 @@ import inspect
 import io
 import json
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from railhead.client import folder_program
 from railhead.client.errors import ClientError, ExitCode
@@ -33,6 +33,7 @@ MEMORY_BYTES = 1 << 30  # of files that are read, not copied
 TRIES = 3  # to read what a job writes meanwhile
 REQUEST_BYTES = 8 << 20  # of one request to a store
 LONGEST_NAME = 1024
+Result = TypeVar("Result")
 FORBIDDEN = frozenset('\\:*?"<>|')  # some systems give them a meaning in a path
 
 
@@ -264,26 +265,22 @@ async def read_each(files: RunFiles, wanted: Sequence[RunFile]) -> AsyncIterator
 
 
 async def read_found(files: RunFiles, names: Sequence[str]) -> dict[str, bytes]:
-    """Returns the contents of these files, and of those in these folders, by name.
+    """Returns the contents of these files, and of those in these folders, by name. Raises ClientError."""
+    return await read_files(files, await files.find(names))
 
-    A job writes them meanwhile: what has become shorter, or was deleted, after it was listed is listed again.
 
-    Raises:
-        ClientError: it is so each time, or the files cannot be read.
-    """
-    for left in reversed(range(TRIES)):
-        found = await files.find(names)
-        try:
-            return await read_files(files, found)
-        except ClientError:
-            if not left:
-                raise
-    raise AssertionError("the last try returns or raises")
+async def try_again(read: Callable[[], Awaitable[Result]]) -> Result:
+    """Returns what `read` returns, which a job may be writing: a file that is longer, shorter or gone after it was
+    listed is listed again. Raises ClientError if that fails each time."""
+    for _ in range(TRIES - 1):
+        with suppress(ClientError):
+            return await read()
+    return await read()
 
 
 async def read_folder(files: RunFiles, name: str) -> dict[str, bytes]:
     """Returns the contents of the files in the folder, by their names in it. Raises ClientError."""
-    found = await read_found(files, [name])
+    found = await try_again(lambda: read_found(files, [name]))
     return {each[len(name) + 1 :]: data for each, data in found.items()}
 
 

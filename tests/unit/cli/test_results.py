@@ -218,6 +218,22 @@ async def test_a_checkpoint_that_the_job_deletes_while_it_is_copied_is_chosen_ag
     assert not list((tmp_path / "other").rglob("*")), "an incomplete copy is removed"
 
 
+async def test_a_snapshot_that_has_grown_since_it_was_listed_is_read_again(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find, snapshot = StoreFiles.find, run / "checkpoint_manager_snapshot.json"
+    whole = snapshot.read_text()
+    snapshot.write_text(whole[:20])  # as Ray leaves it for a moment
+
+    async def find_and_write(files: StoreFiles, names: Sequence[str]) -> list[RunFile]:
+        found = await find(files, names)
+        snapshot.write_text(whole)
+        return found
+
+    monkeypatch.setattr(StoreFiles, "find", find_and_write)
+    assert "checkpoint_1" in await show("checkpoints", "digits", "--folder", run.as_uri())
+
+
 async def test_a_named_checkpoint_that_the_job_deletes_while_it_is_copied_is_an_error(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
