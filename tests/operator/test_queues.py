@@ -479,7 +479,8 @@ def test_a_queue_and_a_gang_cost_a_job_few_requests(stage: Stage, audited_plane:
     stage.submit("queued")
     play_to_success(stage, "queued")
     counted["queued"] = count_requests(audited_plane[1], stage.cluster.namespace) - before
-    more = {name: counted[name] - counted["plain"] for name in ("gang", "queued")}
+    shared = Counter({"get configmaps": 1, "get services": 1})  # looked up again if the last job began long ago
+    more = {name: counted[name] - counted["plain"] - shared for name in ("gang", "queued")}
     assert more["gang"] <= Counter({"create podgroups": 2}), "one for each version until one is served"
     assert more["queued"].total() <= 14, more
 
