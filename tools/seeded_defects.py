@@ -3030,6 +3030,13 @@ DEFECTS = (
         ("tests/unit/client/test_doctor.py",),
     ),
     Defect(
+        "an interrupted command waits forever for a program that prints without end",
+        "client/process.py",
+        "        while await process.stdout.read(1 << 16):\n",
+        "        while False:\n",
+        ("tests/unit/client/test_process.py",),
+    ),
+    Defect(
         "a download copies what is left of a checkpoint that the job deletes",
         "client/results.py",
         "is_complete = row.name in await _read_names(files)",

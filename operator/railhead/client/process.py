@@ -42,7 +42,9 @@ async def run_process(command: Sequence[str], doing: str, line: str = "") -> Asy
     finally:
         if process.returncode is None:  # another pod has the answer, or the user interrupts
             process.kill()
-            await process.wait()
+        while await process.stdout.read(1 << 16):
+            pass  # asyncio takes a process for ended only at the end of its output
+        await process.wait()
         words.cancel()
 
 
