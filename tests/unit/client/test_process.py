@@ -12,12 +12,17 @@ from railhead.client.process import read_all, run_process
 FLOOD = ("sh", "-c", "exec yes")
 
 
+async def wait_until_full(output: asyncio.StreamReader) -> None:
+    """Until asyncio reads no more of a program, of which it has no event."""
+    while not output._paused:  # type: ignore[attr-defined]  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
 async def test_the_block_ends_while_the_program_waits_for_a_reader() -> None:
     """asyncio reads no more than a buffer ahead, and takes a process for ended only at the end of its output."""
     with pytest.raises(ClientError, match="enough"):
         async with asyncio.timeout(30), run_process(FLOOD, "the pod") as output:
-            while not output._paused:  # type: ignore[attr-defined]
-                await asyncio.sleep(0)
+            await wait_until_full(output)
             raise ClientError("enough")
 
 
@@ -30,8 +35,7 @@ async def test_an_interruption_ends_the_program() -> None:
     begun: asyncio.Future[asyncio.StreamReader] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(read())
     output = await begun
-    while not output._paused:  # type: ignore[attr-defined]
-        await asyncio.sleep(0)
+    await wait_until_full(output)
     task.cancel()
     async with asyncio.timeout(30):
         with pytest.raises(asyncio.CancelledError):
