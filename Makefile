@@ -75,14 +75,16 @@ test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simula
 RAY_TESTS := tests/ray tests/examples tests/e2e tests/install tests/local/test_demo.py tests/local/test_run_failures.py
 BY_SCOPE = --dist loadscope --no-loadscope-reorder
 PARALLEL = -n $(shell echo $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 ))) $(BY_SCOPE)
+# A test that hangs ends its process after that many seconds: pytest-xdist then names it, below the stacks of its threads.
+HANGS = -o faulthandler_timeout=1500 -o faulthandler_exit_on_timeout=true
 test: $(READY) ## Every check that a commit must pass
 	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \
 	trap 'kill $$programs 2>/dev/null || true; echo "== make test: $$((SECONDS - began)) s"' EXIT; \
 	$(MAKE) --no-print-directory check; \
 	echo "== tests without Ray"; \
-	$(BIN)/pytest -q $(PARALLEL) --durations=10 -m "not slow" --ignore tests/gpu $(addprefix --ignore ,$(RAY_TESTS)) tests; \
+	$(BIN)/pytest -q $(PARALLEL) $(HANGS) --durations=10 -m "not slow" --ignore tests/gpu $(addprefix --ignore ,$(RAY_TESTS)) tests; \
 	echo "== tests with Ray"; \
-	$(BIN)/pytest -q -n 2 $(BY_SCOPE) --durations=10 -m "not slow" $(RAY_TESTS)
+	$(BIN)/pytest -q -n 2 $(BY_SCOPE) $(HANGS) --durations=10 -m "not slow" $(RAY_TESTS)
 
 test-all: $(READY) ## Every test in named parts, each with its seconds: test, the slow tests, 50,000 random schedules, an older and a newer Kubernetes, a real node, older Rays [PARTS="e2e fuzz"]
 	@$(BIN)/python -m tools.all_tests $(PARTS)
