@@ -2412,14 +2412,14 @@ DEFECTS = (
     Defect(
         "an evicted head whose node is gone gets its whole grace period",
         "controller/observe.py",
-        'is_marked and (is_tainted or _part(conditions, "ContainersReady").get("status") == "True")',
+        'is_marked and (is_tainted or part(conditions, "ContainersReady").get("status") == "True")',
         "is_marked and is_tainted",
         (NODE_SHUTDOWNS, "tests/unit/controller/test_observe.py"),
     ),
     Defect(
         "a driver loses its grace period when a sidecar has ended",
         "controller/observe.py",
-        'is_marked and (is_tainted or _part(conditions, "ContainersReady").get("status") == "True")',
+        'is_marked and (is_tainted or part(conditions, "ContainersReady").get("status") == "True")',
         "is_marked",
         ("tests/unit/controller/test_observe.py",),
     ),

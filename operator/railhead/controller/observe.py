@@ -64,11 +64,11 @@ class PodRecord:
 
 
 def record_pod(pod: Object) -> PodRecord:
-    metadata, uid = _part(pod, "metadata"), owner_uid(pod)
+    metadata, uid = part(pod, "metadata"), owner_uid(pod)
     namespace = str(metadata.get("namespace"))
     if uid:
         return PodRecord(Owner(namespace, uid), observe_pod(pod))
-    label = _part(metadata, "labels").get(names.LABEL_JOB_UID)
+    label = part(metadata, "labels").get(names.LABEL_JOB_UID)
     return PodRecord(NO_OWNER, observe_pod(pod), claims=Owner(namespace, str(label)) if label else NO_OWNER)
 
 
@@ -80,14 +80,14 @@ def has_own_name(view: PodView, job: str, uid: str) -> bool:
 
 def observe_pod(pod: Object) -> PodView:
     """The view of one of our pods: its identity from the labels, its state from the status."""
-    metadata, spec, status = _part(pod, "metadata"), _part(pod, "spec"), _part(pod, "status")
-    labels, node = _part(metadata, "labels"), str(spec.get("nodeName") or "")[:253]
+    metadata, spec, status = part(pod, "metadata"), part(pod, "spec"), part(pod, "status")
+    labels, node = part(metadata, "labels"), str(spec.get("nodeName") or "")[:253]
     state = _container_state(status)
     container, ended = _end(state, status)
-    conditions = {str(each.get("type")): each for each in _parts(status, "conditions")}
-    scheduled, disruption, running = _part(conditions, "PodScheduled"), _disruption(conditions), _part(state, "running")
+    conditions = {str(each.get("type")): each for each in parts(status, "conditions")}
+    scheduled, disruption, running = part(conditions, "PodScheduled"), _disruption(conditions), part(state, "running")
     # Kueue ends a pending pod whose node it has replaced by another one: pkg/controller/tas/node_controller.go.
-    by_kueue = _part(conditions, "TerminatedByKueue")
+    by_kueue = part(conditions, "TerminatedByKueue")
     code, deleted = ended.get("exitCode"), metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
@@ -122,39 +122,39 @@ def observe_pod(pod: Object) -> PodView:
 
 def owner_uid(obj: Object) -> str:
     """The uid of the TrainJob that controls the object, or ""."""
-    for owner in _parts(_part(obj, "metadata"), "ownerReferences"):
+    for owner in parts(part(obj, "metadata"), "ownerReferences"):
         group = str(owner.get("apiVersion") or "").partition("/")[0]  # Kubeflow has a TrainJob, too
         if owner.get("controller") and (group, owner.get("kind")) == (names.GROUP, names.KIND):
             return str(owner.get("uid") or "")
     return ""
 
 
-def _part(obj: Object, key: str) -> Object:
-    """The object under the key, an empty one if there is none."""
+def part(obj: Object, key: str) -> Object:
+    """Returns the object under the key, an empty one if there is none."""
     value = obj.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def _parts(obj: Object, key: str) -> list[Object]:
-    """The objects in the list under the key."""
+def parts(obj: Object, key: str) -> list[Object]:
+    """Returns the objects in the list under the key."""
     value = obj.get(key)
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _container_state(status: Object) -> Object:
-    for container in _parts(status, "containerStatuses"):
+    for container in parts(status, "containerStatuses"):
         if container.get("name") == names.CONTAINER:
-            return _part(container, "state")
+            return part(container, "state")
     return {}
 
 
 def _end(state: Object, status: Object) -> tuple[str, Object]:
     """The container whose end is the pod's, and that end: ray, or an init container that kept it from starting."""
-    ended = _part(state, "terminated")
+    ended = part(state, "terminated")
     if ended or status.get("phase") != "Failed":
         return names.CONTAINER, ended
-    for container in _parts(status, "initContainerStatuses"):
-        end = _part(_part(container, "state"), "terminated")
+    for container in parts(status, "initContainerStatuses"):
+        end = part(part(container, "state"), "terminated")
         if not end.get("exitCode"):
             continue
         name = str(container.get("name"))
@@ -166,7 +166,7 @@ def _end(state: Object, status: Object) -> tuple[str, Object]:
 
 
 def _disruption(conditions: Object) -> Disruption | None:
-    target = _part(conditions, "DisruptionTarget")
+    target = part(conditions, "DisruptionTarget")
     if target.get("status") != "True":
         return None
     return Disruption(str(target.get("reason") or ""), str(target.get("message") or ""))
@@ -176,20 +176,20 @@ def _is_silent(conditions: Object, state: Object, disruption: Disruption | None)
     """Kubernetes has marked the pod because its node does not respond: not ready, although its container runs. Of a
     pod that someone else deleted, all containers must be ready: only the node lifecycle controller
     (pkg/controller/util/node: MarkPodsNotReady) reports that, never a kubelet."""
-    is_marked = bool(state.get("running")) and _part(conditions, "Ready").get("status") == "False"
+    is_marked = bool(state.get("running")) and part(conditions, "Ready").get("status") == "False"
     is_tainted = disruption is not None and disruption.reason == LossReason.DELETION_BY_TAINT
-    return is_marked and (is_tainted or _part(conditions, "ContainersReady").get("status") == "True")
+    return is_marked and (is_tainted or part(conditions, "ContainersReady").get("status") == "True")
 
 
 def _avoided_nodes(metadata: Object) -> tuple[str, ...]:
-    text = str(_part(metadata, "annotations").get(names.AVOIDED_NODES) or "")
+    text = str(part(metadata, "annotations").get(names.AVOIDED_NODES) or "")
     return tuple(name[:253] for name in text.split(",")[:MAX_AVOIDED_NODES] if name)
 
 
 def _cpu_limit(spec: Object) -> str:
-    for container in _parts(spec, "containers"):
+    for container in parts(spec, "containers"):
         if container.get("name") == names.CONTAINER:
-            return str(_part(_part(container, "resources"), "limits").get("cpu") or "")[:32]
+            return str(part(part(container, "resources"), "limits").get("cpu") or "")[:32]
     return ""
 
 
@@ -200,8 +200,8 @@ def _is_refused(status: Object, disruption: Disruption | None) -> bool:
         return False
     if disruption is not None and disruption.reason != LossReason.TERMINATION_BY_KUBELET:
         return False
-    statuses = [*_parts(status, "initContainerStatuses"), *_parts(status, "containerStatuses")]
-    states = [_part(each, "state") for each in statuses]
+    statuses = [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]
+    states = [part(each, "state") for each in statuses]
     return not any(state.get("running") or state.get("terminated") for state in states)
 
 
@@ -224,11 +224,11 @@ def _problem(spec: Object, status: Object, scheduled: Object) -> Problem | None:
     if reason == UNSCHEDULABLE:
         return Problem(UNSCHEDULABLE, str(scheduled.get("message") or "no node fits"))
     if reason == SCHEDULING_GATED:
-        gates = ", ".join(str(each.get("name"))[:253] for each in _parts(spec, "schedulingGates")[:NAMED])
+        gates = ", ".join(str(each.get("name"))[:253] for each in parts(spec, "schedulingGates")[:NAMED])
         message = f"the pod has scheduling gates ({gates}), which a queue or another controller has to remove"
         return Problem(SCHEDULING_GATED, message)
-    for container in [*_parts(status, "initContainerStatuses"), *_parts(status, "containerStatuses")]:
-        waiting = _part(_part(container, "state"), "waiting")
+    for container in [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]:
+        waiting = part(part(container, "state"), "waiting")
         if (stuck := str(waiting.get("reason") or "")) in STUCK:
             return Problem(stuck, f"container {container.get('name')}: {waiting.get('message') or stuck}")
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.api.job import JobKey
 from railhead.api.queue import Toleration
 from railhead.contract.text import clean_text
-from railhead.controller.observe import owner_uid
+from railhead.controller.observe import owner_uid, part, parts
 from railhead.kube.informer import uid_of
 from railhead.planning.queue_view import Assignment, Flavor, PodSetUpdate, WorkloadView
 from railhead.resources.placement import HOSTNAME, get_items
@@ -25,9 +25,9 @@ Key = tuple[JobKey, str]  # the job and its uid
 
 def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
     """Returns the facts of a Workload."""
-    metadata, spec, status = (_object(raw.get(key)) for key in ("metadata", "spec", "status"))
-    labels, annotations = _object(metadata.get("labels")), _object(metadata.get("annotations"))
-    job, admission = str(labels.get(names.LABEL_JOB_NAME)), _object(status.get("admission"))
+    metadata, spec, status = (part(raw, key) for key in ("metadata", "spec", "status"))
+    labels, annotations = part(metadata, "labels"), part(metadata, "annotations")
+    job, admission = str(labels.get(names.LABEL_JOB_NAME)), part(status, "admission")
     job_uid = owner_uid(raw)
     if metadata.get("name") != names.workload_name(job, job_uid):
         job_uid = ""  # anyone may create a Workload with a job's label: only that of the job's own name counts
@@ -43,25 +43,17 @@ def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
         queue=str(spec.get("queueName") or ""),
         cluster_queue=str(admission.get("clusterQueue") or ""),
         past_seconds=_read_number(status.get("accumulatedPastExecutionTimeSeconds")),
-        asked_workers=_count_workers(spec.get("podSets")),
-        reclaimed_workers=_count_workers(status.get("reclaimablePods")),
-        assignments=tuple(_read_assignment(each) for each in _list(admission.get("podSetAssignments"))),
-        updates=tuple(_read_updates(_list(status.get("admissionChecks")))),
-        conditions=tuple(_read_conditions(_list(status.get("conditions")))),
+        asked_workers=_count_workers(parts(spec, "podSets")),
+        reclaimed_workers=_count_workers(parts(status, "reclaimablePods")),
+        assignments=tuple(_read_assignment(each) for each in parts(admission, "podSetAssignments")),
+        updates=tuple(_read_updates(parts(status, "admissionChecks"))),
+        conditions=tuple(_read_conditions(parts(status, "conditions"))),
     )
     return (JobKey(str(metadata.get("namespace")), job), job_uid), view
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def _count_workers(pod_sets: Any) -> int:
-    counts = [each.get("count") for each in _list(pod_sets) if each.get("name") == WORKERS]
+def _count_workers(pod_sets: list[Object]) -> int:
+    counts = [each.get("count") for each in pod_sets if each.get("name") == WORKERS]
     return _read_number(counts[0]) if counts else 0
 
 
@@ -69,54 +61,54 @@ def _read_number(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _read_assignment(raw: Mapping[str, Any]) -> Assignment:
-    flavors = dict.fromkeys(str(each) for each in _object(raw.get("flavors")).values())
+def _read_assignment(raw: Object) -> Assignment:
+    flavors = dict.fromkeys(str(each) for each in part(raw, "flavors").values())
     count, name = raw.get("count"), str(raw.get("name"))
-    topology = _object(raw.get("topologyAssignment"))
+    topology = part(raw, "topologyAssignment")
     pods = count if isinstance(count, int) else None
     return Assignment(name, tuple(flavors), pods, bool(topology), _count_by_node(topology))
 
 
-def _count_by_node(topology: Mapping[str, Any]) -> dict[str, int]:
+def _count_by_node(topology: Object) -> dict[str, int]:
     """Returns how many pods a TopologyAssignment gives each node: its slices abbreviate the names, and a value that is
     the same in all domains of a slice (pkg/util/tas/tas_assignment.go)."""
     if get_items(topology.get("levels"))[-1:] != [HOSTNAME]:
         return {}
     counts: dict[str, int] = {}
-    for each in _list(topology.get("slices")):
-        values, pods = _list(each.get("valuesPerLevel"))[-1:], _object(each.get("podCounts"))
+    for each in parts(topology, "slices"):
+        values, pods = parts(each, "valuesPerLevel")[-1:], part(each, "podCounts")
         found = list(_list_names(values[0])) if values else []
         numbers = get_items(pods.get("individual")) or [pods.get("universal")] * len(found)
         counts |= {name: _read_number(number) for name, number in zip(found, numbers, strict=False)}
     return counts
 
 
-def _list_names(values: Mapping[str, Any]) -> Iterable[str]:
-    individual = _object(values.get("individual"))
+def _list_names(values: Object) -> Iterable[str]:
+    individual = part(values, "individual")
     if not individual:
         return [str(values.get("universal"))]
     prefix, suffix = (str(individual.get(key) or "") for key in ("prefix", "suffix"))
     return [f"{prefix}{root}{suffix}" for root in get_items(individual.get("roots"))]
 
 
-def _read_updates(checks: list[Mapping[str, Any]]) -> Iterable[PodSetUpdate]:
+def _read_updates(checks: list[Object]) -> Iterable[PodSetUpdate]:
     for check in checks:
-        for each in _list(check.get("podSetUpdates")):
+        for each in parts(check, "podSetUpdates"):
             yield PodSetUpdate(
                 str(check.get("name")),
                 str(each.get("name")),
-                _read_texts(each.get("labels")),
-                _read_texts(each.get("annotations")),
-                _read_texts(each.get("nodeSelector")),
-                tuple(_read_tolerations(_list(each.get("tolerations")))),
+                _read_texts(part(each, "labels")),
+                _read_texts(part(each, "annotations")),
+                _read_texts(part(each, "nodeSelector")),
+                tuple(_read_tolerations(parts(each, "tolerations"))),
             )
 
 
-def _read_texts(raw: Any) -> dict[str, str]:
-    return {str(key): str(value) for key, value in _object(raw).items()}
+def _read_texts(raw: Object) -> dict[str, str]:
+    return {str(key): str(value) for key, value in raw.items()}
 
 
-def _read_conditions(found: list[Mapping[str, Any]]) -> Iterable[Condition]:
+def _read_conditions(found: list[Object]) -> Iterable[Condition]:
     for each in found[:MAX_CONDITIONS]:
         try:
             yield Condition.model_validate(
@@ -128,12 +120,12 @@ def _read_conditions(found: list[Mapping[str, Any]]) -> Iterable[Condition]:
 
 def observe_flavor(raw: Object) -> Flavor:
     """Returns the facts of a ResourceFlavor."""
-    spec = _object(raw.get("spec"))
-    tolerations = tuple(_read_tolerations(_list(spec.get("tolerations"))))
-    return Flavor(str(raw["metadata"].get("name")), _read_texts(spec.get("nodeLabels")), tolerations)
+    spec = part(raw, "spec")
+    tolerations = tuple(_read_tolerations(parts(spec, "tolerations")))
+    return Flavor(str(raw["metadata"].get("name")), _read_texts(part(spec, "nodeLabels")), tolerations)
 
 
-def _read_tolerations(found: list[Mapping[str, Any]]) -> Iterable[Toleration]:
+def _read_tolerations(found: list[Object]) -> Iterable[Toleration]:
     for each in found:
         try:
             yield Toleration.model_validate(each)
