@@ -17,6 +17,7 @@ from tests.api.server import ApiServer
 from tests.kueue.client import Installation
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
+from tests.operator.queue_stage import Stage
 from tests.operator.running import RunningOperator
 from tests.operator.served_kueue import serve_kueue
 from tests.waiting import wait_until
@@ -127,3 +128,12 @@ def kueue_operator(
     finally:
         own.stop()
         operator.start()
+
+
+@pytest.fixture
+def stage(server: ApiServer, kueue_operator: RunningOperator, installation: Installation) -> Iterator[Stage]:
+    """A namespace for a queue, in which no quota may be left without pods in the end."""
+    cluster = make_cluster(server, kueue_operator)
+    stage = Stage(cluster, installation.at(cluster.namespace))
+    yield stage
+    stage.check_quota()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from tools.helm import resolve_helm
 
 from railhead.local.control_plane import ControlPlane
@@ -21,6 +22,7 @@ from tests.kueue.stand_in import StandInInstallation
 from tests.operator.account import CHART
 
 REAL = "RAILHEAD_KUEUE"
+needs_real = pytest.mark.skipif(REAL not in os.environ, reason=f"{REAL} doesn't name a folder with Kueue's program")
 
 
 @contextmanager

@@ -8,23 +8,12 @@ import pytest
 
 from railhead.resources.placement import HOSTNAME
 from railhead.resources.queues.topology import REQUIRED_TOPOLOGY, UNCONSTRAINED_TOPOLOGY
-from tests.api.server import ApiServer
-from tests.kueue.client import Installation
-from tests.kueue.workload import Object, is_true
-from tests.operator.conftest import make_cluster
+from tests.kueue.workload import Object
 from tests.operator.queue_stage import Stage
-from tests.operator.racks import RACK, Racks
-from tests.operator.running import RunningOperator
+from tests.operator.racks import RACK, Racks, find_node
+from tests.operator.served_kueue import needs_real
 
 IN_ONE_RACK = {"metadata": {"annotations": {REQUIRED_TOPOLOGY: RACK}}}
-
-
-@pytest.fixture
-def stage(server: ApiServer, kueue_operator: RunningOperator, installation: Installation) -> Iterator[Stage]:
-    cluster = make_cluster(server, kueue_operator)
-    stage = Stage(cluster, installation.at(cluster.namespace))
-    yield stage
-    stage.check_quota()
 
 
 @pytest.fixture
@@ -75,7 +64,7 @@ def test_a_job_asks_for_other_nodes_than_the_one_that_refused_its_pod(stage: Sta
     for pod in stage.cluster.pods("job").values():
         stage.cluster.bind_pod(pod, pod["spec"]["nodeSelector"][HOSTNAME])
     stage.cluster.refuse_pod(find_worker(stage, "0"))
-    stage.until("Kueue is told", lambda: stage.workload("job")["metadata"]["uid"] != workload or is_evicted(stage))
+    stage.until("Kueue is told", lambda: stage.reason("job", "Evicted") == "True: NodeFailures")
 
     def has_moved() -> bool:
         for pod in stage.cluster.pods("job").values():
@@ -96,10 +85,6 @@ def find_worker(stage: Stage, slot: str) -> Object:
     return next(pod for pod in pods if pod["metadata"]["labels"].get("railhead.dev/slot") == slot)
 
 
-def is_evicted(stage: Stage) -> bool:
-    return is_true(stage.workload("job"), "Evicted") and stage.reason("job", "Evicted") == "True: NodeFailures"
-
-
 def test_a_rule_that_kueue_does_not_see_keeps_the_pods_from_starting(stage: Stage, racks: Racks) -> None:
     racks.make(a="a1", b="b1")
     stage.submit("job", gpus=2, scheduling={"queueName": "team", "topology": {"key": RACK}}, queue="")
@@ -108,3 +93,24 @@ def test_a_rule_that_kueue_does_not_see_keeps_the_pods_from_starting(stage: Stag
     stage.until("the quota is free", lambda: not stage.holds_quota("job"))
     stage.cluster.change("job", podTemplate=IN_ONE_RACK)
     racks.wait_nodes("job", 3)
+
+
+@pytest.mark.slow
+@needs_real
+def test_a_lost_node_is_replaced_without_an_eviction(stage: Stage, racks: Racks) -> None:
+    """By Workload.status.unhealthyNodes, which Kueue itself writes; the job keeps its quota and its other pods."""
+    racks.make(a="a1 a2", b="b1")
+    stage.submit("job", gpus=3)
+    nodes = racks.wait_nodes("job", 4)
+    lost = next(node for slot, node in sorted(nodes.items()) if slot != "head" and node != nodes["head"])
+    stage.start("job", 4)
+    workload = stage.workload("job")["metadata"]["uid"]
+    racks.lose(lost)
+    for pod in stage.cluster.pods("job").values():
+        if find_node(pod)[1] == lost:
+            stage.cluster.remove_pod(pod)
+    stage.until(
+        "other nodes", lambda: len(stage.cluster.pods("job")) == 4 and lost not in racks.wait_nodes("job", 4).values()
+    )
+    assert stage.workload("job")["metadata"]["uid"] == workload
+    assert stage.reason("job", "Evicted") == ""

@@ -6,7 +6,6 @@ tests/kueue/README.md says what is played, and how the same tests run with Kueue
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,22 +18,12 @@ from tests.kueue.definitions import API, GROUP
 from tests.kueue.stand_in import deny_pods_ready
 from tests.kueue.workload import FINALIZER, Object, is_true
 from tests.operator.audit import AuditLog
-from tests.operator.conftest import make_cluster
 from tests.operator.queue_stage import QUOTA, Stage
-from tests.operator.running import RunningOperator
 from tests.operator.served_kueue import find_rights
 from tests.waiting import wait_until
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 BROKEN = Outcome("Configuration", reason="ImportFailed", message="no module named steps")
-
-
-@pytest.fixture
-def stage(server: ApiServer, kueue_operator: RunningOperator, installation: Installation) -> Iterator[Stage]:
-    cluster = make_cluster(server, kueue_operator)
-    stage = Stage(cluster, installation.at(cluster.namespace))
-    yield stage
-    stage.check_quota()
 
 
 def test_a_job_has_no_pods_before_quota_is_free(stage: Stage) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,16 +10,10 @@ import pytest
 from tests.api.server import ApiServer
 from tests.kueue.client import Installation, create_object
 from tests.kueue.real import RealInstallation
-from tests.operator.conftest import make_cluster
 from tests.operator.queue_stage import QUOTA, Stage
-from tests.operator.racks import Racks, find_node
-from tests.operator.running import RunningOperator
-from tests.operator.served_kueue import REAL
+from tests.operator.served_kueue import needs_real
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(REAL not in os.environ, reason=f"{REAL} doesn't name a folder with Kueue's program"),
-]
+pytestmark = [pytest.mark.slow, needs_real]
 PODS = {"frameworks": ["batch/job", "pod"]}
 EXTERNAL = {**PODS, "externalFrameworks": ["TrainJob.v1alpha1.railhead.dev"]}
 
@@ -32,9 +25,7 @@ def kueue(installation: Installation) -> RealInstallation:
 
 
 @pytest.fixture
-def stage(server: ApiServer, kueue_operator: RunningOperator, kueue: RealInstallation) -> Stage:
-    cluster = make_cluster(server, kueue_operator)
-    stage = Stage(cluster, kueue.at(cluster.namespace))
+def stage(stage: Stage) -> Stage:
     stage.kueue.make_queue(gpus=QUOTA)
     return stage
 
@@ -81,30 +72,3 @@ def test_kueue_gates_no_pods_of_jobs_that_it_knows_as_an_external_framework(
         stage.submit("plain", gpus=1, queue="")
         stage.wait_pods("plain", 2)
         assert not any(find_gates(stage, "plain"))
-
-
-def test_kueue_gives_pods_of_a_lost_node_another_one(
-    server: ApiServer, kueue_operator: RunningOperator, kueue: RealInstallation
-) -> None:
-    """By Workload.status.unhealthyNodes, which Kueue itself writes; the job keeps its quota and its other pods."""
-    cluster = make_cluster(server, kueue_operator)
-    stage = Stage(cluster, kueue.at(cluster.namespace))
-    racks = Racks(stage)
-    try:
-        racks.make(a="a1 a2", b="b1")
-        stage.submit("job", gpus=3)
-        nodes = racks.wait_nodes("job", 4)
-        lost = next(node for slot, node in sorted(nodes.items()) if slot != "head" and node != nodes["head"])
-        stage.start("job", 4)
-        workload = stage.workload("job")["metadata"]["uid"]
-        racks.lose(lost)
-        for pod in cluster.pods("job").values():
-            if find_node(pod)[1] == lost:
-                cluster.remove_pod(pod)
-        stage.until(
-            "other nodes", lambda: len(cluster.pods("job")) == 4 and lost not in racks.wait_nodes("job", 4).values()
-        )
-        assert stage.workload("job")["metadata"]["uid"] == workload
-        assert stage.reason("job", "Evicted") == ""
-    finally:
-        racks.remove()
