@@ -1,4 +1,6 @@
-"""What all models of the resource share: frozen, camelCase, strict about unknown fields, bounded."""
+"""What all models of the resource share: frozen, camelCase, strict about unknown fields, bounded; and how raw objects
+are read, of which any part may have an unexpected type.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,24 @@ from pydantic.alias_generators import to_camel
 from railhead.contract.failure import FailureClass
 
 Object = dict[str, Any]  # an object of the API server as JSON, or a part of one
+
+
+def part(obj: Object, key: str) -> Object:
+    """Returns the object under the key, an empty one if there is none."""
+    value = obj.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def parts(obj: Object, key: str) -> list[Object]:
+    """Returns the objects in the list under the key."""
+    value = obj.get(key)
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def text(obj: Object, key: str) -> str:
+    """Returns the text under the key, "" if there is none."""
+    value = obj.get(key)
+    return value if isinstance(value, str) else ""
 
 
 class Model(BaseModel):

@@ -157,8 +157,8 @@ def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
 
 
 async def _ask(action: argparse.Action, words: Words) -> list[str]:
+    from railhead.api.base import part
     from railhead.client.cluster import Target, explaining, open_cluster
-    from railhead.client.snapshot import part
     from railhead.kube.client import Scope
     from railhead.kube.kinds import NAMESPACE, TRAIN_JOB
 

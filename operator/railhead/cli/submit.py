@@ -95,9 +95,9 @@ async def _continue(options: argparse.Namespace, cluster: Cluster, wanted: Submi
     Raises:
         ClientError: it is another job, or has finished.
     """
+    from railhead.api.base import part, text
     from railhead.client.code_map import compare_files, is_held
     from railhead.client.sending import find_code, send_code
-    from railhead.client.snapshot import part, text
     from railhead.client.submission import check_existing
 
     differences: list[str] = []

@@ -8,10 +8,9 @@ from collections.abc import Iterable
 import yaml
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part
 from railhead.api.status import parse_status
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.snapshot import part
 
 RETRY_OF = f"{names.GROUP}/retry-of"  # annotation
 # Labels and annotations by which a tool recognises its own objects: it would delete the new job, or `submit` would take

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part, text
 from railhead.client.code_files import CodeFile, format_size
-from railhead.client.snapshot import part, text
 from railhead.contract.text import digest
 from railhead.kube.kinds import CONFIG_MAP
 from railhead.resources.base import build_owner

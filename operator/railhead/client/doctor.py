@@ -8,12 +8,12 @@ from contextlib import suppress
 from itertools import compress
 
 from railhead.api import names
+from railhead.api.base import part, text
 from railhead.api.served import PATH, find_narrower
 from railhead.client import readiness
 from railhead.client.cluster import Cluster, explaining
 from railhead.client.readiness import NOT_PERMITTED, Check
 from railhead.client.rows import UNSEEN, JobRow, read_row
-from railhead.client.snapshot import part, text
 from railhead.kube import kinds
 from railhead.kube.client import Scope
 from railhead.kube.errors import Gone, KubeError

@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Sequence
 
 from railhead.api import names
+from railhead.api.base import part
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.process import read_all, run_process
-from railhead.client.snapshot import part, read_pod
+from railhead.client.snapshot import read_pod
 
 OUTPUT_BYTES = 64 << 20
 LOCAL_HOST = "127.0.0.1"  # of the pods in local mode, and of no others

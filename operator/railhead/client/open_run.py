@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part
 from railhead.api.job import InvalidSpec, parse_spec
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
@@ -17,7 +17,7 @@ from railhead.client.errors import ClientError, ExitCode
 from railhead.client.kubectl import build_exec
 from railhead.client.reader_job import CONTAINER, build_reader, run_reader
 from railhead.client.run_files import ProcessFiles, RunFiles, StoreFiles
-from railhead.client.snapshot import PodState, part, read_pod
+from railhead.client.snapshot import PodState, read_pod
 
 
 @dataclass(frozen=True)

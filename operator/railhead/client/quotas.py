@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 
-from railhead.api.base import Object
+from railhead.api.base import Object, part
 from railhead.api.quantities import format_resource, parse_quantity
-from railhead.client.snapshot import part
 
 _KINDS = ("cpu", "memory", "ephemeral-storage")  # a quota also writes these without "requests."
 

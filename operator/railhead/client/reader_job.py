@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import PurePosixPath
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part, parts, text
 from railhead.client.cluster import Cluster, explaining
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.rendering import render_job
-from railhead.client.snapshot import PodState, part, parts, read_pod, text
+from railhead.client.snapshot import PodState, read_pod
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import Scope
 from railhead.kube.errors import KubeError

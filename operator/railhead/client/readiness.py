@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 
 from railhead import __version__
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part, parts, text
 from railhead.api.scaling import is_gpu
 from railhead.client.rows import UNSEEN, JobRow
-from railhead.client.snapshot import part, parts, text
 from railhead.contract.text import parse_time
 
 OK, WARNING, ERROR, NOT_PERMITTED = "ok", "warning", "error", "not permitted"

@@ -13,12 +13,11 @@ from pathlib import Path
 import yaml
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part, text
 from railhead.api.job import InvalidSpec, parse_spec
 from railhead.api.status import JobStatus
 from railhead.client.changes import JSONLoader
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.snapshot import part, text
 from railhead.planning.observed import Observed
 from railhead.planning.plan import CopyConfigMap
 from railhead.planning.planner import plan

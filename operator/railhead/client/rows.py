@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from railhead.api import conditions as types
-from railhead.api.base import Object
+from railhead.api.base import Object, part, text
 from railhead.api.scaling import DEFAULT_GPU
 from railhead.api.status import JobStatus, parse_status
-from railhead.client.snapshot import part, text
 from railhead.contract.text import parse_time
 
 UNSEEN = "(not seen)"  # phase of a job without a status

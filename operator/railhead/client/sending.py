@@ -8,11 +8,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part, text
 from railhead.client.cluster import Cluster, explaining
 from railhead.client.code_map import CodeMap, build_release, has_same_content, hold
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.snapshot import part, text
 from railhead.kube.errors import Conflict, Gone
 from railhead.kube.kinds import CONFIG_MAP
 from railhead.resources.base import build_owner

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part, parts, text
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.text import parse_time
 
@@ -107,24 +107,6 @@ class Snapshot:
     def events(self) -> tuple[EventNote, ...]:
         """The events, the oldest first."""
         return tuple(sorted(map(_read_event, self.raw_events), key=lambda event: event.at or BEFORE))
-
-
-def part(obj: Object, key: str) -> Object:
-    """Returns the object under the key, an empty one if there is none."""
-    value = obj.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def parts(obj: Object, key: str) -> list[Object]:
-    """Returns the objects in the list under the key."""
-    value = obj.get(key)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
-def text(obj: Object, key: str) -> str:
-    """Returns the text under the key, "" if there is none."""
-    value = obj.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def read_pod(pod: Object) -> PodState:

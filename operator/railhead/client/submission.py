@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PureWindowsPath
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part, text
 from railhead.api.quantities import parse_quantity
 from railhead.api.source import MAX_INLINE_BYTES
 from railhead.api.status import parse_status
@@ -16,7 +16,6 @@ from railhead.client.changes import merge
 from railhead.client.code_files import format_size
 from railhead.client.code_map import CodeMap
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.snapshot import part, text
 from railhead.contract.text import digest
 
 CONTENT = f"{names.GROUP}/content"  # annotation: digest of what was submitted

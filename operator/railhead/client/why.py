@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
+from railhead.api.base import text
 from railhead.client.causes import find_cause
 from railhead.client.code_map import is_held
 from railhead.client.slowness import find_slowness
-from railhead.client.snapshot import Snapshot, text
+from railhead.client.snapshot import Snapshot
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_policy import METRIC_MISSING
 from railhead.contract.text import format_time, parse_time

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, part, parts
 from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.text import clean_text, parse_time
 from railhead.planning.facts.failure import LossReason
@@ -127,18 +127,6 @@ def owner_uid(obj: Object) -> str:
         if owner.get("controller") and (group, owner.get("kind")) == (names.GROUP, names.KIND):
             return str(owner.get("uid") or "")
     return ""
-
-
-def part(obj: Object, key: str) -> Object:
-    """Returns the object under the key, an empty one if there is none."""
-    value = obj.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def parts(obj: Object, key: str) -> list[Object]:
-    """Returns the objects in the list under the key."""
-    value = obj.get(key)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _container_state(status: Object) -> Object:
