@@ -28,7 +28,7 @@ from benchmarks.scale.plane import BARE, start_plane
 from benchmarks.scale.process import Process, installed
 from benchmarks.scale.reporting import start_drivers
 from benchmarks.scale.subject import load_subject
-from railhead.cli.local import interrupt_on_termination
+from railhead.cli.main import interrupt_on_termination
 from railhead.controller.tokens import read_claims
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve

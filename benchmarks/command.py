@@ -13,7 +13,8 @@ from pathlib import Path
 
 from benchmarks.milestones import Incomplete
 from benchmarks.run import RunFailed
-from railhead.cli.local import Console, interrupt_on_termination, uninterrupted
+from railhead.cli.local import Console, uninterrupted
+from railhead.cli.main import interrupt_on_termination
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.session import Capacity, Session, default_capacity

@@ -21,7 +21,8 @@ from typing import Any
 from benchmarks.command import start_session
 from benchmarks.loss import Notes, applied, find_ray_start
 from benchmarks.machine import read_used
-from railhead.cli.local import Console, interrupt_on_termination
+from railhead.cli.local import Console
+from railhead.cli.main import interrupt_on_termination
 from railhead.driver.node.machine import find_descendants, read_process_table
 from railhead.local.install import Kubectl
 from railhead.local.session import Capacity, Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from railhead.cli.main import build_parser
+from railhead.cli.parser import build_parser
 from railhead.client.errors import ExitCode
 from railhead.client.outputs import OUTPUTS
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from railhead.cli.local import Console, describe_access, interrupt_on_termination, uninterrupted
+from railhead.cli.local import Console, describe_access, uninterrupted
+from railhead.cli.main import interrupt_on_termination
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl

@@ -24,7 +24,7 @@ from benchmarks.scale.modes import bench, echo
 from benchmarks.scale.plots import draw
 from benchmarks.scale.record import Machine, read_record, write_record
 from benchmarks.scale.subject import OURS, Subject, load_subject
-from railhead.cli.local import interrupt_on_termination
+from railhead.cli.main import interrupt_on_termination
 from railhead.local import LocalError
 
 

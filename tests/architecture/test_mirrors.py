@@ -23,6 +23,7 @@ TESTED_BY = {
     "tests/chart/test_operator.py": ("cli/operator",),
     "tests/local/test_session.py": ("local/supervisor",),
     "tests/ray/test_failures.py": ("driver/worker", "together"),
+    "tests/unit/cli/test_main.py": ("cli/cluster_command", "cli/versions"),
     "tests/unit/cli/test_read.py": ("client/summary",),
     "tests/unit/client/test_kubectl.py": ("client/process",),
     "tests/unit/cli/test_results.py": ("cli/logs", "client/results"),
@@ -61,6 +62,7 @@ TESTED_BY = {
     "tests/unit/training/test_training.py": ("driver/training",),
 }
 WITHOUT_CODE = (
+    "client/errors",
     "client/goals",
     "contract/environment",
     "contract/spent",

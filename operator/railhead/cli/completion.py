@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from railhead.cli.cluster_command import Subparsers, job_name
+from railhead.cli.parser import build_parser, job_name
+from railhead.client.errors import ClientError
 
 ASK = "__complete"
 SECONDS = 3.0  # for the cluster's answer; a shell shows nothing meanwhile
-COMPLETION = "Print what makes a shell complete commands, options and values, for its start-up file."
 # A word without candidates is completed as the name of a file.
 SCRIPTS = {
     "bash": f"""\
@@ -46,30 +46,24 @@ complete -c railhead -f -a '(__railhead_complete)'""",
 }
 
 
-def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    completion = commands.add_parser("completion", help=COMPLETION, description=COMPLETION)
-    completion.add_argument("shell", metavar="SHELL", choices=tuple(SCRIPTS), help=", ".join(SCRIPTS))
-    completion.set_defaults(run=print_script)
-
-
 def print_script(options: argparse.Namespace) -> int:
     """Prints the script of the shell."""
     print(SCRIPTS[options.shell])
     return 0
 
 
-def complete_for_shell(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+def complete_for_shell(words: Sequence[str]) -> None:
     """Prints what the last word may become, of which a value after = is a part."""
     option, mark, _ = words[-1].partition("=") if words else ("", "", "")
     before = option + mark if mark and option.startswith("-") else ""
-    for each in find_candidates(parser, words, ask_cluster):
+    for each in find_candidates(build_parser(), words, ask_cluster):
         print(before + each)
 
 
 def complete_for_kubectl() -> None:
     """Answers kubectl, which starts the program kubectl_complete-railhead, and writes the option before a value after
     = itself; :0 says that files may follow."""
-    from railhead.cli.main import build_parser, prepare_output
+    from railhead.cli.main import prepare_output
 
     prepare_output()
     print(*find_candidates(build_parser(), sys.argv[1:], ask_cluster), ":0", sep="\n")
@@ -149,7 +143,6 @@ def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
     is_rank = action.dest == "rank" and len(words.arguments) == 1
     if not is_rank and action.dest != "namespace" and action.type is not job_name:
         return []
-    from railhead.client.errors import ClientError
 
     with suppress(ClientError, TimeoutError, ModuleNotFoundError):
         return asyncio.run(_ask(action, words))
@@ -179,3 +172,6 @@ def _read(
     """Returns the options of the parser and its commands, for both of which argparse has no public name."""
     commands = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return parser._option_string_actions, commands[0] if commands else {}
+
+
+COMMANDS = {"completion": print_script}

@@ -7,19 +7,12 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import SCREEN, Subparsers, add_command
+from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Column, Console
+from railhead.client.cluster import Cluster, explaining
+from railhead.client.rows import JobRow, describe_age, read_row
 
-if TYPE_CHECKING:
-    from railhead.client.cluster import Cluster
-    from railhead.client.rows import JobRow
-
-LIST = "List TrainJobs: phase, progress, remaining time, and what each one waits for."
-TOP = "Show the TrainJobs that hold most GPUs first: phase, progress, remaining time, goodput, attempts and age."
-SORT = "gpus: of running worker pods, the most first; age: the oldest job first (default: %(default)s)"
-FORMATS = ("table", "wide", "json", "yaml", "name")
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 30.0  # between two tables of top --watch: with changes, and for the ages
 OF_THE_SCREEN = 2  # lines without a job: the titles, and that of the cursor
 NAMES = (Column("NAMESPACE", can_be_cut=True), Column("NAME", can_be_cut=True), Column("PHASE"))
@@ -35,20 +28,8 @@ TOP_COLUMNS = (
 )
 
 
-def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    list_ = add_command(commands, "list", LIST, list_jobs, formats=FORMATS, has_name=False, is_for_all=True)
-    top = add_command(commands, "top", TOP, show_top, formats=SCREEN, has_name=False, is_for_all=True)
-    top.add_argument("--sort", choices=("gpus", "age"), default="gpus", help=SORT)
-    watch = {list_: "print each job again when it changes", top: "show a new table when a job changes, until Ctrl-C"}
-    for parser, help_ in watch.items():
-        parser.add_argument("-l", "--selector", default="", help="only jobs with these labels, for example team=a")
-        parser.add_argument("-w", "--watch", action="store_true", help=help_)
-
-
 async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the jobs by namespace and name; with --watch, then each change until Ctrl-C."""
-    from railhead.client.rows import read_row
-
     rows = await cluster.list_jobs(options.selector, read_row)
     rows.sort(key=lambda row: (row.namespace, row.name))
     _print_list(rows, options.output, cluster, console)
@@ -87,9 +68,6 @@ def _print_list(
 
 async def show_top(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the jobs once, or with --watch again after changes."""
-    from railhead.client.cluster import explaining
-    from railhead.client.rows import read_row
-
     if not options.watch:
         _print_top(await cluster.list_jobs(options.selector, read_row), options, cluster, console)
         return 0
@@ -141,7 +119,6 @@ def _print_rows(
     if not rows:
         console.line("No TrainJobs found.")
         return
-    from railhead.client.rows import describe_age
 
     shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
 
@@ -151,3 +128,6 @@ def _print_rows(
 
     texts = [[write(row, column.title) for column in shown] for row in rows]
     console.table(shown, texts, has_header=has_header)
+
+
+COMMANDS = in_cluster({"list": list_jobs, "top": show_top})

@@ -3,70 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import os
+import asyncio
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import Subparsers, count
-
-if TYPE_CHECKING:
-    from railhead.local.install import Kubectl
-    from railhead.local.jobs import JobName, JobResult
-    from railhead.local.session import Session
+from railhead.cli.parser import default_folder
+from railhead.local import LocalError
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.install import Kubectl, KubectlFailed
+from railhead.local.jobs import JobName, JobResult, find_job, follow
+from railhead.local.processes import is_alive
+from railhead.local.session import Session, default_capacity
 
 LOG_LINES = 40
-LOCAL = "a Kubernetes cluster on this machine, with Railhead in it"
-UP = "Start a cluster on this machine: control plane, node agent, operator."
-DOWN = "Stop the cluster on this machine, even after a crash. Logs and volumes stay in its folder."
-STATUS = "Show whether the cluster on this machine is up. Exit code 0 if it is."
-RUN = "Run one job on this machine: start the cluster, apply the file, follow the job. Exit code 0 if it succeeds."
-
-
-def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    """Adds local, with up, down, status and run."""
-    local = commands.add_parser("local", help=LOCAL)
-    commands = local.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    def add(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text, description=text)
-        command.set_defaults(run=run)
-        folder = "folder of the session (default: %(default)s)"
-        command.add_argument("--dir", type=Path, default=default_folder(), help=folder)
-        return command
-
-    up = add("up", UP, start)
-    _add_capacity(up)
-    without = "do not install Railhead, to try its chart or manifests"
-    up.add_argument("--without-operator", action="store_true", help=without)
-    gang = "turn on Kubernetes' own gang scheduler (spec.scheduling.gangScheduler: PodGroup)"
-    up.add_argument("--gang", action="store_true", help=gang)
-    add("down", DOWN, stop)
-    add("status", STATUS, show_status)
-    run = add("run", RUN, run_job)
-    run.add_argument("-f", "--file", type=Path, required=True, help="manifests, with exactly one TrainJob")
-    run.add_argument("--keep", action="store_true", help="keep the cluster up afterwards")
-    _add_capacity(run)
-
-
-def default_folder() -> Path:
-    """Returns the session's folder, unless --dir names another one."""
-    return Path(os.environ.get("RAILHEAD_LOCAL_DIR") or Path.home() / ".railhead" / "local")
 
 
 def stop_command(folder: Path) -> str:
     """Returns the shell command that stops the session of the folder."""
     is_default = folder == default_folder().expanduser().resolve()
     return "railhead local down" + ("" if is_default else f" --dir {shlex.quote(str(folder))}")
-
-
-def _add_capacity(parser: argparse.ArgumentParser) -> None:
-    gpus = "number of GPUs that the node advertises (nvidia.com/gpu)"
-    parser.add_argument("--gpus", type=count, default=0, metavar="N", help=gpus)
 
 
 class Console:
@@ -88,13 +47,6 @@ def describe_access(session: Session) -> str:
     )
 
 
-def interrupt_on_termination() -> None:
-    """Lets SIGTERM and a closed terminal clean up just as Ctrl-C does."""
-    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.default_int_handler)
-
-
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Keeps a second Ctrl-C from cutting the cleanup short."""
@@ -109,9 +61,6 @@ def uninterrupted() -> Iterator[None]:
 
 def start(options: argparse.Namespace) -> int:
     """Starts the cluster, which stays up after this command."""
-    from railhead.local.control_plane.binaries import resolve
-    from railhead.local.session import Session, default_capacity
-
     console = Console()
     session = Session(options.dir)
     session.refuse_if_up()
@@ -131,8 +80,6 @@ def start(options: argparse.Namespace) -> int:
 
 def stop(options: argparse.Namespace) -> int:
     """Stops the cluster, and ends what a crashed one left behind."""
-    from railhead.local.session import Session
-
     session = Session(options.dir)
     was_up = session.is_up()
     with uninterrupted():
@@ -148,9 +95,6 @@ def stop(options: argparse.Namespace) -> int:
 
 def show_status(options: argparse.Namespace) -> int:
     """Prints the cluster's processes; returns 1 if it is not up."""
-    from railhead.local.processes import is_alive
-    from railhead.local.session import Session
-
     session = Session(options.dir)
     state = session.state()
     if not session.is_up():
@@ -165,10 +109,6 @@ def show_status(options: argparse.Namespace) -> int:
 
 def run_job(options: argparse.Namespace) -> int:
     """Runs the file's job, in a cluster that it starts and stops unless one is up; returns 0 if the job succeeds."""
-    from railhead.local.control_plane.binaries import resolve
-    from railhead.local.jobs import find_job
-    from railhead.local.session import Session, default_capacity
-
     console = Console()
     job = find_job(options.file)
     session = Session(options.dir)
@@ -189,12 +129,6 @@ def run_job(options: argparse.Namespace) -> int:
 
 def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, console: Console) -> int:
     """Applies the file and follows the job. An interruption deletes the job if this command created it."""
-    import asyncio
-
-    from railhead.local import LocalError
-    from railhead.local.install import Kubectl
-    from railhead.local.jobs import follow
-
     if session.state().gpus < options.gpus:
         raise LocalError(
             f"the session in {session.folder} has {session.state().gpus} GPUs, not {options.gpus}; "
@@ -217,7 +151,6 @@ def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, cons
 
 
 def _delete(kubectl: Kubectl, job: JobName) -> None:
-    from railhead.local.install import KubectlFailed
 
     try:
         kubectl("delete", "trainjobs.railhead.dev", job.name, "-n", job.namespace, "--ignore-not-found")
@@ -227,8 +160,6 @@ def _delete(kubectl: Kubectl, job: JobName) -> None:
 
 def _report(result: JobResult, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
     """Prints the result, with the end of the head pod's log after a failure; returns the exit code."""
-    from railhead.local.install import KubectlFailed
-
     for line in result.lines:
         console.echo(line)
     if result.is_success:
@@ -241,3 +172,6 @@ def _report(result: JobResult, kubectl: Kubectl, *, job: JobName, console: Conso
     if log:
         print(f"\nThe end of the head pod's log:\n{log}", flush=True)
     return 1
+
+
+COMMANDS = {"up": start, "down": stop, "status": show_status, "run": run_job}

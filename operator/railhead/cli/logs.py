@@ -5,38 +5,21 @@ from __future__ import annotations
 import argparse
 from collections import deque
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import Subparsers, add_command, add_run_options, count, duration, open_files, remark
+from railhead.api.status import parse_status
+from railhead.cli.cluster_command import in_cluster, open_files, remark
 from railhead.cli.output import Console
-
-if TYPE_CHECKING:
-    from railhead.client.cluster import Cluster
-    from railhead.client.logs import Wanted
-
-LOGS = (
-    "Print the log of a TrainJob's head pod, which has the driver's lines and those of the ranks it forwards; "
-    "from the archive in the run's folder if the pod is gone."
-)
-
-
-def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    logs = add_command(commands, "logs", LOGS, show_logs)
-    which = logs.add_mutually_exclusive_group()
-    which.add_argument("--rank", type=count, metavar="R", help="the lines of this rank, from the worker pods")
-    which.add_argument("--all", dest="is_all", action="store_true", help="the lines of all pods, each with its pod")
-    logs.add_argument("-f", "--follow", action="store_true", help="wait for pods and lines until the job has finished")
-    logs.add_argument("--attempt", type=count, metavar="N", help="the lines of this attempt (default: the newest)")
-    logs.add_argument("--tail", type=count, metavar="N", help="at most the last N lines of each pod so far")
-    logs.add_argument("--since", type=duration, metavar="TIME", help="the lines of the last 90s, 20m or 2h")
-    add_run_options(logs)
+from railhead.client.archived_logs import choose_files, find_attempts, read_lines
+from railhead.client.cluster import Cluster
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
+from railhead.client.run_files import read_each
+from railhead.contract.run_folder import LOGS
+from railhead.contract.text import format_time
 
 
 async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the lines; remarks, for example about a pod that waits, go to standard error."""
-    from railhead.client.errors import ClientError, ExitCode
-    from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
-
     wanted = Wanted(options.rank, options.is_all, options.tail, options.since)
     printer = Printer(console.log_line, remark)
     if options.follow:
@@ -51,13 +34,6 @@ async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Cons
 
 async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted: Wanted, console: Console) -> int:
     """Prints the lines that the archive has of an attempt, the newest one by default; says what is missing."""
-    from railhead.api.status import parse_status
-    from railhead.client.archived_logs import choose_files, find_attempts, read_lines
-    from railhead.client.errors import ExitCode
-    from railhead.client.run_files import read_each
-    from railhead.contract.run_folder import LOGS
-    from railhead.contract.text import format_time
-
     job = await cluster.get_job(options.name)
     uid, attempt = str(job["metadata"]["uid"]), options.attempt or parse_status(job.get("status")).attempt
     async with open_files(options, cluster, job) as files:
@@ -85,3 +61,6 @@ async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted:
         for line in lines:
             console.log_line(line)
     return ExitCode.DONE
+
+
+COMMANDS = in_cluster({"logs": show_logs})

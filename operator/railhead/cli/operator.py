@@ -199,3 +199,6 @@ def run(options: argparse.Namespace) -> int:
         logging.getLogger("railhead").error("%s", error)
         return 1
     return 0
+
+
+COMMANDS = {"operator": run}

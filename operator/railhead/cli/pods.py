@@ -8,36 +8,21 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import SCREEN, Subparsers, add_command, count
+from railhead.api import names
+from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Console
+from railhead.client.cluster import Cluster
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.kubectl import ask_pod, build_exec, find_pods
+from railhead.client.outputs import Stacks
+from railhead.client.ranks import collect_stacks, find_rank, group_stacks
 
-if TYPE_CHECKING:
-    from railhead.client.cluster import Cluster
-
-EXEC = (
-    "Run a command in the pod of a rank, or in the head pod: railhead exec NAME --rank 3 -- nvidia-smi. "
-    "Without a command it is a shell. Needs kubectl."
-)
-STACKS = (
-    "Show the Python stacks of all ranks: each different stack once, that of the fewest ranks first, since the others "
-    "usually wait for those ranks. Training continues. Needs kubectl."
-)
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
-
-
-def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    add_command(commands, "stacks", STACKS, show_stacks, formats=SCREEN)
-    exec_ = add_command(commands, "exec", EXEC, run_in_pod)
-    exec_.add_argument("--rank", type=count, metavar="R", help="of the rank (default: the head pod)")
 
 
 async def show_stacks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the stacks below the ranks that have them."""
-    from railhead.client.outputs import Stacks
-    from railhead.client.ranks import collect_stacks, group_stacks
-
     stacks = await collect_stacks(cluster, options.name)
     if options.output != "table":
         console.data(Stacks(tuple(stacks)), options.output)
@@ -51,8 +36,6 @@ async def show_stacks(options: argparse.Namespace, cluster: Cluster, console: Co
 
 async def run_in_pod(options: argparse.Namespace, cluster: Cluster, _: Console) -> int:
     """Returns the exit code of the command. Raises ClientError if there is no such pod or no kubectl."""
-    from railhead.client.kubectl import build_exec
-
     base = build_exec(cluster)
     pod = await _find_pod(options, cluster, base)
     terminal = ["-it"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-i"]
@@ -61,11 +44,6 @@ async def run_in_pod(options: argparse.Namespace, cluster: Cluster, _: Console) 
 
 
 async def _find_pod(options: argparse.Namespace, cluster: Cluster, base: Sequence[str]) -> str:
-    from railhead.api import names
-    from railhead.client.errors import ClientError, ExitCode
-    from railhead.client.kubectl import ask_pod, find_pods
-    from railhead.client.ranks import find_rank
-
     if options.rank is None:
         return (await find_pods(cluster, options.name, names.HEAD))[0]
     pods = await find_pods(cluster, options.name, names.WORKER)
@@ -74,3 +52,6 @@ async def _find_pod(options: argparse.Namespace, cluster: Cluster, base: Sequenc
         message = f"rank {options.rank} runs in none of the worker pods {', '.join(pods[:8])}"
         raise ClientError(f"{message}; its beginning is unknown after 128 MiB of output", ExitCode.NOT_FOUND)
     return found
+
+
+COMMANDS = in_cluster({"stacks": show_stacks, "exec": run_in_pod})

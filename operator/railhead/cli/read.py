@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import SCREEN, Subparsers, add_command, add_run_options, open_files
+from railhead.cli.cluster_command import in_cluster, open_files
 from railhead.cli.output import Column, Console
-
-if TYPE_CHECKING:
-    from railhead.client.cluster import Cluster
-    from railhead.client.snapshot import Snapshot
-    from railhead.client.timeline import Moment
-    from railhead.client.why import Finding
-
-STATUS = "Show one TrainJob on one screen: what it does, attempts, checkpoint, last events, what to do next."
-WHY = "Explain why a TrainJob waits, is slow, hangs or failed, and what to do about it."
-TIMELINE = "Show what happened to a TrainJob, in order; what is not known any more is marked as a gap."
-
-
-def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    add_command(commands, "status", STATUS, show_status, formats=SCREEN)
-    add_command(commands, "why", WHY, show_why, formats=SCREEN)
-    timeline = add_command(commands, "timeline", TIMELINE, show_timeline, formats=SCREEN)
-    timeline.add_argument("--journal", action="store_true", help="also what the run's folder has of it")
-    add_run_options(timeline)
+from railhead.client.cluster import Cluster
+from railhead.client.outputs import Explanation, Timeline
+from railhead.client.run_files import read_folder
+from railhead.client.snapshot import Snapshot
+from railhead.client.summary import summarize
+from railhead.client.timeline import Moment, build_timeline, read_moments
+from railhead.client.why import Finding, explain_job
+from railhead.contract.run_folder import OWN_FOLDER
+from railhead.history import JOURNAL, read_history
 
 
 async def show_status(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    from railhead.client.summary import summarize
-
     screen = summarize(await cluster.read_snapshot(options.name))
     if options.output != "table":
         console.data(screen, options.output)
@@ -58,9 +46,6 @@ def _print_fact(console: Console, label: str, value: str) -> None:
 
 
 async def show_why(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    from railhead.client.outputs import Explanation
-    from railhead.client.why import explain_job
-
     snapshot = await cluster.read_snapshot(options.name)
     findings = explain_job(snapshot)
     if options.output != "table":
@@ -92,9 +77,6 @@ def _print_notes(notes: Iterable[str], console: Console) -> None:
 
 
 async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    from railhead.client.outputs import Timeline
-    from railhead.client.timeline import build_timeline
-
     snapshot = await cluster.read_snapshot(options.name)
     moments = build_timeline(snapshot, await _read_journal(options, cluster, snapshot) if options.journal else ())
     if options.output != "table":
@@ -107,11 +89,9 @@ async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: 
 
 
 async def _read_journal(options: argparse.Namespace, cluster: Cluster, snapshot: Snapshot) -> list[Moment]:
-    from railhead.client.run_files import read_folder
-    from railhead.client.timeline import read_moments
-    from railhead.contract.run_folder import OWN_FOLDER
-    from railhead.history import JOURNAL, read_history
-
     async with open_files(options, cluster, snapshot.job) as files:
         segments = await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}")
     return list(read_moments(read_history(segments, job=str(snapshot.job["metadata"]["uid"]))))
+
+
+COMMANDS = in_cluster({"status": show_status, "why": show_why, "timeline": show_timeline})

@@ -5,45 +5,21 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from railhead.cli.cluster_command import SCREEN, Subparsers, add_command, add_run_options, job_name, open_files, remark
+from railhead.cli.cluster_command import in_cluster, open_files, remark
 from railhead.cli.output import Column, Console
-
-if TYPE_CHECKING:
-    from railhead.client.checkpoints import CheckpointRow
-    from railhead.client.cluster import Cluster
-    from railhead.client.curves import Curve, Report
-
-METRICS = "Show the curves of what rank 0 has reported, from the run's folder, of one TrainJob or of several."
-CHECKPOINTS = "List the checkpoints of a TrainJob's run, check their files, or copy one here. None is loaded."
-
-
-def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    metrics = add_command(commands, "metrics", METRICS, show_metrics, formats=(*SCREEN, "csv"), has_name=False)
-    metrics.add_argument("names", metavar="NAME", type=job_name, nargs="+", help="the TrainJobs")
-    metrics.add_argument("--metric", metavar="M", action="append", default=[], help="only this one; may be repeated")
-    metrics.add_argument("--plot", metavar="FILE", type=Path, help="draw them into this .png or .svg file")
-    add_run_options(metrics)
-    checkpoints = add_command(commands, "checkpoints", CHECKPOINTS, show_checkpoints, formats=SCREEN)
-    what = checkpoints.add_mutually_exclusive_group()
-    what.add_argument("--download", metavar="DIR", type=Path, help="copy a checkpoint into this new folder")
-    intact = "check by lengths and checksums in the files that they are intact, which reads them; exit code 1 if not"
-    what.add_argument("--verify", action="store_true", help=intact)
-    which = "a name, best or newest (default: all, and for --download the best, else the newest)"
-    checkpoints.add_argument("--checkpoint", metavar="C", default="", help=which)
-    add_run_options(checkpoints)
+from railhead.client.checkpoints import CheckpointRow, choose_checkpoint
+from railhead.client.cluster import Cluster
+from railhead.client.code_files import format_size
+from railhead.client.curves import Curve, Report, build_curves, draw, drop_repeated, find_range, write_csv
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.outputs import Checkpoints, Reports
+from railhead.client.plot import check_plot, write_plot
+from railhead.client.results import download_checkpoint, read_checkpoints, read_metrics, verify_checkpoints
 
 
 async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per curve, or all reports as CSV, JSON or YAML."""
-    from railhead.client.curves import build_curves, drop_repeated, write_csv
-    from railhead.client.errors import ClientError, ExitCode
-    from railhead.client.outputs import Reports
-    from railhead.client.plot import check_plot, write_plot
-    from railhead.client.results import read_metrics
-
     if options.folder and len(options.names) > 1:
         raise ClientError("--folder is the run of one job; name one", ExitCode.USAGE)
     if options.plot:
@@ -73,8 +49,6 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
 
 
 def _print_curves(curves: Sequence[Curve], console: Console) -> None:
-    from railhead.client.curves import draw, find_range
-
     width = min(60, max(16, (console.width or 100) - 60))
     rows = []
     for curve in curves:
@@ -89,10 +63,6 @@ def _print_curves(curves: Sequence[Curve], console: Console) -> None:
 
 async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per checkpoint, or copies one; returns 1 if one that was checked is lost or damaged."""
-    from railhead.client.checkpoints import choose_checkpoint
-    from railhead.client.outputs import Checkpoints
-    from railhead.client.results import download_checkpoint, read_checkpoints, verify_checkpoints
-
     job = await cluster.get_job(options.name)
     async with open_files(options, cluster, job) as files:
         if options.download:
@@ -115,8 +85,6 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
 
 
 def _print_checkpoints(rows: Sequence[CheckpointRow], console: Console) -> None:
-    from railhead.client.code_files import format_size
-
     def describe(row: CheckpointRow) -> str:
         if not row.verification or not row.files:
             return "-"
@@ -142,3 +110,6 @@ def _print_checkpoints(rows: Sequence[CheckpointRow], console: Console) -> None:
     for row in rows:
         for damage in row.verification.damage if row.verification else ():
             console.paragraph(f"{row.name}: {damage}")
+
+
+COMMANDS = in_cluster({"metrics": show_metrics, "checkpoints": show_checkpoints})

@@ -8,40 +8,29 @@ import sys
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from railhead.cli.change import add_set
-from railhead.cli.cluster_command import Subparsers, add_command, confirm, count, remark
+from railhead.api.base import Object, part, text
+from railhead.cli.cluster_command import confirm, in_cluster, remark
 from railhead.cli.output import Console
-
-if TYPE_CHECKING:
-    from railhead.api.base import Object
-    from railhead.client.cluster import Cluster
-    from railhead.client.code_map import CodeMap
-
-SUBMIT = "Create the TrainJob of a YAML file, or of a Python file and its function, after a check and a question."
-
-
-def add_commands(commands: Subparsers[argparse.ArgumentParser]) -> None:
-    submit = add_command(commands, "submit", SUBMIT, submit_job, has_name=False)
-    submit.add_argument("target", metavar="TARGET", help="job.yaml, or train.py:train_func")
-    submit.add_argument("-f", "--follow", action="store_true", help="print its log until it has finished")
-    submit.add_argument("--dry-run", action="store_true", help="only check it, and print what it will take")
-    submit.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    add_set(submit)
-    secret = "all keys of this Secret become environment variables (repeatable)"
-    submit.add_argument("--env-from-secret", action="append", default=[], metavar="SECRET", help=secret)
-    code = submit.add_argument_group("code in several files")
-    folder = "send the files of this folder that git does not ignore: at most 128, and 900 KiB"
-    code.add_argument("--code", metavar="FOLDER", type=Path, help=folder)
-    include = "send these files although they look like credentials or are links to elsewhere (repeatable)"
-    code.add_argument("--include", action="append", default=[], metavar="GLOB", help=include)
-    script = submit.add_argument_group("of a Python file, which without --code becomes spec.source.inline")
-    script.add_argument("--name", default="", help="default: that of the file")
-    script.add_argument("--image", metavar="IMAGE", help="has Ray and the packages that the file imports")
-    script.add_argument("--storage", metavar="URI", help="such as s3://bucket/runs, or pvc:NAME/PATH in a claim")
-    script.add_argument("--workers", type=count, default=1, metavar="N", help="default: %(default)s")
-    script.add_argument("--gpus", type=count, default=0, metavar="N", help="GPUs per worker (default: %(default)s)")
+from railhead.client.changes import parse_changes
+from railhead.client.cluster import Cluster
+from railhead.client.code_files import name_module, read_code
+from railhead.client.code_map import CodeMap, compare_files, is_held, make_code_map
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.logs import Printer, Wanted, follow_logs
+from railhead.client.quotas import describe_quota, sum_pods
+from railhead.client.rendering import read_jobs, render_job
+from railhead.client.sending import check_code, create_with_code, find_code, send_code
+from railhead.client.submission import (
+    attach_code,
+    build_job,
+    change_job,
+    check_existing,
+    describe_plan,
+    mark,
+    split_target,
+)
+from railhead.client.waiting import wait_for
 
 
 @dataclass(frozen=True)
@@ -63,8 +52,6 @@ class Submission:
 
 async def submit_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Creates the job unless it exists already; with --follow returns 0 if it succeeds."""
-    from railhead.client.sending import create_with_code
-
     wanted = read_submission(options)
     name, namespace = wanted.name, wanted.job["metadata"].get("namespace")
     if namespace and not options.namespace:
@@ -95,11 +82,6 @@ async def _continue(options: argparse.Namespace, cluster: Cluster, wanted: Submi
     Raises:
         ClientError: it is another job, or has finished.
     """
-    from railhead.api.base import part, text
-    from railhead.client.code_map import compare_files, is_held
-    from railhead.client.sending import find_code, send_code
-    from railhead.client.submission import check_existing
-
     differences: list[str] = []
     source = part(part(existing, "spec"), "source")
     stored = text(part(source, "configMap"), "name")
@@ -117,12 +99,6 @@ async def _continue(options: argparse.Namespace, cluster: Cluster, wanted: Submi
 
 async def _show_plan(cluster: Cluster, wanted: Submission, console: Console) -> None:
     """Lets the API server check job and code, and prints what they take. Raises ClientError."""
-    from railhead.client.errors import ClientError
-    from railhead.client.quotas import describe_quota, sum_pods
-    from railhead.client.rendering import render_job
-    from railhead.client.sending import check_code
-    from railhead.client.submission import describe_plan
-
     checked = await cluster.create_job(wanted.job, is_dry_run=True)
     if wanted.code is not None:
         await check_code(cluster, wanted.name, wanted.code)
@@ -142,12 +118,6 @@ async def _show_plan(cluster: Cluster, wanted: Submission, console: Console) -> 
 
 def read_submission(options: argparse.Namespace) -> Submission:
     """Returns the job of the file with its changes, and its code. Raises ClientError."""
-    from railhead.client.changes import parse_changes
-    from railhead.client.code_files import read_code
-    from railhead.client.code_map import make_code_map
-    from railhead.client.errors import ClientError, ExitCode
-    from railhead.client.submission import attach_code, change_job, mark
-
     if options.include and options.code is None:
         raise ClientError("--include is for the files of --code", ExitCode.USAGE)
     files = read_code(options.code, options.include) if options.code else ()
@@ -161,9 +131,6 @@ def read_submission(options: argparse.Namespace) -> Submission:
 
 def read_target(options: argparse.Namespace, sent: Container[str] = ()) -> Object:
     """Returns the job of the file; `sent`: the paths of --code. Raises ClientError."""
-    from railhead.client.errors import ClientError, ExitCode
-    from railhead.client.rendering import read_jobs
-
     if options.target.endswith((".yaml", ".yml")):
         if options.name or options.image or options.storage or options.workers != 1 or options.gpus:
             message = "--name, --image, --storage, --workers and --gpus are for a Python file; change the YAML file"
@@ -178,10 +145,6 @@ def read_target(options: argparse.Namespace, sent: Container[str] = ()) -> Objec
 
 
 def _read_script(options: argparse.Namespace, sent: Container[str]) -> Object:
-    from railhead.client.code_files import name_module
-    from railhead.client.errors import ClientError, ExitCode
-    from railhead.client.submission import build_job, split_target
-
     path = Path(split_target(options.target)[0])
     try:
         code = path.read_text(encoding="utf-8")
@@ -209,10 +172,10 @@ def _absolute(path: Path) -> Path:
 
 async def _follow(cluster: Cluster, name: str, console: Console) -> int:
     """Prints the log until the job has finished, then how."""
-    from railhead.client.logs import Printer, Wanted, follow_logs
-    from railhead.client.waiting import wait_for
-
     await follow_logs(cluster, name, Wanted(), Printer(console.log_line, remark))
     ending = await wait_for(cluster, name, "finished", timeout=None)
     Console(sys.stderr).line(ending.message)
     return 0 if ending.is_reached else 1
+
+
+COMMANDS = in_cluster({"submit": submit_job})

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.client.errors import ClientError, ExitCode, explain_error
+from railhead.client.errors import ClientError, ExitCode
 from railhead.client.snapshot import PodState, Snapshot, read_pod
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope, connect
-from railhead.kube.errors import Gone, KubeError, RetryAfter
+from railhead.kube.errors import Conflict, Gone, KubeError, RetryAfter
 from railhead.kube.informer import Informer, OnChange
 from railhead.kube.kinds import EVENT, POD, RESOURCE_QUOTA, TRAIN_JOB
 from railhead.kube.transport import ConfigException, read_namespace
@@ -175,6 +175,21 @@ def explaining(doing: str) -> Iterator[None]:
         yield
     except KubeError as error:
         raise explain_error(error, doing) from None
+
+
+def explain_error(error: KubeError, doing: str) -> ClientError:
+    """Returns what the API server's answer means for a user; `doing` completes "cannot ..."."""
+    if error.status in (401, 403):
+        remedy = "log in again" if error.status == 401 else "ask an administrator for the right"
+        return ClientError(f"cannot {doing}: {error.message}; {remedy}", ExitCode.DENIED)
+    if error.status == 404:
+        return ClientError(f"cannot {doing}: {error.message}", ExitCode.NOT_FOUND)
+    if isinstance(error, RetryAfter):
+        message = f"cannot {doing}: no answer from the API server ({error.message or error.reason}); try again"
+        return ClientError(message, ExitCode.UNREACHABLE)
+    if isinstance(error, Conflict) and error.reason == "AlreadyExists":
+        return ClientError(f"cannot {doing}: {error.message}; choose another name", ExitCode.REFUSED)
+    return ClientError(f"cannot {doing}: {error.message or error.reason}", ExitCode.REFUSED)
 
 
 @asynccontextmanager

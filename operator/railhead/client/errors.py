@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from railhead.kube.errors import Conflict, KubeError, RetryAfter
-
 
 class ExitCode(IntEnum):
     """The exit codes of all commands; scripts may rely on them."""
@@ -27,18 +25,3 @@ class ClientError(Exception):
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILED) -> None:
         super().__init__(message)
         self.code = code
-
-
-def explain_error(error: KubeError, doing: str) -> ClientError:
-    """Returns what the API server's answer means for a user; `doing` completes "cannot ..."."""
-    if error.status in (401, 403):
-        remedy = "log in again" if error.status == 401 else "ask an administrator for the right"
-        return ClientError(f"cannot {doing}: {error.message}; {remedy}", ExitCode.DENIED)
-    if error.status == 404:
-        return ClientError(f"cannot {doing}: {error.message}", ExitCode.NOT_FOUND)
-    if isinstance(error, RetryAfter):
-        message = f"cannot {doing}: no answer from the API server ({error.message or error.reason}); try again"
-        return ClientError(message, ExitCode.UNREACHABLE)
-    if isinstance(error, Conflict) and error.reason == "AlreadyExists":
-        return ClientError(f"cannot {doing}: {error.message}; choose another name", ExitCode.REFUSED)
-    return ClientError(f"cannot {doing}: {error.message or error.reason}", ExitCode.REFUSED)

@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.status import parse_status
-from railhead.client.cluster import Cluster, explaining
-from railhead.client.errors import ClientError, ExitCode, explain_error
+from railhead.client.cluster import Cluster, explain_error, explaining
+from railhead.client.errors import ClientError, ExitCode
 from railhead.client.log_lines import Position, read_rank
 from railhead.client.snapshot import PodState, read_pod
 from railhead.kube.client import STREAM_SILENT

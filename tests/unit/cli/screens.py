@@ -15,8 +15,8 @@ from typing import Any
 
 from railhead.api.base import Object
 from railhead.cli import doctor, jobs, read
-from railhead.cli.main import build_parser
 from railhead.cli.output import Console
+from railhead.cli.parser import build_parser
 from railhead.client.errors import ExitCode
 from railhead.client.snapshot import Snapshot
 from railhead.kube.errors import Denied

@@ -11,9 +11,8 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.cli import change
-from railhead.cli.cluster_command import duration
-from railhead.cli.main import build_parser
 from railhead.cli.output import Console
+from railhead.cli.parser import build_parser, duration
 from railhead.client.errors import ClientError, ExitCode
 from tests.unit.client.jobs import make_failed, make_job
 

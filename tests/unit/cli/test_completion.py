@@ -16,8 +16,8 @@ from aiohttp import web
 
 from railhead.api.base import Object
 from railhead.cli.completion import Words, ask_cluster, complete_for_kubectl, find_candidates
-from railhead.cli.jobs import FORMATS
-from railhead.cli.main import build_parser, main
+from railhead.cli.main import main
+from railhead.cli.parser import LIST_FORMATS, build_parser
 from railhead.client.cluster import Target
 from tests.unit.cli.api_server import serve
 
@@ -43,7 +43,7 @@ NAMESPACE_FOUND = {"bash": "", "zsh": "--namespace=", "fish": "--namespace="}
         (["logs", "digits", "--fo"], ["--folder", "--follow"]),
         (["logs", "digits", "--rank", ""], []),
         (["logs", "digits", "--rank", "3", "--al"], ["--all"]),
-        (["list", "-A", "-o", ""], list(FORMATS)),
+        (["list", "-A", "-o", ""], list(LIST_FORMATS)),
         (["list", "-o", "w"], ["wide"]),
         (["list", "-n", "logs", "--w"], ["--watch"]),
         (["wait", "digits", "--for", "su"], ["succeeded", "suspended"]),
@@ -53,7 +53,7 @@ NAMESPACE_FOUND = {"bash": "", "zsh": "--namespace=", "fish": "--namespace="}
         (["list", "--output=w"], ["wide"]),
         (["list", "-o=w"], ["wide"]),
         (["list", "--output", "=", "w"], ["wide"]),
-        (["list", "--output", "="], list(FORMATS)),
+        (["list", "--output", "="], list(LIST_FORMATS)),
         (["list", "--none=w"], []),
     ],
 )

@@ -19,8 +19,8 @@ from aiohttp import web
 import railhead
 from railhead.api.base import Object
 from railhead.cli import jobs as commands
-from railhead.cli.main import build_parser
 from railhead.cli.output import Console
+from railhead.cli.parser import build_parser
 from railhead.client.cluster import Target, open_cluster
 from railhead.client.rows import read_row
 from tests.unit.cli.api_server import serve

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from railhead.cli import local
-from railhead.cli.local import default_folder, stop_command, uninterrupted
+from railhead.cli.local import stop_command, uninterrupted
 from railhead.cli.main import main
+from railhead.cli.parser import default_folder
 
 
 def test_reads_the_file_before_it_starts_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,7 +34,7 @@ def test_termination_cleans_up_like_an_interruption(monkeypatch: pytest.MonkeyPa
         signal.raise_signal(signal.SIGTERM)
         return 0
 
-    monkeypatch.setattr(local, "run_job", be_terminated)
+    monkeypatch.setitem(local.COMMANDS, "run", be_terminated)
     assert main(["local", "run", "-f", "x.yaml", "--dir", str(tmp_path)]) == 130
 
 

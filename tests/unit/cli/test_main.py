@@ -139,7 +139,7 @@ def test_known_errors_become_exit_codes(
     def fail(options: object) -> int:
         raise error
 
-    monkeypatch.setattr(local, "run_job", fail)
+    monkeypatch.setitem(local.COMMANDS, "run", fail)
     monkeypatch.setattr("os.dup2", lambda new, old: None)  # stdout is pytest's
     assert main(["local", "run", "-f", "x.yaml", "--dir", str(tmp_path)]) == code
 

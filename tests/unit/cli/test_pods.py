@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from railhead.api.base import Object
-from railhead.cli.main import parse_arguments
 from railhead.cli.output import Console
+from railhead.cli.parser import parse_arguments
 from railhead.cli.pods import run_in_pod, show_stacks
 from railhead.client.cluster import Target
 from railhead.client.errors import ClientError

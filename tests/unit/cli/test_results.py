@@ -18,8 +18,8 @@ import pytest
 
 from railhead.api.base import Object
 from railhead.cli import logs, read, results
-from railhead.cli.main import build_parser
 from railhead.cli.output import Console
+from railhead.cli.parser import build_parser
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.folder_program import FileCheck
 from railhead.client.run_files import ProcessFiles, RunFile, StoreFiles

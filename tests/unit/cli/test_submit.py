@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.cli.main import build_parser
+from railhead.cli.parser import build_parser
 from railhead.cli.submit import Submission, read_submission, read_target
 from railhead.client.errors import ClientError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.cli.main import build_parser
+from railhead.cli.parser import build_parser
 from railhead.client.causes import Cause, find_cause, read_causes
 from railhead.contract.failure import FailureClass
 

@@ -1,4 +1,4 @@
-"""The first request of a command that watches, by an API server that does not answer it."""
+"""Requests that the API server refuses, and those that it does not answer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from railhead.client.cluster import Cluster
+from railhead.client.cluster import Cluster, explain_error
 from railhead.client.errors import ClientError, ExitCode
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import Denied, KubeError, RetryAfter
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import Kind
 
 NO_ANSWER = RetryAfter(0, "NoAnswer", "TimeoutError: ")
@@ -48,3 +48,21 @@ def test_a_refusal_or_a_second_silence_ends_the_command(errors: list[KubeError],
     with pytest.raises(ClientError) as raised:
         open_jobs(client)
     assert (raised.value.code, len(client.errors)) == (code, left)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "remedy"),
+    [
+        (Denied(401, "Unauthorized", "Unauthorized"), ExitCode.DENIED, "log in again"),
+        (Denied(403, "Forbidden", "user x cannot list"), ExitCode.DENIED, "user x cannot list; ask an administrator"),
+        (Gone(404, "NotFound", "trainjobs x not found"), ExitCode.NOT_FOUND, "x not found"),
+        (RetryAfter(0, "NoAnswer", "refused"), ExitCode.UNREACHABLE, "no answer from the API server .refused.; try"),
+        (Conflict(409, "AlreadyExists", "x exists"), ExitCode.REFUSED, "choose another name"),
+        (Denied(422, "Invalid", "spec.image: field is immutable"), ExitCode.REFUSED, "spec.image: field is immutable"),
+    ],
+)
+def test_an_error_has_its_code_and_its_remedy(error: KubeError, code: ExitCode, remedy: str) -> None:
+    explained = explain_error(error, "list TrainJobs")
+    assert explained.code == code
+    with pytest.raises(type(explained), match=f"cannot list TrainJobs: .*{remedy}"):
+        raise explained

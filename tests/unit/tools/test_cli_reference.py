@@ -6,7 +6,7 @@ import argparse
 
 from tools.cli_reference import _describe, build_page, find_commands
 
-from railhead.cli.main import build_parser
+from railhead.cli.parser import build_parser
 from railhead.client.errors import ExitCode
 
 

@@ -10,7 +10,7 @@ import pytest
 from tools.cli_reference import find_commands
 from tools.cli_schemas import build_schema, build_schemas
 
-from railhead.cli.main import build_parser
+from railhead.cli.parser import build_parser
 from railhead.client.outputs import OUTPUTS
 from tests.unit.cli.screens import JOBS, RUNS, show
 

@@ -1,0 +1,34 @@
+"""What a user may type, and what runs then."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from importlib import import_module
+
+import pytest
+
+from railhead.cli.parser import build_parser, count
+
+
+def list_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yields the parsers of all commands."""
+    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    for action in inner:
+        for each in action.choices.values():
+            yield from list_parsers(each)
+    if not inner:
+        yield parser
+
+
+def test_each_command_has_its_function_and_each_function_its_command() -> None:
+    runs = {(each.get_default("module"), each.get_default("command")) for each in list_parsers(build_parser())}
+    modules = {module: import_module(f"railhead.cli.{module}") for module, _ in runs}
+    assert runs == {(name, command) for name, module in modules.items() for command in module.COMMANDS}
+
+
+def test_a_count_is_a_number_from_zero() -> None:
+    assert count("0") == 0
+    for text in ("-1", "x", "", "9" * 10):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not a number from 0"):
+            count(text)
