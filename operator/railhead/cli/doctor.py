@@ -17,8 +17,7 @@ from railhead.client.readiness import ERROR, NOT_PERMITTED, Check
 async def show_checks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints each check with its remedy."""
     checks = await examine(cluster)
-    if options.output != "table":
-        console.data(Checks(tuple(checks)), options.output)
+    if console.print_if_data(Checks(tuple(checks)), options.output):
         return find_exit_code(checks)
     for check in checks:
         message = " ".join(check.message.split())  # a line of its own could look like another check

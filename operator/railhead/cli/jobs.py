@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Column, Console
@@ -21,18 +21,23 @@ LIST_COLUMNS = (
     *(Column("WAITS-FOR", can_be_cut=True), Column("AGE")),
 )
 WIDE_TITLES = (*(column.title for column in LIST_COLUMNS), "GOODPUT", "WORKERS", "HEAD", "CHECKPOINT")
-COLUMNS = {"table": LIST_COLUMNS, "wide": tuple(map(Column, WIDE_TITLES))}  # of wide, none is cut
 TOP_COLUMNS = (
     *(*NAMES, Column("GPUS"), Column("PROGRESS"), Column("REMAINING", drop=1), Column("GOODPUT", drop=2)),
     *(Column("ATTEMPT", drop=3), Column("WAITS-FOR", can_be_cut=True), Column("AGE")),
 )
+# The columns of a command's tables, by -o; of wide, none is cut.
+TABLES: Mapping[tuple[str, str], Sequence[Column]] = {
+    ("list", "table"): LIST_COLUMNS,
+    ("list", "wide"): tuple(map(Column, WIDE_TITLES)),
+    ("top", "table"): TOP_COLUMNS,
+}
 
 
 async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the jobs by namespace and name; with --watch, then each change until Ctrl-C."""
     rows = await cluster.list_jobs(options.selector, read_row)
     rows.sort(key=lambda row: (row.namespace, row.name))
-    _print_list(rows, options.output, cluster, console)
+    _print_jobs(rows, options, cluster, console)
     if not options.watch:
         return 0
     shown = {(row.namespace, row.name): row for row in rows}
@@ -43,27 +48,17 @@ async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Cons
         key = (row.namespace, row.name)
         if new is None:
             shown.pop(key, None)
-            (console if options.output in COLUMNS else Console(sys.stderr)).line(f"{row.name} is gone")
+            (console if (options.command, options.output) in TABLES else Console(sys.stderr)).line(
+                f"{row.name} is gone"
+            )
         elif shown.get(key) != new:  # else no column has changed
             shown[key] = new
             if options.output == "yaml":
                 console.line("---")
-            _print_list([new], options.output, cluster, console, has_header=False)
+            _print_jobs([new], options, cluster, console, has_header=False)
 
     await cluster.watch_jobs(options.selector, on_change, read_row)
     return 0
-
-
-def _print_list(
-    rows: Sequence[JobRow], format_: str, cluster: Cluster, console: Console, *, has_header: bool = True
-) -> None:
-    if format_ in COLUMNS:
-        _print_rows(rows, COLUMNS[format_], cluster, console, has_header=has_header)
-    elif format_ == "name":
-        for row in rows:
-            console.line(f"{row.namespace}/{row.name}" if cluster.scope is None else row.name)
-    else:
-        _print_data(rows, format_, console)
 
 
 async def show_top(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
@@ -94,12 +89,9 @@ async def show_top(options: argparse.Namespace, cluster: Cluster, console: Conso
 
 def _print_top(jobs: Iterable[JobRow], options: argparse.Namespace, cluster: Cluster, console: Console) -> None:
     rows = sort_rows(jobs, options.sort)
-    if options.output != "table":
-        _print_data(rows, options.output, console)
-        return
-    if options.watch and console.height is not None:
+    if options.output == "table" and options.watch and console.height is not None:
         rows = rows[: max(1, console.height - OF_THE_SCREEN)]
-    _print_rows(rows, TOP_COLUMNS, cluster, console)
+    _print_jobs(rows, options, cluster, console)
 
 
 def sort_rows(jobs: Iterable[JobRow], by: str) -> list[JobRow]:
@@ -107,27 +99,34 @@ def sort_rows(jobs: Iterable[JobRow], by: str) -> list[JobRow]:
     return sorted(jobs, key=lambda row: (-row.gpus if by == "gpus" else 0, row.created, row.namespace, row.name))
 
 
-def _print_data(rows: Sequence[JobRow], format_: str, console: Console) -> None:
-    from railhead.client.outputs import JobList  # it takes as long to import as all else that a table needs
-
-    console.data(JobList(tuple(rows)), format_)
-
-
-def _print_rows(
-    rows: Sequence[JobRow], columns: Sequence[Column], cluster: Cluster, console: Console, *, has_header: bool = True
+def _print_jobs(
+    rows: Sequence[JobRow], options: argparse.Namespace, cluster: Cluster, console: Console, *, has_header: bool = True
 ) -> None:
-    if not rows:
-        console.line("No TrainJobs found.")
-        return
+    columns = TABLES.get((options.command, options.output))
+    if options.output == "name":
+        for row in rows:
+            console.line(f"{row.namespace}/{row.name}" if cluster.scope is None else row.name)
+    elif columns is None:
+        from railhead.client.outputs import JobList  # it takes as long to import as all else that a table needs
 
-    shown, now = columns[0 if cluster.scope is None else 1 :], cluster.client.clock.now()
+        console.print_if_data(JobList(tuple(rows)), options.output)
+    elif rows:
+        _print_table(rows, columns[0 if cluster.scope is None else 1 :], cluster, console, has_header=has_header)
+    else:
+        console.line("No TrainJobs found.")
+
+
+def _print_table(
+    rows: Sequence[JobRow], columns: Sequence[Column], cluster: Cluster, console: Console, *, has_header: bool
+) -> None:
+    now = cluster.client.clock.now()
 
     def write(row: JobRow, title: str) -> str:  # which is the name of the row's field, but for AGE
         value = describe_age(row.created, now) if title == "AGE" else getattr(row, title.lower().replace("-", "_"))
         return str(value or "-")
 
-    texts = [[write(row, column.title) for column in shown] for row in rows]
-    console.table(shown, texts, has_header=has_header)
+    texts = [[write(row, column.title) for column in columns] for row in rows]
+    console.table(columns, texts, has_header=has_header)
 
 
 COMMANDS = in_cluster({"list": list_jobs, "top": show_top})

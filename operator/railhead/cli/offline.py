@@ -29,7 +29,7 @@ def render_file(options: argparse.Namespace) -> int:
     for job in read_jobs(options.file):
         for body in render_job(job):
             console.line("---")
-            console.data(body, "yaml")
+            console.print_if_data(body, "yaml")
     return 0
 
 

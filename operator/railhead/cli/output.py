@@ -102,8 +102,11 @@ class Console:
             print(self._colour(line), file=self.stream)
         self.stream.flush()
 
-    def data(self, value: DataclassInstance | dict[str, object], format_: str) -> None:
-        """Prints a value as JSON or YAML; a dataclass becomes an object with camelCase keys."""
+    def print_if_data(self, value: DataclassInstance | dict[str, object], format_: str) -> bool:
+        """Prints a value as JSON or YAML, and returns whether the format is one of them; a dataclass becomes an object
+        with camelCase keys."""
+        if format_ not in ("json", "yaml"):
+            return False
         from pydantic.alias_generators import to_camel
 
         def name_fields(fields: list[tuple[str, object]]) -> dict[str, object]:
@@ -117,6 +120,7 @@ class Console:
 
             text = yaml.safe_dump(plain, sort_keys=False, width=120).rstrip()
         print(text, file=self.stream, flush=True)
+        return True
 
     def _colour(self, line: str) -> str:
         if not self.has_colour:

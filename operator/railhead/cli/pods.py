@@ -24,8 +24,7 @@ SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
 async def show_stacks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the stacks below the ranks that have them."""
     stacks = await collect_stacks(cluster, options.name)
-    if options.output != "table":
-        console.data(Stacks(tuple(stacks)), options.output)
+    if console.print_if_data(Stacks(tuple(stacks)), options.output):
         return 0
     for heading, text in group_stacks(stacks):
         console.line(heading)

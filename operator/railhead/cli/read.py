@@ -20,8 +20,7 @@ from railhead.history import JOURNAL, read_history
 
 async def show_status(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     screen = summarize(await cluster.read_snapshot(options.name))
-    if options.output != "table":
-        console.data(screen, options.output)
+    if console.print_if_data(screen, options.output):
         return 0
     label = max(len(fact.name) for fact in screen.facts) + 2
     for fact in screen.facts:
@@ -48,8 +47,7 @@ def _print_fact(console: Console, label: str, value: str) -> None:
 async def show_why(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     snapshot = await cluster.read_snapshot(options.name)
     findings = explain_job(snapshot)
-    if options.output != "table":
-        console.data(Explanation(tuple(findings), snapshot.notes), options.output)
+    if console.print_if_data(Explanation(tuple(findings), snapshot.notes), options.output):
         return 0
     phase, attempt = snapshot.status.phase or "not seen by an operator", snapshot.status.attempt
     console.line(f"{snapshot.name}: {phase}" + (f", attempt {attempt}" if attempt else ""))
@@ -79,8 +77,7 @@ def _print_notes(notes: Iterable[str], console: Console) -> None:
 async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     snapshot = await cluster.read_snapshot(options.name)
     moments = build_timeline(snapshot, await _read_journal(options, cluster, snapshot) if options.journal else ())
-    if options.output != "table":
-        console.data(Timeline(tuple(moments), snapshot.notes), options.output)
+    if console.print_if_data(Timeline(tuple(moments), snapshot.notes), options.output):
         return 0
     columns = (Column("TIME"), Column("WHAT"), Column("DETAILS", can_be_cut=True), Column("SOURCE", drop=1))
     console.table(columns, [(each.time, each.what, each.details, each.source) for each in moments])

@@ -35,8 +35,7 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
     if options.plot:
         write_plot(build_curves(drop_repeated(reports)), options.plot)
         remark(f"wrote {options.plot}")
-    if options.output in ("json", "yaml"):
-        console.data(Reports(tuple(reports), tuple(gaps)), options.output)
+    if console.print_if_data(Reports(tuple(reports), tuple(gaps)), options.output):
         return 0
     if options.output == "csv":
         for line in write_csv(reports).split("\n"):
@@ -75,16 +74,16 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
             rows = [choose_checkpoint(rows, options.checkpoint)]
         if options.verify:
             rows = await verify_checkpoints(files, job, rows)
-    if options.output != "table":
-        console.data(Checkpoints(tuple(rows)), options.output)
-    elif rows:
-        _print_checkpoints(rows, console)
-    else:
-        console.line(f"The run of {options.name} has no checkpoints.")
+    if not console.print_if_data(Checkpoints(tuple(rows)), options.output):
+        _print_checkpoints(options.name, rows, console)
     return int(any(row.verification and (row.verification.damage or not row.files) for row in rows))
 
 
-def _print_checkpoints(rows: Sequence[CheckpointRow], console: Console) -> None:
+def _print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console) -> None:
+    if not rows:
+        console.line(f"The run of {job} has no checkpoints.")
+        return
+
     def describe(row: CheckpointRow) -> str:
         if not row.verification or not row.files:
             return "-"
