@@ -14,7 +14,7 @@ from functools import partial
 from railhead.api.base import Object
 from railhead.cli.output import Console
 from railhead.client.cluster import Cluster, Target, open_cluster
-from railhead.client.open_run import Access, open_run
+from railhead.client.open_run import open_run
 from railhead.client.run_files import RunFiles
 
 Run = Callable[[argparse.Namespace, Cluster, Console], Awaitable[int]]
@@ -59,7 +59,7 @@ def remark(text: str) -> None:
 
 def open_files(options: argparse.Namespace, cluster: Cluster, job: Object) -> AbstractAsyncContextManager[RunFiles]:
     """Opens the files of the job's run."""
-    return open_run(cluster, job, Access(options.folder, options.reader_image, remark))
+    return open_run(cluster, job, remark, copy=options.folder, reader_image=options.reader_image)
 
 
 def confirm(question: str) -> bool:

@@ -21,7 +21,6 @@ from railhead.local import LocalError
 
 # What the modules of the commands are installed with that run on Linux only; the others talk to a cluster.
 EXTRAS = {"local": "local,train", "operator": "operator"}
-CLIENT_EXTRA = "client"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if package in ("", "railhead"):
             raise
         name = options.module if options.module in EXTRAS else options.command
-        remedy = f"pip install 'railhead-train[{EXTRAS.get(options.module, CLIENT_EXTRA)}]'"
+        remedy = f"pip install 'railhead-train[{EXTRAS.get(options.module, 'client')}]'"
         print(f"railhead: `railhead {name}` needs the package {package}: {remedy}", file=sys.stderr)
         return 1
 

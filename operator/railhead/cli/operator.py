@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import logging
 import os
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from railhead.resources.base import JobNetworkPolicy, Peer
 
 SHORTEST_LEASE_SECONDS = 3
-GARBAGE_THRESHOLD = 10_000  # objects; Python's default is 700
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,24 +142,8 @@ def _exit(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
-def raise_open_files() -> None:
-    """To all that is allowed, as Go programs do: a container may begin with 1,024, and each driver has a connection."""
-    import resource  # not on Windows, where the other commands run
-
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def look_for_garbage_less_often() -> None:
-    """Parsed JSON is thousands of objects without cycles, and Python looks through it, again and again, while it grows:
-    with its defaults that is a third of the time of a list."""
-    gc.freeze()  # what is imported stays
-    gc.set_threshold(GARBAGE_THRESHOLD)
-
-
 def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _exit)  # until the event loop handles it; process 1 of a container ignores it else
-    raise_open_files()
     if options.kubeconfig:
         os.environ["KUBECONFIG"] = options.kubeconfig  # for kopf's own login
     import asyncio
@@ -192,7 +174,6 @@ def run(options: argparse.Namespace) -> int:
         uses_kueue=options.kueue,
         archive_policy=ArchivePolicy(options.job_log_archive, options.job_log_archive_most),
     )
-    look_for_garbage_less_often()
     try:
         asyncio.run(run_operator(config))
     except (BadFolder, WentBack, WrongDefinition) as error:

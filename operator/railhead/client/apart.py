@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Coroutine, Iterator
-from queue import SimpleQueue
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from threading import Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
+Put: TypeAlias = Callable[[Item], None]
+Drain = Callable[[], Awaitable[object]]
 MOST_AHEAD = 1000  # items that a slow consumer has not taken
 
 
@@ -39,42 +40,32 @@ def run_apart(part: Coroutine[Any, Any, Result]) -> Result:
         future.cancel()  # has no effect on one that has ended
 
 
-class Pipe(Generic[Item]):
-    """Takes items on the loop's thread, for a consumer on another one."""
+def iterate_apart(make: Callable[[Put[Item], Drain], Coroutine[Any, Any, None]]) -> Iterator[Item]:
+    """Yields each item that the coroutine puts, then raises its error, if any.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._items: SimpleQueue[tuple[Item] | None] = SimpleQueue()
-        self._has_room = asyncio.Event()
+    The coroutine awaits the drain after each item, which waits while the consumer is MOST_AHEAD items behind.
+    """
+    items, room = asyncio.Queue[tuple[Item, ...]](), asyncio.Semaphore(MOST_AHEAD)
+    end: tuple[Item, ...] = ()
 
-    def put(self, item: Item) -> None:
-        self._items.put((item,))
+    async def produce() -> None:
+        try:
+            await make(lambda item: items.put_nowait((item,)), room.acquire)
+        finally:
+            items.put_nowait(end)
 
-    async def drain(self) -> None:
-        """Waits while the consumer is MOST_AHEAD items behind."""
-        while self._items.qsize() >= MOST_AHEAD:
-            self._has_room.clear()
-            await self._has_room.wait()
+    async def take(consumed: int) -> list[tuple[Item, ...]]:
+        for _ in range(consumed):
+            room.release()
+        return [await items.get(), *(items.get_nowait() for _ in range(items.qsize()))]
 
-    def end(self) -> None:
-        """Ends the consumer's iteration after the items so far."""
-        self._items.put(None)
-
-    def __iter__(self) -> Iterator[Item]:
-        while (found := self._items.get()) is not None:
-            if self._items.qsize() == MOST_AHEAD // 2:
-                self._loop.call_soon_threadsafe(self._has_room.set)
-            yield found[0]
-
-
-def iterate_apart(make: Callable[[Pipe[Item]], Coroutine[Any, Any, None]]) -> Iterator[Item]:
-    """Yields each item that the coroutine puts into its pipe, then raises its error, if any."""
-    loop = _start_loop()
-    pipe = Pipe[Item](loop)
-    future = asyncio.run_coroutine_threadsafe(make(pipe), loop)
+    producer = asyncio.run_coroutine_threadsafe(produce(), _start_loop())
+    batch: list[tuple[Item, ...]] = []
     try:
-        future.add_done_callback(lambda _: pipe.end())
-        yield from pipe
-        future.result()
+        while end not in batch:
+            batch = run_apart(take(len(batch)))
+            for item in batch:
+                yield from item
+        producer.result()
     finally:
-        future.cancel()
+        producer.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -86,10 +86,10 @@ class Cluster:
         )
         return Snapshot(job, tuple(pods), tuple(events), self.client.clock.now(), tuple(notes))
 
-    async def list_pods(self, uid: str) -> list[Object]:
+    async def list_pods(self, uid: str) -> list[PodState]:
         """Returns the pods of the job with this uid."""
         with explaining(f"list pods in namespace {self.namespace}"):
-            return await self.client.list(self._pods_of(uid))
+            return (await self.client.list_each(self._pods_of(uid), read_pod)).items
 
     async def change(self, name: str, patch: Object) -> Object:
         """Merges the patch into the TrainJob; a field that the API server does not know is an error."""
@@ -110,11 +110,8 @@ class Cluster:
 
     async def delete_job(self, name: str, uid: str, namespace: str) -> None:
         """Deletes the TrainJob that has this uid; one that is gone already is no error."""
-        with explaining(f"delete the TrainJob {name}"):
-            try:
-                await self.client.delete(TRAIN_JOB, name, namespace=namespace, uid=uid)
-            except Gone:
-                return
+        with explaining(f"delete the TrainJob {name}"), suppress(Gone):
+            await self.client.delete(TRAIN_JOB, name, namespace=namespace, uid=uid)
 
     async def watch_jobs(self, selector: str, on_change: OnChange[Item], read: Callable[[Object], Item]) -> None:
         """Calls `on_change` for each job and each change, until it is cancelled."""

@@ -137,11 +137,9 @@ def _check_each(root: str, files: Sequence[tuple[str, int]], output: BinaryIO) -
 
 
 def _check(root: str, name: str, size: int) -> FileCheck:
-    try:
-        with _open_file(root, name) as file:
-            return check_file(file, name, size)
-    except FileNotFoundError:
-        return FileCheck(GONE, None)
+    with suppress(FileNotFoundError), _open_file(root, name) as file:
+        return check_file(file, name, size)
+    return FileCheck(GONE, None)
 
 
 def check_file(file: BinaryIO, name: str, size: int) -> FileCheck:

@@ -6,12 +6,10 @@ import shutil
 from collections.abc import Sequence
 
 from railhead.api import names
-from railhead.api.base import part
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.process import read_all, run_process
-from railhead.client.snapshot import read_pod
 
 OUTPUT_BYTES = 64 << 20
 LOCAL_HOST = "127.0.0.1"  # of the pods in local mode, and of no others
@@ -33,18 +31,17 @@ def build_exec(cluster: Cluster) -> tuple[str, ...]:
 async def find_pods(cluster: Cluster, name: str, role: str) -> list[str]:
     """Returns the job's running pods of this role, of its newest attempt. Raises ClientError if there are none."""
     job = await cluster.get_job(name)
-    pods = [(read_pod(pod), pod) for pod in await cluster.list_pods(job["metadata"]["uid"])]
-    running = [(state, pod) for state, pod in pods if state.is_running]
-    newest = max((state.attempt for state, _ in running), default=0)
-    found = [(state.name, pod) for state, pod in running if (state.attempt, state.role) == (newest, role)]
+    running = [pod for pod in await cluster.list_pods(job["metadata"]["uid"]) if pod.is_running]
+    newest = max((pod.attempt for pod in running), default=0)
+    found = [pod for pod in running if (pod.attempt, pod.role) == (newest, role)]
     if not found:
         status = parse_status(job.get("status"))
         remedy = f"`railhead logs {name}` has what it printed" if status.is_finished else f"run `railhead why {name}`"
         message = f"{name} has no running {role} pod (phase {status.phase or 'none'}); {remedy}"
         raise ClientError(message, ExitCode.NOT_FOUND)
-    if part(found[0][1], "status").get("hostIP") == LOCAL_HOST:
+    if found[0].host == LOCAL_HOST:
         raise ClientError("local mode runs no commands in pods: they are processes of this machine; ask those directly")
-    return [each for each, _ in found]
+    return [pod.name for pod in found]
 
 
 async def ask_pod(base: Sequence[str], pod: str, question: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -14,7 +15,7 @@ from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster, explain_error, explaining
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.log_lines import Position, read_rank
-from railhead.client.snapshot import PodState, read_pod
+from railhead.client.snapshot import PodState
 from railhead.kube.client import STREAM_SILENT
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from railhead.together import run_together
@@ -74,7 +75,7 @@ class Printer:
 
     line: Echo
     remark: Echo
-    drain: Callable[[], Awaitable[None]] = _continue
+    drain: Callable[[], Awaitable[object]] = _continue
 
 
 async def print_logs(
@@ -90,7 +91,7 @@ async def print_logs(
             not be read.
     """
     job = await cluster.get_job(name)
-    pods = [read_pod(pod) for pod in await cluster.list_pods(job["metadata"]["uid"])]
+    pods = await cluster.list_pods(job["metadata"]["uid"])
     shown = attempt or max((pod.attempt for pod in pods), default=0)
     chosen = [pod for pod in pods if pod.attempt == shown and wanted.is_pod(pod)]
     failures: list[ClientError] = []
@@ -222,10 +223,8 @@ class _Reader:
 
     async def _pause(self) -> None:
         """Waits for news of the pod, for a moment at most."""
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self.changed.wait(), RETRY_SECONDS)
-        except TimeoutError:
-            return
 
     def _say_interrupted(self, error: KubeError) -> None:
         self._say(f"the log of pod {self.pod.name} is interrupted ({error.message}); trying again")
@@ -249,7 +248,7 @@ class _Follower:
         self._phase = ""
 
     async def run(self) -> None:
-        for pod in map(read_pod, await self._cluster.list_pods(self._uid)):
+        for pod in await self._cluster.list_pods(self._uid):
             limits = self._wanted.list_limits() if pod.phase != "Pending" else {}
             self._on_pod(None, pod, limits=limits)  # before the watch of the job may say that it has finished
         with explaining(f"follow the logs of {self._name}"):

@@ -5,62 +5,56 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from railhead.api import names
 from railhead.api.base import Object, part
-from railhead.api.job import InvalidSpec, parse_spec
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.kubectl import build_exec
 from railhead.client.reader_job import CONTAINER, build_reader, run_reader
+from railhead.client.rendering import read_spec
 from railhead.client.run_files import ProcessFiles, RunFiles, StoreFiles
-from railhead.client.snapshot import PodState, read_pod
-
-
-@dataclass(frozen=True)
-class Access:
-    """What the user said about the way.
-
-    Attributes:
-        folder: a copy of the run's folder, a path of this machine or a URI; None = where the job has it.
-        image: of a reader's pod; None = the job's.
-        say: remarks for the user.
-    """
-
-    folder: str | None
-    image: str | None
-    say: Callable[[str], None]
+from railhead.client.snapshot import PodState
 
 
 @asynccontextmanager
-async def open_run(cluster: Cluster, job: Object, access: Access) -> AsyncIterator[RunFiles]:
-    """Opens the folder of the job's run. Raises ClientError if there is no way to it, or it does not exist yet."""
-    folder = access.folder or find_folder(job)
+async def open_run(
+    cluster: Cluster,
+    job: Object,
+    say: Callable[[str], None],
+    *,
+    copy: str | None = None,
+    reader_image: str | None = None,
+) -> AsyncIterator[RunFiles]:
+    """Opens the folder of the job's run.
+
+    Args:
+        say: takes remarks for the user.
+        copy: a copy of the folder, a path of this machine or a URI; None = where the job has it.
+        reader_image: of a reader's pod; None = the job's.
+
+    Raises:
+        ClientError: there is no way to the folder, or it does not exist yet.
+    """
+    folder = copy or find_folder(job)
     if "://" in folder:
         yield StoreFiles.open(folder)
-    elif access.folder or is_here(job, folder):
+        return
+    if copy or is_here(job, folder):
         yield ProcessFiles(folder, folder, (sys.executable,))
-    else:
-        async with _open_in_pod(cluster, job, folder, access) as files:
-            yield files
-
-
-@asynccontextmanager
-async def _open_in_pod(cluster: Cluster, job: Object, folder: str, access: Access) -> AsyncIterator[RunFiles]:
+        return
     command = build_exec(cluster)
-    pods = list(map(read_pod, await cluster.list_pods(job["metadata"]["uid"])))
-    pod = choose_pod(pods)
+    pod = choose_pod(await cluster.list_pods(job["metadata"]["uid"]))
     if pod is not None:
         yield _read_in(pod, names.CONTAINER, folder, command)
         return
     if not parse_status(job.get("status")).attempt:
         name = job["metadata"]["name"]
         raise ClientError(f"{name} has not begun an attempt; `railhead why {name}` says why", ExitCode.NOT_FOUND)
-    async with run_reader(cluster, build_reader(job, folder=folder, image=access.image), access.say) as name:
-        yield _read_in(name, CONTAINER, folder, command)
+    async with run_reader(cluster, build_reader(job, folder=folder, image=reader_image), say) as reader:
+        yield _read_in(reader, CONTAINER, folder, command)
 
 
 def _read_in(pod: str, container: str, folder: str, command: tuple[str, ...]) -> ProcessFiles:
@@ -82,11 +76,7 @@ def find_folder(job: Object) -> str:
     Raises:
         ClientError: the job's own code has put the run elsewhere, or the spec is invalid.
     """
-    metadata = job["metadata"]
-    try:
-        spec = parse_spec(part(job, "spec"), name=metadata["name"])
-    except InvalidSpec as error:
-        raise ClientError(f"{metadata['name']}: {error}", ExitCode.REFUSED) from None
+    metadata, spec = job["metadata"], read_spec(job)
     base, mark, query = spec.run.storage_path.partition("?")
     own = str(names.run_name(metadata["name"], metadata["uid"], spec.run.name))
     reported = parse_status(job.get("status")).run_uri.partition("?")[0]

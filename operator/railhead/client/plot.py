@@ -34,9 +34,7 @@ def write_plot(curves: Sequence[Curve], file: Path) -> None:
 
     metrics = list(dict.fromkeys(curve.metric for curve in curves))
     if not 0 < len(metrics) <= MOST_METRICS:
-        message = (
-            f"there are {len(metrics)} metrics with numbers; a picture has 1 to {MOST_METRICS}, chosen by --metric"
-        )
+        message = f"{len(metrics)} metrics have numbers; a picture has 1 to {MOST_METRICS}, chosen by --metric"
         raise ClientError(message, ExitCode.USAGE)
     figure = Figure(figsize=(8, 3 * len(metrics)), layout="constrained")
     for number, metric in enumerate(metrics, 1):
@@ -45,9 +43,8 @@ def write_plot(curves: Sequence[Curve], file: Path) -> None:
         for curve in curves:
             if curve.metric == metric:
                 steps = [max(-LARGEST_STEP, min(step, LARGEST_STEP)) for step in curve.steps]
-                axes.plot(
-                    steps, list(map(_limit, curve.values)), marker="." if len(steps) == 1 else "", label=curve.job
-                )
+                marker = "." if len(steps) == 1 else ""  # a line has no length then
+                axes.plot(steps, list(map(_limit, curve.values)), marker=marker, label=curve.job)
         axes.legend()
     try:
         figure.savefig(file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -28,12 +28,10 @@ async def run_process(command: Sequence[str], doing: str, line: str = "") -> Asy
     assert process.stdin and process.stdout and process.stderr
     words = asyncio.ensure_future(_read_end(process.stderr))
     try:
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # its exit code and its words say why
             process.stdin.write(f"{line}\n".encode())
             await process.stdin.drain()
             process.stdin.close()
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # its exit code and its words say why
         yield process.stdout
         if await process.wait():
             lines = (await words).decode(errors="replace").splitlines()

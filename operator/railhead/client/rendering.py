@@ -15,6 +15,7 @@ import yaml
 from railhead.api import names
 from railhead.api.base import Object, part, text
 from railhead.api.job import InvalidSpec, parse_spec
+from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.client.changes import JSONLoader
 from railhead.client.errors import ClientError, ExitCode
@@ -49,17 +50,22 @@ def read_jobs(path: Path) -> list[Object]:
     return jobs
 
 
+def read_spec(job: Object) -> TrainJobSpec:
+    """Returns the spec of a TrainJob. Raises ClientError if it is invalid; names the field."""
+    name = text(job["metadata"], "name")
+    try:
+        return parse_spec(part(job, "spec"), name=name)
+    except InvalidSpec as error:
+        raise ClientError(f"{name}: {error}", ExitCode.REFUSED) from None
+
+
 def render_job(job: Object) -> list[Object]:
     """Returns the objects of the first attempt, in the order in which the operator creates them.
 
     Raises:
         ClientError: the spec is invalid; names the field.
     """
-    name = text(job["metadata"], "name")
-    try:
-        spec = parse_spec(part(job, "spec"), name=name)
-    except InvalidSpec as error:
-        raise ClientError(f"{name}: {error}", ExitCode.REFUSED) from None
+    name, spec = text(job["metadata"], "name"), read_spec(job)
     bundle = build_bundle()
     settings = OperatorSettings(
         report_url="https://railhead-report.railhead-system:8443",

@@ -79,8 +79,7 @@ async def download_checkpoint(
         row = choose_checkpoint(await read_checkpoints(files, await read_job()), wanted)
         found = await files.find([row.name])
         # Ray removes a checkpoint from the snapshot before it deletes the first of its files.
-        is_complete = row.name in await _read_names(files)
-        if is_complete:
+        if row.name in await _read_names(files):
             say(f"copying {row.name}: {len(found)} files, {format_size(sum(file.size for file in found))}")
             try:
                 await copy_files(files, found, folder=row.name, into=into)

@@ -192,11 +192,9 @@ class StoreFiles:
         return [await self._call(self._check, file) for file in files]
 
     def _check(self, file: RunFile) -> FileCheck:
-        try:
-            with self.store.open_input_file(f"{self.root}/{file.name}") as source:
-                return folder_program.check_file(io.BufferedReader(source, REQUEST_BYTES), file.name, file.size)
-        except FileNotFoundError:
-            return FileCheck(folder_program.GONE, None)
+        with suppress(FileNotFoundError), self.store.open_input_file(f"{self.root}/{file.name}") as source:
+            return folder_program.check_file(io.BufferedReader(source, REQUEST_BYTES), file.name, file.size)
+        return FileCheck(folder_program.GONE, None)
 
     async def _call(self, call: Any, argument: Any) -> Any:
         try:

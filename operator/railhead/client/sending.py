@@ -83,10 +83,8 @@ async def _create_config_map(cluster: Cluster, body: Object) -> None:
             if own in owners and has_same_content(body, found):
                 return
             if not owners or any(owner[:2] != own[:2] for owner in owners):
-                message = (
-                    f"the ConfigMap {name} belongs to something else; delete it, or choose another name for the job"
-                )
-                raise ClientError(message, ExitCode.REFUSED)
+                remedy = "delete it, or choose another name for the job"
+                raise ClientError(f"the ConfigMap {name} belongs to something else; {remedy}", ExitCode.REFUSED)
             # It is left of a deleted job of this name.
             await cluster.client.delete(CONFIG_MAP, name, namespace=space, uid=str(found["metadata"]["uid"]))
         await cluster.client.create(CONFIG_MAP, body, namespace=space)

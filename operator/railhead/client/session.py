@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from railhead.api.base import Object
 from railhead.api.status import JobStatus, parse_status
-from railhead.client.apart import Pipe, iterate_apart, run_apart
+from railhead.client.apart import Drain, Put, iterate_apart, run_apart
 from railhead.client.changes import merge
 from railhead.client.checkpoints import CheckpointRow, choose_checkpoint
 from railhead.client.cluster import Cluster, Target, open_cluster
@@ -22,7 +22,7 @@ from railhead.client.curves import Curve, build_curves, drop_repeated
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.goals import GOALS, Goal
 from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
-from railhead.client.open_run import Access, open_run
+from railhead.client.open_run import open_run
 from railhead.client.results import download_checkpoint, read_checkpoints, read_metrics
 from railhead.client.run_files import RunFiles
 from railhead.client.source import find_source
@@ -169,15 +169,15 @@ class Job:
         Remarks, for example about a pod that waits, are warnings of the logger `railhead.client.session`.
         """
 
-        async def read(cluster: Cluster, pipe: Pipe[str]) -> None:
+        async def read(cluster: Cluster, put: Put[str], drain: Drain) -> None:
             await self._get(cluster)
-            wanted, printer = Wanted(rank, all_pods, tail, since), Printer(pipe.put, log.warning, pipe.drain)
+            wanted, printer = Wanted(rank, all_pods, tail, since), Printer(put, log.warning, drain)
             if follow:
                 await follow_logs(cluster, self.name, wanted, printer)
             elif not await print_logs(cluster, self.name, wanted, printer):
                 log.warning("%s has no such pod; `railhead logs` reads what the archive has", self.name)
 
-        return iterate_apart(lambda pipe: _call(self._target, lambda cluster: read(cluster, pipe)))
+        return iterate_apart(lambda put, drain: _call(self._target, lambda cluster: read(cluster, put, drain)))
 
     def metrics(self, *names: str) -> Mapping[str, Curve]:
         """Returns what rank 0 has reported, a curve per metric, all of them if none is named; also after the run.
@@ -225,7 +225,7 @@ class Job:
 
     def _read_run(self, read: Callable[[RunFiles, Object], Awaitable[Result]]) -> Result:
         async def open_and_read(cluster: Cluster, job: Object) -> Result:
-            async with open_run(cluster, job, Access(None, None, log.info)) as files:
+            async with open_run(cluster, job, log.info) as files:
                 return await read(files, job)
 
         return self._run(open_and_read)

@@ -23,6 +23,7 @@ class PodState:
 
     Attributes:
         slot: of a worker pod; -1 for a head.
+        host: the IP address of its node; "" before it has one.
         reason: why it does not run, or how it ended; empty while it runs.
         message: of the component that gave the reason.
     """
@@ -32,6 +33,7 @@ class PodState:
     attempt: int
     slot: int
     node: str
+    host: str
     phase: str
     reason: str
     message: str
@@ -120,6 +122,7 @@ def read_pod(pod: Object) -> PodState:
         attempt=_number(text(labels, names.LABEL_ATTEMPT), 0),
         slot=_number(text(labels, names.LABEL_SLOT), -1),
         node=text(part(pod, "spec"), "nodeName"),
+        host=text(status, "hostIP"),
         phase=text(status, "phase") or "Pending",
         reason=reason,
         message=message,

@@ -75,10 +75,9 @@ def _check(function: Callable[..., object]) -> None:
         variables = ", ".join(function.__code__.co_freevars)
         message = f"it is a closure over {variables}; define it at the top level, and pass values in config"
         raise _refuse(name, message)
-    if function.__qualname__ != name:
-        raise _refuse(
-            name, f"it is defined inside {function.__qualname__.rpartition('.')[0]}; move it to the top level"
-        )
+    outer, _, _ = function.__qualname__.rpartition(".")
+    if outer:
+        raise _refuse(name, f"it is defined inside {outer}; move it to the top level")
     if inspect.unwrap(function).__globals__.get(name) is not function:
         raise _refuse(name, "its module has another object of that name; define it again")
 

@@ -43,12 +43,10 @@ def decide(job: Object, goal: Goal) -> Ending | None:
     failure = status.failure
     if failure is not None and status.has_condition(types.FAILED):
         end += f": {failure.class_}, {failure.reason}: {failure.message}"
+    if status.checkpoint is not None and goal == "checkpoint":
+        end = f"{name}: checkpoint {status.checkpoint.index}"
     if reached[goal]:
-        is_good = goal != "finished" or status.has_condition(types.COMPLETE)
-        return Ending(
-            is_good,
-            f"{name}: checkpoint {status.checkpoint.index}" if goal == "checkpoint" and status.checkpoint else end,
-        )
+        return Ending(goal != "finished" or status.has_condition(types.COMPLETE), end)
     return Ending(False, end) if status.is_finished else None
 
 

@@ -16,6 +16,7 @@ from railhead.cli.parser import parse_arguments
 from railhead.cli.pods import run_in_pod, show_stacks
 from railhead.client.cluster import Target
 from railhead.client.errors import ClientError
+from railhead.client.snapshot import PodState, read_pod
 from tests.unit.client.jobs import make_job, make_pod
 
 RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "ray", "state": {"running": {}}}]}
@@ -39,8 +40,8 @@ class FixedCluster:
     async def get_job(self, name: str) -> Object:
         return make_job(name)
 
-    async def list_pods(self, uid: str) -> list[Object]:
-        return self._pods
+    async def list_pods(self, uid: str) -> list[PodState]:
+        return list(map(read_pod, self._pods))
 
 
 PODS = [make_pod("h", **RUNNING), *(make_pod(f"w{slot}", slot=slot, **RUNNING) for slot in range(2))]

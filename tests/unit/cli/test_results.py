@@ -23,7 +23,7 @@ from railhead.cli.parser import build_parser
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.folder_program import FileCheck
 from railhead.client.run_files import ProcessFiles, RunFile, StoreFiles
-from railhead.client.snapshot import Snapshot
+from railhead.client.snapshot import PodState, Snapshot
 from tests.unit.client.jobs import make_job, make_snapshot
 from tests.unit.client.run_folder import HOSTILE, write_run
 
@@ -37,7 +37,7 @@ class FixedCluster:
     async def get_job(self, name: str) -> Object:
         return make_job(name, phase="Failed", attempt=2, bestCheckpoint={"uri": "s3://b/r/checkpoint_1", "index": 0})
 
-    async def list_pods(self, uid: str) -> list[Object]:
+    async def list_pods(self, uid: str) -> list[PodState]:
         return []
 
     async def read_snapshot(self, name: str) -> Snapshot:

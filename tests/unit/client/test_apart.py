@@ -11,7 +11,7 @@ import traceback
 
 import pytest
 
-from railhead.client.apart import MOST_AHEAD, Pipe, iterate_apart, run_apart
+from railhead.client.apart import MOST_AHEAD, Drain, Put, iterate_apart, run_apart
 
 
 async def give(value: int) -> int:
@@ -23,9 +23,9 @@ async def fail() -> int:
     raise ValueError("no")
 
 
-async def put_three(pipe: Pipe[int]) -> None:
+async def put_three(put: Put[int], drain: Drain) -> None:
     for number in range(3):
-        pipe.put(number)
+        put(number)
 
 
 async def test_a_call_inside_a_running_loop_has_its_result_or_its_error() -> None:
@@ -37,8 +37,8 @@ async def test_a_call_inside_a_running_loop_has_its_result_or_its_error() -> Non
 
 
 def test_an_error_comes_after_the_items_before_it() -> None:
-    async def fail_late(pipe: Pipe[int]) -> None:
-        pipe.put(1)
+    async def fail_late(put: Put[int], drain: Drain) -> None:
+        put(1)
         raise ValueError("late")
 
     items = iterate_apart(fail_late)
@@ -75,11 +75,11 @@ def test_ctrl_c_cancels_the_coroutine() -> None:
 def test_an_iterator_that_is_closed_cancels_its_coroutine() -> None:
     cancelled = threading.Event()
 
-    async def flood(pipe: Pipe[int]) -> None:
+    async def flood(put: Put[int], drain: Drain) -> None:
         try:
             while True:
-                pipe.put(0)
-                await pipe.drain()
+                put(0)
+                await drain()
         finally:
             cancelled.set()
 
@@ -92,11 +92,11 @@ def test_an_iterator_that_is_closed_cancels_its_coroutine() -> None:
 def test_a_fast_producer_waits_for_the_consumer_while_other_calls_are_answered() -> None:
     made = []
 
-    async def flood(pipe: Pipe[int]) -> None:
+    async def flood(put: Put[int], drain: Drain) -> None:
         for number in range(5 * MOST_AHEAD):
             made.append(number)
-            pipe.put(number)
-            await pipe.drain()
+            put(number)
+            await drain()
 
     items = iterate_apart(flood)
     for expected in range(5 * MOST_AHEAD):

@@ -13,6 +13,7 @@ from railhead.client import kubectl
 from railhead.client.cluster import Target
 from railhead.client.errors import ClientError
 from railhead.client.kubectl import ask_pod, build_exec, find_pods
+from railhead.client.snapshot import PodState, read_pod
 from tests.unit.client.jobs import make_condition, make_job, make_pod
 
 
@@ -41,8 +42,8 @@ class FixedCluster:
         conditions = [make_condition("Complete", "Succeeded")] if self._phase == "Succeeded" else []
         return make_job(name, phase=self._phase, conditions=conditions)
 
-    async def list_pods(self, uid: str) -> list[Object]:
-        return list(self._pods)
+    async def list_pods(self, uid: str) -> list[PodState]:
+        return list(map(read_pod, self._pods))
 
 
 async def find(*pods: Object, phase: str = "Running") -> list[str]:

@@ -11,9 +11,9 @@ import pytest
 from railhead.api.base import Object
 from railhead.client.cluster import Target
 from railhead.client.errors import ClientError
-from railhead.client.open_run import Access, choose_pod, find_folder, is_here, open_run
+from railhead.client.open_run import choose_pod, find_folder, is_here, open_run
 from railhead.client.run_files import ProcessFiles, StoreFiles
-from railhead.client.snapshot import read_pod
+from railhead.client.snapshot import PodState, read_pod
 from tests.unit.client.jobs import make_job, make_pod
 
 RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "ray", "state": {"running": {}}}]}
@@ -66,18 +66,18 @@ class FixedCluster:
     namespace = "team-a"
     target = Target("file")
 
-    async def list_pods(self, uid: str) -> list[Object]:
-        return [make_pod("head", **RUNNING)]
+    async def list_pods(self, uid: str) -> list[PodState]:
+        return [read_pod(make_pod("head", **RUNNING))]
 
 
-async def no_pods(self: FixedCluster, uid: str) -> list[Object]:
+async def no_pods(self: FixedCluster, uid: str) -> list[PodState]:
     return []
 
 
 async def open_as(job: Object, folder: str | None = None) -> Any:
     """Returns what open_run yields."""
     cluster: Any = FixedCluster()
-    async with open_run(cluster, job, Access(folder, None, lambda _: None)) as files:
+    async with open_run(cluster, job, lambda _: None, copy=folder) as files:
         return files
 
 

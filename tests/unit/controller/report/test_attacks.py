@@ -11,7 +11,6 @@ import errno
 import gzip
 import json
 import logging
-import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -23,7 +22,6 @@ from typing import Any
 import pytest
 
 from railhead.api.job import JobKey
-from railhead.cli.operator import raise_open_files
 from railhead.contract.report import LIMIT_BYTES, PATH
 from railhead.controller import serve
 from railhead.controller.report.authority import JobFacts, Speaker
@@ -395,16 +393,6 @@ async def test_the_oldest_strangers_make_way(contexts: Contexts) -> None:
             await connection.wait_closed()
         connections[-1].send(request_of())
         assert await connections[-1].read_status() == 202
-
-
-def test_the_operator_may_open_all_the_files_that_it_is_allowed() -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] // 2, before[1]))
-    try:
-        raise_open_files()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_too_many_open_files_stop_nothing(
