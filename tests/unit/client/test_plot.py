@@ -35,7 +35,9 @@ def test_a_name_in_png_is_a_png(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, MOST_METRICS + 1])
 def test_too_few_or_too_many_metrics_are_refused(count: int, tmp_path: Path) -> None:
-    with pytest.raises(ClientError, match=rf"{count} metrics have numbers; a picture has 1 to 12, chosen by --metric") as error:
+    with pytest.raises(
+        ClientError, match=rf"{count} metrics have numbers; a picture has 1 to 12, chosen by --metric"
+    ) as error:
         write_plot([Curve("digits", f"m{n}", (1.0,), (1,)) for n in range(count)], tmp_path / "a.svg")
     assert error.value.code == ExitCode.USAGE
 
