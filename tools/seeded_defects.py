@@ -93,7 +93,7 @@ DEFECTS = (
     Defect(
         "the counters count training again that rounding has taken back",
         "planning/facts/goodput.py",
-        "uncommitted=min(spent.uncommitted, most * 1000)",
+        "uncommitted=min(spent.uncommitted, max(most, 0) * 1000)",
         "uncommitted=spent.uncommitted",
         ("tests/unit/planning/facts/test_goodput.py",),
     ),
@@ -1998,10 +1998,25 @@ DEFECTS = (
         raises=("ValueError",),
     ),
     Defect(
+        "stored numbers of goodput stop a job",
+        "planning/facts/goodput.py",
+        "100 * min(productive, wall) / wall",
+        "100 * productive / wall",
+        ("tests/unit/planning/facts/test_goodput.py",),
+        raises=("ValidationError",),
+    ),
+    Defect(
         "datasets have no manager",
         "driver/ray/controller.py",
-        "            if not self.datasets:\n",
-        "            if True:\n",
+        "        if not self.datasets and (",
+        "        if (",
+        ("tests/ray/test_contract.py",),
+    ),
+    Defect(
+        "an elastic trainer of a script has no coordinator",
+        "driver/ray/controller.py",
+        " and (make_sizes is not None or not is_elastic):",
+        ":",
         ("tests/ray/test_contract.py",),
     ),
     Defect(

@@ -137,7 +137,7 @@ def test_the_callback_and_the_policies_share_one_group_in_the_controller(
     )
     bounds = Bounds(least=1, most=2, desired=2, per_pod=1, start_wait=0.0, resize_interval=0.0)
     make = partial(make_sizes, bounds) if is_elastic else None
-    parts = hand_over(trainer, monkeypatch, make_sizes=make, leaves_out_actors=True)
+    parts = hand_over(trainer, monkeypatch, make_sizes=make)
     [callback] = [each for each in parts["callbacks"] if isinstance(each, RailheadCallback)]
     group = callback._steps[0]
     assert parts["failure_policy"]._retries._group is group
@@ -402,6 +402,20 @@ def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_o
     assert '"--modules-to-load=UsageStatsHead"' in services.partition("if not include_dash:")[2][:300]
 
 
+def test_an_elastic_trainer_with_rays_own_policy_keeps_the_coordinator(
+    run: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a script may have; without an answer of the coordinator it would wait forever."""
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    if (parse_version(ray.__version__) or (2, 55)) < (2, 55):
+        pytest.skip(f"Ray {ray.__version__} has no elastic trainers")
+    scaling, config = ScalingConfig(num_workers=(1, 2)), RunConfig(storage_path=str(tmp_path))
+    seen = hand_over(DataParallelTrainer(lambda: None, scaling_config=scaling, run_config=config), monkeypatch)
+    assert not set(controller.REQUESTS) & set(vars(seen["scaling_policy"]))
+
+
 @pytest.mark.parametrize("has_datasets", [False, True])
 def test_actors_that_nobody_needs_are_left_out(
     run: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_datasets: bool
@@ -414,7 +428,7 @@ def test_actors_that_nobody_needs_are_left_out(
     trainer = DataParallelTrainer(
         lambda: None, scaling_config=ScalingConfig(num_workers=2), run_config=config, datasets=datasets
     )
-    seen = hand_over(trainer, monkeypatch, leaves_out_actors=True)
+    seen = hand_over(trainer, monkeypatch)
     callbacks = {type(each).__name__: each for each in seen["callbacks"]}
     policy = seen["scaling_policy"]
     assert callbacks and controller.CLEANER not in callbacks

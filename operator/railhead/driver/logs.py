@@ -285,9 +285,7 @@ def keep_small(temp: Path, *patterns: str, sleep: Callable[[float], None] = time
 
 LAST_LINES_SECONDS = 5.0
 LAST_LINES_OF_FAILURE_SECONDS = 1.0  # ranks that were killed never write their end mark
-# Harmless: without the State API, which a minimal Ray lacks, the cleaner complains every second;
-# and the driver's main thread handles SIGTERM itself.
-_NOISE = ("(PlacementGroupCleaner pid=", "SIGTERM handler is not set because")
+_NOISE = "SIGTERM handler is not set because"  # the driver's main thread handles it itself
 _PREFIX = re.compile(r"^(\(RayTrainWorker pid=[^)]*\)) ?")
 
 
@@ -346,7 +344,7 @@ class RankStream:
         return len(text)
 
     def _write_line(self, line: str) -> None:
-        if any(noise in line for noise in _NOISE):
+        if _NOISE in line:
             return
         match = _PREFIX.match(line)
         if match is None:

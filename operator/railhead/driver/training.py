@@ -165,7 +165,6 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
     replace_parts(
         partial(make_retries, default=job.max_failures),
         make_sizes=partial(make_sizes, bounds) if bounds else None,
-        leaves_out_actors=True,
     )
 
 

@@ -256,7 +256,9 @@ def test_head_names_ranks_and_hides_marks() -> None:
     ranks = Ranks()
     stream = RankStream(shown, ranks)
     stream.write(f"{PREFIX} before\n{PREFIX} :railhead-mark:begin:4:ab-7:out:\n{PREFIX} epoch")
-    stream.write(" 1\n(TrainController pid=9) hello\n(PlacementGroupCleaner pid=1) Failed to query\nmine\n")
+    stream.write(
+        " 1\n(TrainController pid=9) hello\n(TrainController pid=9) SIGTERM handler is not set because\nmine\n"
+    )
     assert not ranks.wait_until_ended(["ab-7"], timeout=0)
     stream.write(f"{PREFIX} half:railhead-mark:end:4:ab-7:out:\n")
     stream.write(f"{PREFIX} :railhead-mark:end:4:ab-7:err:\n")

@@ -2,7 +2,8 @@
 nothing in a TrainJob are left out.
 
 Each of those is a process that starts with the worker group. PlacementGroupCleaner frees the workers' places when the
-controller dies; then fit() fails, and all pods of the attempt end. The other two are for datasets, which the trainer
+controller dies; then fit() fails, and all pods of the attempt end. It asks Ray's dashboard, which no pod runs, so it
+would free nothing, and the end of a run would wait 12 s for it. The other two are for datasets, which the trainer
 may not have: `_AutoscalingCoordinatorActor` divides the nodes between Ray Train and Ray Data (it also requests more
 nodes: here those are pods), and DatasetManager, since Ray 2.60, serves the shards.
 
@@ -40,16 +41,12 @@ class Sizes(Protocol):
     def decide_resize(self, *, workers: int) -> Optional[int]: ...
 
 
-def replace_parts(
-    make_retries: Callable[[int], Retries],
-    *,
-    make_sizes: Optional[Callable[[], Sizes]] = None,
-    leaves_out_actors: bool = False,
-) -> None:
+def replace_parts(make_retries: Callable[[int], Retries], *, make_sizes: Optional[Callable[[], Sizes]] = None) -> None:
     """Changes what each later fit() of this process hands to its controller; Ray offers no other hook.
 
     `make_retries` gets the max_failures of the run's FailureConfig. A trainer that the user built may have a fixed
-    number of workers although the job is elastic, and keeps Ray's own policy of sizes then.
+    number of workers although the job is elastic, and keeps Ray's own policy of sizes then. So does a script whose
+    trainer is elastic: that policy asks the coordinator.
     """
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -59,12 +56,12 @@ def replace_parts(
     def run_with_ours(self: Trainer, **parts: Any) -> object:
         failures, scaling = self.run_config.failure_config, self.scaling_config
         parts["failure_policy"] = build_failure_policy(failures, make_retries(failures.max_failures))
-        if make_sizes is not None and scaling.elasticity_enabled:
+        parts["callbacks"] = [each for each in parts.get("callbacks") or [] if type(each).__name__ != CLEANER]
+        is_elastic = getattr(scaling, "elasticity_enabled", False)  # since Ray 2.55
+        if is_elastic and make_sizes is not None:
             parts["scaling_policy"] = build_scaling_policy(scaling, make_sizes())
-        if leaves_out_actors:
-            parts["callbacks"] = [each for each in parts.get("callbacks") or [] if type(each).__name__ != CLEANER]
-            if not self.datasets:
-                leave_out_data(parts.get("scaling_policy"), parts["callbacks"])
+        if not self.datasets and (make_sizes is not None or not is_elastic):
+            leave_out_data(parts.get("scaling_policy"), parts["callbacks"])
         return run(self, **parts)
 
     DataParallelTrainer._initialize_and_run_controller = run_with_ours
