@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from railhead.api import names
+from railhead.api.goodput import MOST
 from railhead.api.status import JobStatus
 from railhead.controller.observe import owner_uid
 from tests.model.api_server import ModelApiServer
@@ -28,7 +29,7 @@ NAME, NEIGHBOUR, OTHER_NAMESPACE = "digits", "neighbour", "other"
 PASSES = 4
 NEW_STATUS = {"observedGeneration": -1, "attempt": 0, "round": 0}  # the API server's defaults
 DNS = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-INT32 = range(-(2**31), 2**31)
+INT32, INT64 = range(-(2**31), 2**31), range(-(2**63), 2**63)
 _WORLDS: list[World] = []  # made once: it takes longer than a case
 
 
@@ -134,7 +135,8 @@ def check_status(request: Request) -> None:
         if operation["op"] == "add" and operation["value"] != {}:
             field = operation["path"].removeprefix("/status/")
             JobStatus.model_validate({field: operation["value"]})
-            assert field == "observedGeneration" or all(n in INT32 for n in _numbers_in(operation["value"])), operation
+            allowed = {"observedGeneration": INT64, "goodput": range(MOST + 1)}.get(field, INT32)
+            assert all(number in allowed for number in _numbers_in(operation["value"])), operation
 
 
 def _as_sent(obj: Object) -> Object:

@@ -12,7 +12,7 @@ MOST = 2**53 - 1  # exact in JSON numbers
 
 
 def _count(description: str, *, alias: str | None = None) -> Any:
-    return Field(default=0, ge=0, description=description, alias=alias, json_schema_extra={"format": "int64"})
+    return Field(default=0, ge=0, le=MOST, description=description, alias=alias, json_schema_extra={"format": "int64"})
 
 
 class SpentStatus(StatusModel):
@@ -54,7 +54,7 @@ class GoodputStatus(StatusModel):
     lost_seconds: LostSeconds = Field(default_factory=LostSeconds, description="All other seconds, by cause.")
     gpu_seconds: int = _count("Seconds times GPUs of the attempt's worker pods, while it had pods.")
     lost_gpu_seconds: int = _count("The part of gpuSeconds that was not productive.", alias="lostGPUSeconds")
-    interruptions: dict[Annotated[str, Field(max_length=32)], int] = Field(
+    interruptions: dict[Annotated[str, Field(max_length=32)], Annotated[int, Field(ge=0, le=MOST)]] = Field(
         default_factory=dict,
         max_length=16,
         description="Lost attempts, rounds of worker pods and restarts in place, by the class of their failure.",

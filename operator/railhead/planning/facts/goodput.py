@@ -76,16 +76,16 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
         taken = min(round(spent.uncommitted / 1000), productive - kept)
         productive, lost["retrained"] = productive - taken, lost["retrained"] + taken
     held = seconds * gpus if old.attempt > 0 and not is_over(old) and find_cause(old) != "queued" else 0
-    wall = known.wall_seconds + seconds
+    wall, gpu_seconds = known.wall_seconds + seconds, min(known.gpu_seconds + held, MOST)
     was_trained = productive - known.productive_seconds
     return GoodputStatus(
         percent=_format_percent(productive, wall),
         time=format_time(since + timedelta(seconds=seconds)),
-        wall_seconds=wall,
-        productive_seconds=productive,
-        lost_seconds=LostSeconds(**lost),
-        gpu_seconds=min(known.gpu_seconds + held, MOST),
-        lost_gpu_seconds=min(max(known.lost_gpu_seconds + held - was_trained * gpus, 0), known.gpu_seconds + held),
+        wall_seconds=min(wall, MOST),
+        productive_seconds=min(productive, MOST),
+        lost_seconds=LostSeconds(**{cause: min(seconds, MOST) for cause, seconds in lost.items()}),
+        gpu_seconds=gpu_seconds,
+        lost_gpu_seconds=min(max(known.lost_gpu_seconds + held - was_trained * gpus, 0), gpu_seconds),
         interruptions=_count_interruptions(known.interruptions, old, new),
         settled=settled,
     )
@@ -143,13 +143,11 @@ def _settle(spent: SpentStatus, before: SpentStatus, divided: Counter[str], *, m
     """Returns what is settled now, with at most so many uncommitted seconds: rounding takes back nothing that is kept.
     What rounding has left over, less than a second of each cause, is settled later."""
     taken = {cause: divided[cause] * 1000 for cause in PRECEDENCE}
-    settled = {
-        cause: min(
-            max(getattr(before, cause) + taken[cause], getattr(spent, cause) - 999, 0), getattr(spent, cause) + 999
-        )
-        for cause in PRECEDENCE
-    }
-    return SpentStatus(**settled, uncommitted=min(spent.uncommitted, most * 1000))
+    settled = {}
+    for cause in PRECEDENCE:
+        own = getattr(spent, cause)
+        settled[cause] = min(max(getattr(before, cause) + taken[cause], own - 999, 0), own + 999, MOST)
+    return SpentStatus(**settled, uncommitted=min(spent.uncommitted, max(most, 0) * 1000))
 
 
 def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatus) -> dict[str, int]:
@@ -162,8 +160,8 @@ def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatu
     after = new.counted_restarts.number if new.counted_restarts else 0
     if new.attempt == old.attempt and after > before and old.progress.restart is not None:
         counts[old.progress.restart.class_.value] += after - before
-    return dict(counts)
+    return {class_: min(count, MOST) for class_, count in counts.items()}
 
 
 def _format_percent(productive: int, wall: int) -> str:
-    return f"{100 * productive / wall:.1f}" if wall else ""
+    return f"{100 * min(productive, wall) / wall:.1f}" if wall else ""  # a status may have any numbers

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.api.goodput import GoodputStatus, LostSeconds, SpentStatus
+from railhead.api.base import Object
+from railhead.api.goodput import MOST, GoodputStatus, LostSeconds, SpentStatus
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.text import format_time
 from railhead.planning.facts.goodput import count_kept, count_seconds, divide, find_cause, settle_time
@@ -200,3 +201,24 @@ def test_no_cause_is_missing_from_the_sum() -> None:
         *("queued", "pods_pending", "starting", "restoring", "checkpointing"),
         *("retrained", "hanging", "draining", "suspended", "other"),
     }
+
+
+STORED = st.fixed_dictionaries(
+    {"time": st.just(format_time(NOW))},
+    optional={name: st.sampled_from((0, 1, 2**31, MOST, MOST + 1)) for name in ("wallSeconds", "productiveSeconds")}
+    | {"lostSeconds": st.fixed_dictionaries({"other": st.sampled_from((0, MOST))})}
+    | {"interruptions": st.just({"Infrastructure": MOST})}
+    | {"settled": st.fixed_dictionaries({"productive": st.sampled_from((0, MOST, 10**300))})},
+)
+
+
+@given(STORED, st.sampled_from((0, MOST, MOST + 1)), st.integers(0, 10**6))
+def test_any_stored_numbers_are_counted_on_within_the_bounds(goodput: Object, spent: int, second: int) -> None:
+    """A user with the right to write the status may store anything; a number that the API server refuses, or an error,
+    would stop the job."""
+    old = at(spent={"productive": spent, "uncommitted": spent}, second=second, goodput=goodput)
+    new = at("Restarting", failure=FAILED)
+    for after in (at(second=second), new):
+        found = settle_time(old, after, now=NOW + timedelta(seconds=second), gpus=2**31)
+        assert GoodputStatus.model_validate(found.model_dump()) == found
+        assert found.percent in ("", *(f"{each / 10:.1f}" for each in range(1001)))
