@@ -78,9 +78,9 @@ class Defect:
 DEFECTS = (
     Defect(
         "time that passes is worth a write",
-        "planning/amendments/goodput.py",
-        " or not changes_anything(job, change):",
-        ":",
+        "planning/amendments/records.py",
+        "old.is_finished or not changes_anything(job, change):",
+        "old.is_finished:",
         ("tests/unit/planning/amendments/test_goodput.py",),
     ),
     Defect(
@@ -135,8 +135,8 @@ DEFECTS = (
     Defect(
         "the list of attempts is worth a write",
         "planning/amendments/records.py",
-        " or not changes_anything(job, change):",
-        ":",
+        "old.attempts or not changes_anything(job, change):",
+        "old.attempts:",
         (ATTEMPTS, WHOLE),
     ),
     Defect(
@@ -3280,7 +3280,7 @@ DEFECTS = (
     ),
     Defect(
         "a slow rank has an event at each report",
-        "planning/amendments/slow_ranks.py",
+        "planning/amendments/announcements.py",
         "announced=replace(known, slow_ranks=spells))",
         "announced=known)",
         ("tests/unit/planning/amendments/test_slow_ranks.py",),

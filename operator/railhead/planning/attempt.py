@@ -100,8 +100,7 @@ def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
 def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     """The attempt is over: the next one follows, or the job fails."""
     status = _conclude(job, failure, job.outcome)
-    newest = job.status.newest_index if isinstance(status.checkpoint, Unset) else status.checkpoint.index
-    settlement = settle(job, failure, committed=newest)
+    settlement = settle(job, failure, committed=status.apply(job.status).newest_index)
     failure = settlement.failure
     status = replace(status, failure=failure)
     if settlement.refusal:

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from railhead.api import conditions as types
 from railhead.api.job import InvalidSpec
 from railhead.api.names import MANAGER
-from railhead.planning.amendments.announcements import add_warning, announce_commit
+from railhead.planning.amendments.announcements import add_warning, announce_commit, announce_slow_ranks
 from railhead.planning.amendments.creates import hold_back_creates, keep_place, wait_for_turn
-from railhead.planning.amendments.goodput import count_time
 from railhead.planning.amendments.obstacles import (
     hold_back_deletes,
     list_stuck_pods,
@@ -24,10 +23,10 @@ from railhead.planning.amendments.obstacles import (
 from railhead.planning.amendments.records import (
     acknowledge_generation,
     count_running_time,
+    count_time,
     list_attempts,
     list_avoided_nodes,
 )
-from railhead.planning.amendments.slow_ranks import announce_slow_ranks
 from railhead.planning.amendments.workload import end_workload, keep_workload
 from railhead.planning.decisions.attempts import (
     decide_first_attempt,

@@ -1,4 +1,5 @@
-"""What a driver's report announces besides progress: its warning becomes a condition, its commits an event.
+"""What a driver's report announces besides progress: its warning becomes a condition, and its commits and slow ranks
+become events.
 
 Resumable is False while the run is not the job's own, or has overwritten a checkpoint, CheckpointFallback is True while
 it continues from an older checkpoint, because newer ones were lost, StorageUnavailable is True while the storage takes
@@ -8,8 +9,8 @@ image's Ray cannot ask for a last checkpoint, or is newer than tested. Training 
 and waits for the storage. Every status change of the job carries the condition, and one event is sent when it appears.
 
 CheckpointCommitted comes at most once a minute per job, and once for the last commit when the job ends or is suspended.
-The operator keeps the last announced commit in memory. When it starts, it treats every commit that it finds as
-announced.
+SlowRank comes once for each time that a rank becomes slow. The operator keeps in memory which commits and slow ranks
+have an event. When it starts, it treats all that it finds as announced.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from railhead.api import conditions as types
+from railhead.api.slow_ranks import list_spells
 from railhead.api.status import RESTING, DriverWarning
 from railhead.contract.metric_policy import METRIC_MISSING, METRIC_RULE
 from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
-from railhead.planning.status_change import UNSET, StatusChange, make_condition
+from railhead.planning.status_change import StatusChange, make_condition
 
 TRUE_TYPES = (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED, types.METRIC_RULE_FIRED)
 TYPES = (types.RESUMABLE, *TRUE_TYPES, types.END_NOTICE, types.RAY_TESTED)
@@ -78,15 +80,33 @@ def _type_of(warning: DriverWarning) -> str:
 
 def announce_commit(job: Job, decision: Decision) -> Decision:
     """Adds the event if a commit is due to be announced, else the time when it will be."""
-    change = decision.status or StatusChange()
-    found = job.status.checkpoint if change.checkpoint is UNSET else change.checkpoint
+    status = (decision.status or StatusChange()).apply(job.status)
+    found = status.checkpoint
     if job.announced is None or found is None or found.index <= job.announced.index:
         return decision
-    phase = job.status.phase if change.phase is UNSET else change.phase
     at = job.announced.at + timedelta(seconds=PERIOD_SECONDS) if job.announced.at else job.now
-    if phase not in ENDS and at > job.now:
+    if status.phase not in ENDS and at > job.now:
         return decision.waking(at)
     message = f"Checkpoint {found.index} was committed: {found.uri[:800]}"
     announced = replace(job.announced, index=found.index, at=job.now)
     event = Event("Normal", "CheckpointCommitted", message, is_series=True)
     return replace(decision, events=(event, *decision.events), announced=announced)
+
+
+def announce_slow_ranks(job: Job, decision: Decision) -> Decision:
+    """Adds an event for each slow rank that has none."""
+    known, ranks = decision.announced or job.announced, job.status.progress.slow_ranks
+    spells = list_spells(ranks)
+    if known is None or spells <= known.slow_ranks:
+        return decision
+    events = tuple(
+        Event(
+            "Warning",
+            "SlowRank",
+            f"Rank {each.rank} in pod {each.pod} on node {each.node or '(not known)'} has computed at {each.score} of "
+            f"the median rank's pace, or of its own best, since {each.since}",
+        )
+        for each in ranks or ()
+        if (each.rank, each.since or "") not in known.slow_ranks
+    )
+    return replace(decision, events=(*decision.events, *events), announced=replace(known, slow_ranks=spells))

@@ -59,14 +59,14 @@ def wait_for_turn(job: Job, decision: Decision) -> Decision:
 def keep_place(job: Job, decision: Decision) -> Decision:
     """Writes the job's place when it joins the line, moves or leaves, in the decision's own write if there is one."""
     status = decision.status or StatusChange()
-    known, wanted = job.status.start_line, _find_wanted(job, status)
-    if wanted == (known if status.start_line is UNSET else status.start_line):
+    wanted = _find_wanted(job, status)
+    if wanted == status.apply(job.status).start_line:
         return decision
     return replace(decision, status=replace(status, start_line=wanted, is_guard=False))
 
 
 def _find_wanted(job: Job, change: StatusChange) -> StartLine | None:
-    phase = job.status.phase if change.phase is UNSET else change.phase
+    phase = change.apply(job.status).phase
     if phase in OUT:
         return None
     if change.start_line is not UNSET:

@@ -1,12 +1,13 @@
-"""What the status records with any decision: status.attempts, the running time in status.budget, the generation, and
-status.avoidedNodes, the nodes that get no new pods of the job.
+"""What the status records with any decision: status.attempts, status.goodput, the running time in status.budget, the
+generation, and status.avoidedNodes, the nodes that get no new pods of the job.
 
 The list has the last attempts and how each ended, and is joined to status writes that happen anyway. It follows from
 the status as the write leaves it. So a list that lacks something, since another version of the operator wrote the
 status or a user edited it, is completed by the next write, or starts with the current attempt. After enough training,
 which the running time adds up, backoffLimit is full again. Tools wait for status.observedGeneration, so a changed spec
 is acknowledged even if nothing else changes. A node joins the avoided ones in the write that follows its evidence
-anyway; the end of an avoidance is a separate write.
+anyway; the end of an avoidance is a separate write. status.goodput is settled with each write that happens anyway, and
+is never a reason for one.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from railhead.planning.facts.avoided_nodes import (
     find_evidence,
     next_avoidance_change,
 )
+from railhead.planning.facts.goodput import settle_time
 from railhead.planning.facts.settlement import running_stretch
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Event
 from railhead.planning.status_change import UNSET, StatusChange, changes_anything
+from railhead.resources.sizes import compute_sizes
 
-USED = ("phase", "attempt", "round", "failure", "completion_time")  # what the list follows from
 MOST = 2**31 - 1  # the CRD's integers are int32
 
 
@@ -41,8 +43,7 @@ def list_attempts(job: Job, decision: Decision) -> Decision:
     change, old = decision.status, job.status
     if change is None or change.is_guard:
         return decision
-    values = {name: getattr(change, name) for name in USED}
-    new = old.model_copy(update={name: value for name, value in values.items() if value is not UNSET})
+    new = change.apply(old)
     attempts = _update(job, new) if new.attempt == old.attempt else _begin(job, new.attempt, _update(job, old))
     if (attempts or None) == old.attempts or not changes_anything(job, change):
         return decision
@@ -119,6 +120,18 @@ def count_running_time(job: Job, decision: Decision) -> Decision:
     seconds = min(budget.running_seconds + running_stretch(job.status, job.now), 2**31 - 1)
     budget = budget.model_copy(update={"running_seconds": seconds})
     return replace(decision, status=replace(status, budget=budget))
+
+
+def count_time(job: Job, decision: Decision) -> Decision:
+    """Settles status.goodput until now, or until the driver's last report. A finished job keeps what it has."""
+    change, old = decision.status, job.status
+    if change is None or change.is_guard or old.is_finished or not changes_anything(job, change):
+        return decision
+    new = change.apply(old)
+    if old.goodput is None and new.attempt == old.attempt and new.phase != "Queued":
+        return decision  # an operator that did not count has begun the attempt
+    gpus = job.desired_workers * compute_sizes(job.spec).worker.ray["gpus"]
+    return replace(decision, status=replace(change, goodput=settle_time(old, new, now=job.now, gpus=gpus)))
 
 
 def _ends_training(status: StatusChange) -> bool:

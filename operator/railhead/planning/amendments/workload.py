@@ -31,7 +31,7 @@ from railhead.planning.queue_view import (
     REQUEUED,
     WorkloadView,
 )
-from railhead.planning.status_change import UNSET
+from railhead.planning.status_change import UNSET, StatusChange
 from railhead.resources.queues.kueue import FINALIZER, WORKERS, compute_digest
 
 MAXIMUM_PASSED = "DeactivatedDueToMaximumExecutionTimeExceeded"
@@ -45,7 +45,7 @@ def keep_workload(job: Job, decision: Decision) -> Decision:
     """Adds the next change of the Workload."""
     if not job.queue.are_workloads_watched:
         return decision
-    phase = _find_phase(job, decision)
+    phase = (decision.status or StatusChange()).apply(job.status).phase
     ended = end_workload(job, decision)
     if ended is not decision or job.status.is_finished or job.is_deleting or phase in ("Succeeded", "Failed"):
         return ended
@@ -77,11 +77,6 @@ def release(workload: WorkloadView) -> WorkloadPatch:
     """Removes the finalizer: garbage collection may delete the Workload."""
     left = [each for each in workload.finalizers if each != FINALIZER]
     return WorkloadPatch(workload.name, workload.version, {"metadata": {"finalizers": left}})
-
-
-def _find_phase(job: Job, decision: Decision) -> Phase:
-    change = decision.status
-    return job.status.phase if change is None or change.phase is UNSET else change.phase
 
 
 def _create(job: Job, phase: Phase) -> tuple[Create, ...]:

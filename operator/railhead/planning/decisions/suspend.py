@@ -104,7 +104,7 @@ def _find_rest(job: Job, *, then: str = "") -> Rest:
 def _rest(job: Job) -> Decision:
     """Suspends or queues the job, of which no pod can act any more."""
     last = find_last_checkpoint(job) or StatusChange()
-    checkpoint = job.status.checkpoint if last.checkpoint is UNSET else last.checkpoint
+    checkpoint = last.apply(job.status).checkpoint
     then = f"continues from checkpoint {checkpoint.index}" if checkpoint else "starts from scratch"
     rest = _find_rest(job, then=then)
     status = stand_still(job, types.SUSPENDED, reason=rest.reason, message=rest.message)

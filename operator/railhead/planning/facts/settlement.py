@@ -30,7 +30,7 @@ from railhead.planning.facts.reasons import NODE_REFUSED_POD, RELEASED
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import StatusChange, Unset
+from railhead.planning.status_change import StatusChange
 
 IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault
 ROUNDS_WITHOUT_CHECKPOINT = 20
@@ -185,9 +185,8 @@ def _count_evictions(job: Job) -> int:
 def charge_failures(job: Job, change: StatusChange, number: int) -> StatusChange:
     """Adds failures of the application to those that spec.backoffLimit counts; refilling begins again."""
     committed = job.status.newest_index
-    restarts = job.status.restarts if isinstance(change.restarts, Unset) else change.restarts
     failures = count_failures(job, committed=committed) + number
-    restarts = restarts.model_copy(update={"application": failures})
+    restarts = change.apply(job.status).restarts.model_copy(update={"application": failures})
     return replace(change, restarts=restarts, budget=Budget(checkpoint=committed))
 
 
