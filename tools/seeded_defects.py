@@ -2191,8 +2191,8 @@ DEFECTS = (
     Defect(
         "a denied delete stops the others",
         "controller/executor.py",
-        " at=self.client.clock.now(), verb=verb)\n            return True\n",
-        " at=self.client.clock.now(), verb=verb)\n            raise\n",
+        "record_denial(key, uid, denial)\n            return True\n",
+        "record_denial(key, uid, denial)\n            raise\n",
         (OBSTACLES,),
     ),
     Defect(

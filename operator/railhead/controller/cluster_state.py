@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 
 from railhead.api import names
@@ -23,7 +22,7 @@ from railhead.kube.kinds import POD
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.planning.facts.failure import build_rules
 from railhead.planning.facts.settlement import count_allowed_restarts
-from railhead.planning.observed import DeniedVerb
+from railhead.planning.observed import Denial
 
 
 class ClusterState:
@@ -112,11 +111,9 @@ class ClusterState:
         if self.queues is not None:
             self.queues.record_write(raw)
 
-    def record_denial(
-        self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb
-    ) -> None:
+    def record_denial(self, key: JobKey, uid: str, denial: Denial) -> None:
         """The API server denied to delete or to change an object of the job; its next pass reports it."""
-        self._store.note_denial(uid, kind, name, message, at=at, verb=verb)
+        self._store.note_denial(uid, denial)
         self._queue.add(key)
 
     def forget_denial(self, uid: str, name: str) -> None:

@@ -11,7 +11,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Protocol
 
@@ -34,7 +33,7 @@ from railhead.planning.facts.reasons import (
     SOURCE_NOT_FOUND,
     WEBHOOK_FAILED,
 )
-from railhead.planning.observed import DeniedVerb
+from railhead.planning.observed import Denial, DeniedVerb
 from railhead.planning.plan import (
     SOURCE,
     CopyConfigMap,
@@ -71,9 +70,7 @@ class CacheUpdater(Protocol):
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
     def record_pod(self, raw: Object) -> None: ...
     def record_workload(self, raw: Object) -> None: ...
-    def record_denial(
-        self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb
-    ) -> None: ...
+    def record_denial(self, key: JobKey, uid: str, denial: Denial) -> None: ...
     def forget_denial(self, uid: str, name: str) -> None: ...
 
 
@@ -155,7 +152,8 @@ class Executor:
             if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
                 raise
             log.warning("%s: may not %s %s %s: %s", key, verb, kind, name, error.message)
-            self.cache.record_denial(key, uid, kind, name, error.message, at=self.client.clock.now(), verb=verb)
+            denial = Denial(kind, name, error.message, tries=1, at=self.client.clock.now(), verb=verb)
+            self.cache.record_denial(key, uid, denial)
             return True
         self.cache.forget_denial(uid, name)
         return False

@@ -21,7 +21,7 @@ from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.controller.queues import Queues
 from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.facts.start_line import find_creators, find_rivals
-from railhead.planning.observed import Announced, Denial, DeniedVerb, Observed, Place, Rejection
+from railhead.planning.observed import Announced, Denial, Observed, Place, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.queue_view import WorkloadView
 from railhead.resources.base import OperatorSettings
@@ -202,16 +202,12 @@ class Store:
         """Remembers what the Events about a pod say."""
         self._pod_events[pod.uid] = events
 
-    def note_denial(
-        self, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb = "delete"
-    ) -> None:
+    def note_denial(self, uid: str, denial: Denial) -> None:
         """The API server denied to delete or to change this object of a known job."""
         if uid in self._keys:
             known = self._denials.setdefault(uid, {})
-            before = known.get(name)  # its message stays: one with a time in it would be news each time
-            known[name] = (
-                replace(before, tries=before.tries + 1, at=at) if before else Denial(kind, name, message, 1, at, verb)
-            )
+            before = known.get(denial.name)  # its message stays: one with a time in it would be news each time
+            known[denial.name] = replace(before, tries=before.tries + 1, at=denial.at) if before else denial
 
     def forget_denial(self, uid: str, name: str) -> None:
         """The API server deleted or changed this object after all, or it is gone."""
@@ -273,10 +269,7 @@ class Store:
         return len(self._pods.get(record.owner, ())) if record is not None else 0
 
     def _explained_pods(self, owner: Owner) -> tuple[PodView, ...]:
-        pods, events = self.pods(owner), self._pod_events
-        if not events:
-            return pods
-        return tuple(pod.explain(events[pod.uid]) if pod.uid in events else pod for pod in pods)
+        return tuple(pod.explain(self._pod_events.get(pod.uid)) for pod in self.pods(owner))
 
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
         """Everything known about one job right now; None when there is no such job, or nothing to do for it."""

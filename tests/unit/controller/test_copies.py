@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor
 from railhead.kube.errors import Denied, RetryAfter
-from railhead.planning.observed import DeniedVerb
+from railhead.planning.observed import Denial
 from railhead.planning.plan import CopyConfigMap, Plan
 from railhead.planning.planner import plan
 from railhead.resources.base import JobRef
@@ -49,9 +48,7 @@ class NoCache:
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
     def record_pod(self, raw: dict[str, Any]) -> None: ...
     def record_workload(self, raw: dict[str, Any]) -> None: ...
-    def record_denial(
-        self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb
-    ) -> None: ...
+    def record_denial(self, key: JobKey, uid: str, denial: Denial) -> None: ...
     def forget_denial(self, uid: str, name: str) -> None: ...
 
 

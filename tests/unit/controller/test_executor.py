@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning import plan as policies
-from railhead.planning.observed import DeniedVerb
+from railhead.planning.observed import Denial
 from railhead.planning.plan import ChildPolicy, Create, Delete, DeleteJob, Event, Plan, Remove
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
@@ -57,10 +56,8 @@ class RecordedCache:
     def record_pod(self, raw: dict[str, Any]) -> None:
         self.pods.append(raw["metadata"]["name"])
 
-    def record_denial(
-        self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb
-    ) -> None:
-        self.denied.append((kind, name, message))
+    def record_denial(self, key: JobKey, uid: str, denial: Denial) -> None:
+        self.denied.append((denial.kind, denial.name, denial.message))
 
     def forget_denial(self, uid: str, name: str) -> None:
         self.deleted.append(name)

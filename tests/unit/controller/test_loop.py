@@ -29,7 +29,7 @@ from railhead.controller.observe import record_pod
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
-from railhead.planning.observed import DeniedVerb, Observed
+from railhead.planning.observed import Denial, Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from tests.model.client import make_client
@@ -49,9 +49,7 @@ class NoCache:
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
     def record_pod(self, raw: dict[str, Any]) -> None: ...
     def record_workload(self, raw: dict[str, Any]) -> None: ...
-    def record_denial(
-        self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime, verb: DeniedVerb
-    ) -> None: ...
+    def record_denial(self, key: JobKey, uid: str, denial: Denial) -> None: ...
     def forget_denial(self, uid: str, name: str) -> None: ...
 
 

@@ -14,6 +14,7 @@ from railhead.controller.queues import Queues
 from railhead.controller.store import Store
 from railhead.kube.errors import Gone
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
+from railhead.planning.observed import Denial
 from railhead.planning.queue_view import Flavor
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
@@ -131,7 +132,7 @@ def test_a_denied_change_is_forgotten_with_the_workload() -> None:
     world.state.record_job(make_job())
     world.list_all()
     world.state.record_workload(make_raw())
-    world.state.record_denial(KEY, UID, "Workload", "digits-0f1e2d", "no", at=NOW, verb="change")
+    world.state.record_denial(KEY, UID, Denial("Workload", "digits-0f1e2d", "no", 1, NOW, "change"))
 
     def find() -> list[str]:
         observed = world.store.observe(KEY, now=NOW, settings=SETTINGS)
