@@ -1,6 +1,6 @@
 """Leader election: one of several operators plans at a time, by a Lease.
 
-`decide_lease` is pure, and its times are readings of a monotonic clock, in seconds. It never compares the clocks of two
+`may_take` is pure, and its times are readings of a monotonic clock, in seconds. It never compares the clocks of two
 machines. A candidate takes the Lease of a living holder only after observing it unchanged for its whole
 leaseDurationSeconds; by then a leader that has not renewed it for two thirds of that time has stopped planning. The
 remaining third covers requests in flight.
@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from typing import TypeVar
 
 from railhead.api.base import Object
@@ -87,14 +86,6 @@ class Sighting:
     transitions: int = 0
 
 
-class Choice(Enum):
-    """What a candidate does next."""
-
-    MAKE = "there is no Lease"
-    TAKE = "it is free, has expired, or is the candidate's own or its predecessor's"
-    WAIT = "another candidate holds it"
-
-
 def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sighting:
     """The sighting of a Lease just read; a version seen before keeps its `since`."""
     spec, version = lease.get("spec") or {}, str(lease["metadata"]["resourceVersion"])
@@ -108,13 +99,13 @@ def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sightin
     )
 
 
-def decide_lease(me: Candidate, seen: Sighting | None, *, now: float, timing: Timing) -> Choice:
-    """What the candidate `me` does. A holder with a shorter lease than ours gets our duration."""
-    if seen is None:
-        return Choice.MAKE
-    if seen.holder in ("", me.identity) or (me.predecessors and seen.holder.startswith(me.predecessors)):
-        return Choice.TAKE
-    return Choice.TAKE if now - seen.since > max(seen.seconds, timing.lease_seconds) else Choice.WAIT
+def may_take(me: Candidate, seen: Sighting | None, *, now: float, timing: Timing) -> bool:
+    """Whether the candidate `me` may make or take the Lease: there is none, it is free, has expired, or is the
+    candidate's own or its predecessor's. A holder with a shorter lease than ours gets our duration."""
+    if seen is None or seen.holder in ("", me.identity):
+        return True
+    is_predecessor = me.predecessors and seen.holder.startswith(me.predecessors)
+    return bool(is_predecessor) or now - seen.since > max(seen.seconds, timing.lease_seconds)
 
 
 class Leadership:
@@ -229,8 +220,7 @@ class Elector(Leadership):
         before = self._seen.holder if self._seen else None
         seen = self._seen = await self._within_lead(self._read())
         me = Candidate(self._me.identity) if self._has_led else self._me
-        choice = decide_lease(me, seen, now=self._monotonic(), timing=self._timing)
-        if choice is Choice.WAIT:
+        if not may_take(me, seen, now=self._monotonic(), timing=self._timing):
             if seen is not None and seen.holder != before:
                 log.info("waiting for the Lease; the leader is %s", seen.holder)
             return

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from railhead.controller.leadership import Candidate, Choice, Sighting, Timing, decide_lease, read_lease
+from railhead.controller.leadership import Candidate, Sighting, Timing, may_take, read_lease
 
 ME, OTHER = "a_u_1", "b_2"
 CANDIDATE = Candidate(ME, predecessors="a_u_")
@@ -20,24 +20,24 @@ def make_lease(holder: str | None = OTHER, *, version: str = "7", seconds: int =
 
 
 @pytest.mark.parametrize(
-    ("seen", "now", "choice"),
+    ("seen", "now", "may"),
     [
-        (None, 100.0, Choice.MAKE),
-        (Sighting("", 15, "7", since=100.0), 100.0, Choice.TAKE),
-        (Sighting(ME, 15, "7", since=100.0), 100.0, Choice.TAKE),
-        (Sighting("a_u_0", 15, "7", since=100.0), 100.0, Choice.TAKE),
-        (Sighting("a_v_0", 15, "7", since=100.0), 100.0, Choice.WAIT),
-        (Sighting(OTHER, 15, "7", since=100.0), 100.0, Choice.WAIT),
-        (Sighting(OTHER, 15, "7", since=100.0), 115.0, Choice.WAIT),
-        (Sighting(OTHER, 15, "7", since=100.0), 115.1, Choice.TAKE),
-        (Sighting(OTHER, 60, "7", since=100.0), 130.0, Choice.WAIT),
-        (Sighting(OTHER, 0, "7", since=100.0), 101.0, Choice.WAIT),
+        (None, 100.0, True),
+        (Sighting("", 15, "7", since=100.0), 100.0, True),
+        (Sighting(ME, 15, "7", since=100.0), 100.0, True),
+        (Sighting("a_u_0", 15, "7", since=100.0), 100.0, True),
+        (Sighting("a_v_0", 15, "7", since=100.0), 100.0, False),
+        (Sighting(OTHER, 15, "7", since=100.0), 100.0, False),
+        (Sighting(OTHER, 15, "7", since=100.0), 115.0, False),
+        (Sighting(OTHER, 15, "7", since=100.0), 115.1, True),
+        (Sighting(OTHER, 60, "7", since=100.0), 130.0, False),
+        (Sighting(OTHER, 0, "7", since=100.0), 101.0, False),
     ],
 )
 def test_a_candidate_takes_only_a_free_an_expired_or_a_dead_predecessors_lease(
-    seen: Sighting | None, now: float, choice: Choice
+    seen: Sighting | None, now: float, may: bool
 ) -> None:
-    assert decide_lease(CANDIDATE, seen, now=now, timing=TIMING) is choice
+    assert may_take(CANDIDATE, seen, now=now, timing=TIMING) is may
 
 
 def test_the_lease_duration_counts_from_when_a_version_is_first_seen() -> None:
@@ -49,12 +49,12 @@ def test_the_lease_duration_counts_from_when_a_version_is_first_seen() -> None:
 
 def test_without_known_predecessors_no_holder_counts_as_dead() -> None:
     seen = read_lease(make_lease("a_u_0"), None, now=100.0)
-    assert decide_lease(Candidate(ME), seen, now=100.0, timing=TIMING) is Choice.WAIT
+    assert not may_take(Candidate(ME), seen, now=100.0, timing=TIMING)
 
 
 def test_a_lease_without_a_holder_is_free() -> None:
     seen = read_lease(make_lease(None), None, now=100.0)
-    assert decide_lease(CANDIDATE, seen, now=100.0, timing=TIMING) is Choice.TAKE
+    assert may_take(CANDIDATE, seen, now=100.0, timing=TIMING)
 
 
 @pytest.mark.parametrize("seconds", [3, 15, 60])
