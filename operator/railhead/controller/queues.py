@@ -140,30 +140,11 @@ class QueueWatches:
         """`wake_all` wakes all jobs of a namespace, or (None) of all."""
         self._queues = queues
         self._wake = wake
-        self._workloads = [
-            Informer(
-                client,
-                Scope(WORKLOAD, namespace, names.LABEL_JOB_UID),
-                on_change=self._on_workload,
-                slim=observe_workload,
-                refusal_pause=RETRY_SECONDS,
-            )
-            for namespace in namespaces or (None,)
-        ]
-        flavors = Informer(
-            client,
-            Scope(RESOURCE_FLAVOR),
-            on_change=self._on_flavor,
-            slim=observe_flavor,
-            refusal_pause=RETRY_SECONDS,
-        )
-        classes = Informer(
-            client,
-            Scope(WORKLOAD_PRIORITY_CLASS),
-            on_change=self._on_class,
-            slim=observe_priority,
-            refusal_pause=RETRY_SECONDS,
-        )
+        follow = partial(Informer, client, refusal_pause=RETRY_SECONDS)
+        scopes = [Scope(WORKLOAD, namespace, names.LABEL_JOB_UID) for namespace in namespaces or (None,)]
+        self._workloads = [follow(scope, on_change=self._on_workload, slim=observe_workload) for scope in scopes]
+        flavors = follow(Scope(RESOURCE_FLAVOR), on_change=self._on_flavor, slim=observe_flavor)
+        classes = follow(Scope(WORKLOAD_PRIORITY_CLASS), on_change=self._on_class, slim=observe_priority)
         self.informers: list[Informer[Any]] = [*self._workloads, flavors, classes]
         for informer in self.informers:
             informer.state.be_optional(partial(wake_all, informer.namespace))
