@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from railhead.controller.expiring import Expiring
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied
@@ -23,16 +25,11 @@ class Discovery:
         counts as no. Raises KubeError without an answer."""
         now = self._client.clock.monotonic()
         found = self._answers.get(POD_GROUP.kind, now)
-        if found is None:
-            found = await self._ask_for_pod_groups()
-            self._answers.put(POD_GROUP.kind, found, now)
-        return found
-
-    async def _ask_for_pod_groups(self) -> bool:
-        try:
+        if found is not None:
+            return found
+        found = False
+        with contextlib.suppress(Denied):
             for each in IN_TREE.pod_groups:
-                if await self._client.serves(POD_GROUP.in_version(each.api_version)):
-                    return True
-        except Denied:
-            pass
-        return False
+                found = found or await self._client.serves(POD_GROUP.in_version(each.api_version))
+        self._answers.put(POD_GROUP.kind, found, now)
+        return found
