@@ -10,7 +10,6 @@ near others, or far from them, where Kueue has put it elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from railhead.api.base import Object
@@ -34,25 +33,10 @@ class CannotStart(Exception):
     """The pods cannot have what the admission gives them; the message says what it is, for the user."""
 
 
-@dataclass(frozen=True)
-class _Taken:
-    """Keys that a pod has by itself, with their values."""
-
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
-    node_selector: Mapping[str, str]
-
-    @classmethod
-    def of(cls, pod: Object) -> _Taken:
-        selector = pod["spec"].get("nodeSelector")  # of a podTemplate that may hold anything
-        metadata = pod["metadata"]
-        return cls(metadata["labels"], metadata["annotations"], selector if isinstance(selector, dict) else {})
-
-
 def check_start(view: QueueView, workload: WorkloadView, *, head: Object, worker: Object) -> None:
     """Raises CannotStart if pods that would be created like these cannot have what the admission gives them."""
     for name, pod in ((HEAD, head), (WORKERS, worker)):
-        merge_pod_set(view, workload, name, count=1, taken=_Taken.of(pod))
+        merge_pod_set(view, workload, name, count=1, pod=pod)
         _check_topology(find_assignment(workload, name), pod)
 
 
@@ -89,13 +73,14 @@ def find_assignment(workload: WorkloadView, name: str) -> Assignment:
 
 
 def merge_pod_set(
-    view: QueueView, workload: WorkloadView, name: str, *, count: int, taken: _Taken | None = None
+    view: QueueView, workload: WorkloadView, name: str, *, count: int, pod: Object | None = None
 ) -> PodSetAdmission:
-    """Returns what the pods of this role get. Raises CannotStart."""
+    """Returns what the pods of this role get. Raises CannotStart, also for a key that `pod` has with another value."""
     found = find_assignment(workload, name)
     flavors = [view.flavors[each] for each in found.flavors]
     updates = [each for each in workload.updates if each.pod_set == name]
-    own = taken or _Taken({}, {}, {})
+    metadata = pod["metadata"] if pod else {"labels": {}, "annotations": {}}
+    own = pod["spec"].get("nodeSelector") if pod else None  # of a podTemplate that may hold anything
     selector = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
     tolerations = [each for flavor in flavors for each in flavor.tolerations]
     tolerations += [each for update in updates for each in update.tolerations]
@@ -103,10 +88,13 @@ def merge_pod_set(
         name=name,
         count=count,
         flavors=_bound(found.flavors, MAX_FLAVORS, f"ResourceFlavors for {name}"),
-        labels=_merge("labels", {}, {**own.labels, POD_SET: name}, [(each, each.labels) for each in updates]),
-        annotations=_merge("annotations", {}, own.annotations, [(each, each.annotations) for each in updates]),
+        labels=_merge("labels", {}, {**metadata["labels"], POD_SET: name}, [(each, each.labels) for each in updates]),
+        annotations=_merge("annotations", {}, metadata["annotations"], [(each, each.annotations) for each in updates]),
         node_selector=_merge(
-            "nodeSelector", selector, own.node_selector, [(each, each.node_selector) for each in updates]
+            "nodeSelector",
+            selector,
+            own if isinstance(own, dict) else {},
+            [(each, each.node_selector) for each in updates],
         ),
         topology_aware=found.has_topology,
         tolerations=_bound(_unique(tolerations), MAX_TOLERATIONS, f"tolerations for {name}"),
