@@ -70,22 +70,20 @@ def find_obstacle(job: Job) -> Problem | None:
     queue = find_queue(job)
     if not queue:
         return None
-    if job.is_at_rest and job.spec.queue_name and job.queue.queue_label not in ("", job.spec.queue_name):
+    if not job.is_at_rest:
+        return _explain(job, queue) if job.queue.are_workloads_watched else None
+    if job.spec.queue_name and job.queue.queue_label not in ("", job.spec.queue_name):
         message = (
             f"spec.scheduling.queueName is {job.spec.queue_name}, but the label kueue.x-k8s.io/queue-name is "
             f"{job.queue.queue_label}; remove one of them, or make them equal"
         )
         return Problem(QUEUE_NAME_CONFLICT, message)
-    if not job.is_at_rest and not job.queue.are_workloads_watched:
-        return None
-    if job.is_at_rest and job.queue.state != "served":
+    if job.queue.state != "served":
         return Problem(QUEUE_MISSING, f"The job waits for LocalQueue {queue}: {MISSING[job.queue.state]}")
     return _find_wrong_label(job) or _explain(job, queue)
 
 
 def _find_wrong_label(job: Job) -> Problem | None:
-    if not job.is_at_rest:
-        return None
     if job.queue.seconds_label and _find_most_seconds(job) is None:
         message = f"The label {MAX_SECONDS} is {job.queue.seconds_label}; it must be a number of seconds from 1 to "
         return Problem(MAX_TIME_INVALID, f"{message}{MOST_SECONDS}")
