@@ -108,10 +108,6 @@ def may_create(job: Job) -> bool:
     return any(each.uid == job.uid for each in find_creators(find_line(job), job.now))
 
 
-def _is_own_turn(job: Job) -> bool:
-    return any(each.uid == job.uid for each in find_creators(find_line(job), job.now)[:1])
-
-
 def find_turn(job: Job) -> Place | None:
     """The job whose turn it is, if this one must wait for it."""
     creators = find_creators(find_line(job), job.now)
@@ -176,7 +172,8 @@ def move(job: Job) -> StartLine | None:
     if exceeds_quota(job) and job.rejection is not None and job.rejection.at >= own.since:
         return release(job)  # nothing to release: it was just the turn
     if own.turn_since is None:
-        return entry.model_copy(update={"turn_time": format_time(job.now)}) if _is_own_turn(job) else entry
+        is_own_turn = find_creators(line, job.now)[:1] == (own,)
+        return entry.model_copy(update={"turn_time": format_time(job.now)}) if is_own_turn else entry
     if turn_end(own, job.now) > job.now:
         return entry
     return entry.model_copy(update={"since": format_time(job.now), "turn_time": None})
