@@ -44,25 +44,17 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     the same.
     """
     wanted, own = job.mounts_of(attempt), job.own_mounts
+    build_driver = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
+    build_own_input = partial(build_input, job.ref, job.spec, job.settings)
     return (
         Create(HEADS_SERVICE, names.HEADS_SERVICE, partial(build_heads_service, job.namespace)),
-        *((_create_driver(job, own.driver),) if wanted.driver == own.driver else ()),
-        *((_create_input(job, own.input),) if wanted.input == own.input else ()),
+        *((Create(DRIVER, own.driver, build_driver),) if wanted.driver == own.driver else ()),
+        *((Create(INPUT, own.input, build_own_input),) if wanted.input == own.input else ()),
         *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),
         *_copy_source(job, wanted.source),
         *_create_network_policy(job),
         *_create_pod_group(job, attempt=attempt),
     )
-
-
-def _create_driver(job: Job, name: str) -> Create:
-    """It belongs to the namespace and outlives the job."""
-    build = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
-    return Create(DRIVER, name, build)
-
-
-def _create_input(job: Job, name: str) -> Create:
-    return Create(INPUT, name, partial(build_input, job.ref, job.spec, job.settings))
 
 
 def _create_secret(job: Job, own: Mounts) -> Create:
