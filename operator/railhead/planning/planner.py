@@ -7,6 +7,7 @@ its effects come back only through the watch.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 
 from railhead.api import conditions as types
 from railhead.api.job import InvalidSpec
@@ -54,7 +55,7 @@ from railhead.planning.decisions.workers import (
 from railhead.planning.facts.admission import understand
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Decision, Event, Plan
+from railhead.planning.plan import Decision, Effects, Event, Plan
 from railhead.planning.status_change import build_status_write, changes_anything, make_condition, stand
 
 # The order is the rule; each line says why it comes before the next.
@@ -129,19 +130,9 @@ def plan(observed: Observed) -> Plan:
 
 
 def _seal(observed: Observed, decision: Decision) -> Plan:
-    return Plan(
-        status=build_status_write(observed, decision.status),
-        creates=decision.creates,
-        deletes=decision.deletes,
-        removes=decision.removes,
-        delete_job=decision.delete_job,
-        events=decision.events,
-        last=build_status_write(observed, decision.last),
-        wake_at=decision.wake_at,
-        announced=decision.announced,
-        look_up_events_of=decision.look_up_events_of,
-        workload=decision.workload,
-    )
+    effects = {field.name: getattr(decision, field.name) for field in fields(Effects)}
+    status, last = (build_status_write(observed, change) for change in (decision.status, decision.last))
+    return Plan(**effects, status=status, last=last)
 
 
 def _decide_invalid(observed: Observed, error: InvalidSpec) -> Decision:
