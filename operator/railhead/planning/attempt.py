@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import FailureStatus, HeadStatus, Phase, ProgressStatus, Waiting, WorkersStatus
-from railhead.contract.outcome import Outcome
 from railhead.contract.text import format_time
 from railhead.planning.children import (
     driver_removal,
@@ -99,12 +98,12 @@ def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
 
 def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     """The attempt is over: the next one follows, or the job fails."""
-    status = _conclude(job, failure, job.outcome)
+    status = _conclude(job, failure)
     settlement = settle(job, failure, committed=status.apply(job.status).newest_index)
     failure = settlement.failure
     status = replace(status, failure=failure)
     if settlement.refusal:
-        return _fail(job, failure, job.outcome, because=settlement.refusal)
+        return _fail(job, failure, because=settlement.refusal)
     message = (
         f"Attempt {job.attempt} was lost ({failure.class_}: {failure.message[:600]}); attempt {job.attempt + 1} follows"
     )
@@ -125,15 +124,15 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
 
 def fail_job(job: Job, failure: FailureStatus) -> Decision:
     """No attempt follows, although restart budgets are left."""
-    return _fail(job, failure, None, because=failure.class_.policy.final)
+    return _fail(job, failure, because=failure.class_.policy.final)
 
 
-def _fail(job: Job, failure: FailureStatus, outcome: Outcome | None, *, because: str) -> Decision:
+def _fail(job: Job, failure: FailureStatus, *, because: str) -> Decision:
     """`decide_finished` deletes the pods."""
     message = f"{failure.class_}: {failure.message} ({because})"
     reason = failure.reason or failure.class_
     status = replace(
-        _conclude(job, failure, outcome),
+        _conclude(job, failure),
         phase="Failed",
         completion_time=format_time(job.now),
         workers=WorkersStatus(desired=job.desired_workers),
@@ -145,10 +144,10 @@ def _fail(job: Job, failure: FailureStatus, outcome: Outcome | None, *, because:
     return Decision(status=status, events=(Event("Warning", "Failed", message[:1000]),))
 
 
-def _conclude(job: Job, failure: FailureStatus, outcome: Outcome | None) -> StatusChange:
+def _conclude(job: Job, failure: FailureStatus) -> StatusChange:
     """The failure and the last checkpoints. An attempt ends once, for one cause: the view must hold all its pods."""
     change = replace(stand(job), failure=failure, progress=_end_estimate(job)).requiring(Requirement.FRESH_PODS)
-    return change_by_outcome(change, job.status, outcome, job.now)
+    return change_by_outcome(change, job.status, job.outcome, job.now)
 
 
 def _end_estimate(job: Job) -> ProgressStatus | Unset:
