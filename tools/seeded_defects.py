@@ -1010,8 +1010,8 @@ DEFECTS = (
     Defect(
         "the last report of another attempt counts",
         "planning/observed.py",
-        "if progress.attempt != self.attempt or progress.outcome is None:",
-        "if progress.outcome is None:",
+        "return progress if progress.attempt == self.attempt else ProgressStatus()",
+        "return progress",
         ("tests/unit/planning/decisions/test_finished.py",),
         raises=("KeyError",),
     ),
@@ -1220,7 +1220,7 @@ DEFECTS = (
     Defect(
         "worker pods that the driver has seen are ignored",
         "planning/job.py",
-        "self.joined if is_first_group else 0",
+        "self.progress.joined if is_first_group else 0",
         "0",
         ("tests/unit/planning/test_stale_views.py",),
         raises=("KeyError",),
@@ -2462,8 +2462,8 @@ DEFECTS = (
     Defect(
         "a job returns to the node of a broken GPU",
         "planning/facts/avoided_nodes.py",
-        "failure, progress = job.status.failure if job.is_attempt_lost else None, ",
-        "failure, progress = None, ",
+        "failure, restart = job.status.failure if job.is_attempt_lost else None, ",
+        "failure, restart = None, ",
         (AVOIDED,),
     ),
     Defect(
@@ -2483,15 +2483,15 @@ DEFECTS = (
     Defect(
         "a job avoids a node because of a guess",
         "planning/facts/avoided_nodes.py",
-        "FailureClass.HARDWARE and failure.reason in SURE",
-        "FailureClass.HARDWARE",
+        "is_hardware and failure.reason in SURE",
+        "is_hardware",
         (AVOIDED,),
     ),
     Defect(
         "an application's failure speaks against a node",
         "planning/facts/avoided_nodes.py",
-        "return failure.class_ is FailureClass.HARDWARE and failure",
-        "return failure",
+        "is_hardware = failure.class_ is FailureClass.HARDWARE",
+        "is_hardware = True",
         (AVOIDED,),
     ),
     Defect(

@@ -105,7 +105,8 @@ class Job(Observed):
     @cached_property
     def workers(self) -> WorkerPods:
         """The worker pods of the current attempt, each in one set."""
-        return WorkerPods.of(self.pods, attempt=self.attempt, slots=self.most_workers, unreachable=self.lost_pods)
+        unreachable = frozenset(self.progress.lost_pods or ())  # long before Kubernetes gives up their node
+        return WorkerPods.of(self.pods, attempt=self.attempt, slots=self.most_workers, unreachable=unreachable)
 
     @cached_property
     def stale_pods(self) -> tuple[PodView, ...]:
@@ -133,9 +134,7 @@ class Job(Observed):
 
     @property
     def are_enough_up(self) -> bool:
-        """All pods, or for an elastic job enough of them to train."""
-        if not self.is_elastic:
-            return self.are_all_up
+        """Enough pods to train: all of them, but for an elastic job."""
         return self.head is not None and self.head.is_up and self.workers_up >= self.least_workers
 
     @property
@@ -145,14 +144,18 @@ class Job(Observed):
         The driver's report may predate a later round or a resize.
         """
         is_first_group = self.status.round == 0 and not self.is_elastic
-        known = max(self.status.workers.ready, self.joined if is_first_group else 0)
+        known = max(self.status.workers.ready, self.progress.joined if is_first_group else 0)
         return self.was_head_up and known >= self.desired_workers
 
     @cached_property
+    def live_pods(self) -> list[PodView]:
+        """The live pods of the current attempt, the head before the workers."""
+        return [*([self.head] if self.head and self.head.is_live else []), *self.workers.live]
+
+    @cached_property
     def not_started(self) -> list[PodView]:
-        """Live pods that do not run yet, the head before the workers."""
-        own = [*([self.head] if self.head else []), *self.workers.live]
-        return [pod for pod in own if not pod.is_running and pod.is_live]
+        """Live pods that do not run yet."""
+        return [pod for pod in self.live_pods if not pod.is_running]
 
     @cached_property
     def startup_problem(self) -> tuple[PodView, Problem] | None:

@@ -15,7 +15,7 @@ from typing import Literal
 from railhead.api import names
 from railhead.api.job import InvalidSpec
 from railhead.api.spec import TrainJobSpec
-from railhead.api.status import JobStatus
+from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.outcome import Outcome
 from railhead.contract.text import parse_time
 from railhead.planning.pod_view import OVER, PodView, Problem
@@ -197,6 +197,12 @@ class Observed:
         """Names of the objects that the operator does not try to delete now, because it was denied a moment ago."""
         return frozenset(each.name for each in self.denials if denied_until(each, self.now) > self.now)
 
+    @cached_property
+    def progress(self) -> ProgressStatus:
+        """The last report of the current attempt's driver; empty before its first one."""
+        progress = self.status.progress
+        return progress if progress.attempt == self.attempt else ProgressStatus()
+
     @property
     def was_head_up(self) -> bool:
         """By the status or the driver's report: a head that is missing now was lost, not just not created yet."""
@@ -205,10 +211,9 @@ class Observed:
     @property
     def reported_outcome(self) -> Outcome | None:
         """How the current attempt ended, by its driver's last report."""
-        progress = self.status.progress
-        if progress.attempt != self.attempt or progress.outcome is None:
+        progress, last = self.progress, self.progress.outcome
+        if last is None:
             return None
-        last = progress.outcome
         return Outcome(
             last.outcome,
             last.reason,
@@ -235,18 +240,6 @@ class Observed:
         if outcome is None or not outcome.has_succeeded:
             return False
         return (head is not None and head.exit_code == 0) or (reported is not None and reported.has_succeeded)
-
-    @property
-    def joined(self) -> int:
-        """Worker pods that have joined Ray, by the driver's last report in this attempt."""
-        progress = self.status.progress
-        return progress.joined if progress.attempt == self.attempt else 0
-
-    @property
-    def lost_pods(self) -> frozenset[str]:
-        """Worker pods that do not answer their driver, long before Kubernetes gives up their node."""
-        progress = self.status.progress
-        return frozenset((progress.lost_pods if progress.attempt == self.attempt else None) or ())
 
     @property
     def has_committed(self) -> bool:
@@ -280,8 +273,7 @@ class Observed:
     @property
     def is_training(self) -> bool:
         """By the driver's last report in this attempt."""
-        progress = self.status.progress
-        return progress.attempt == self.attempt and progress.state in ("RUNNING", "FINISHED")
+        return self.progress.state in ("RUNNING", "FINISHED")
 
 
 def denied_until(denial: Denial, now: datetime) -> datetime:

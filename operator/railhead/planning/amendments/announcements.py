@@ -56,9 +56,8 @@ def add_warning(job: Job, decision: Decision) -> Decision:
 
 def _find_warning(job: Job) -> DriverWarning | None:
     """The driver's warning in this attempt; the previous attempt's until fit() has started in this one."""
-    progress = job.status.progress
-    if progress.attempt == job.attempt and (progress.warning or progress.state not in _NOT_KNOWN_YET):
-        return progress.warning
+    if job.progress.warning or job.progress.state not in _NOT_KNOWN_YET:
+        return job.progress.warning
     before = next((each for each in job.status.conditions if each.type in TYPES), None)
     return DriverWarning(reason=before.reason, message=before.message) if before else None
 

@@ -58,15 +58,15 @@ def wait_for_turn(job: Job, decision: Decision) -> Decision:
 
 def keep_place(job: Job, decision: Decision) -> Decision:
     """Writes the job's place when it joins the line, moves or leaves, in the decision's own write if there is one."""
-    status = decision.status or StatusChange()
-    wanted = _find_wanted(job, status)
-    if wanted == status.apply(job.status).start_line:
+    change = decision.status or StatusChange()
+    status = change.apply(job.status)
+    wanted = _find_wanted(job, change, status.phase)
+    if wanted == status.start_line:
         return decision
-    return replace(decision, status=replace(status, start_line=wanted, is_guard=False))
+    return replace(decision, status=replace(change, start_line=wanted, is_guard=False))
 
 
-def _find_wanted(job: Job, change: StatusChange) -> StartLine | None:
-    phase = change.apply(job.status).phase
+def _find_wanted(job: Job, change: StatusChange, phase: Phase) -> StartLine | None:
     if phase in OUT:
         return None
     if change.start_line is not UNSET:
@@ -78,8 +78,9 @@ def _find_wanted(job: Job, change: StatusChange) -> StartLine | None:
 
 def _is_complete(job: Job) -> bool:
     """Whether all its pods exist and have a node, so that it needs nothing more from quota or scheduler."""
-    pods = [*([job.head] if job.head else []), *job.workers.live]
-    return not job.is_attempt_lost and len(pods) > job.desired_workers and all(pod.is_live and pod.node for pod in pods)
+    is_head_live = job.head is not None and job.head.is_live
+    are_placed = len(job.live_pods) > job.desired_workers and all(pod.node for pod in job.live_pods)
+    return not job.is_attempt_lost and is_head_live and are_placed
 
 
 def hold_back_creates(job: Job, decision: Decision) -> Decision:

@@ -192,17 +192,11 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
     unread = find_unread(job)
     if unread is not None:
         return replace(decision, look_up_events_of=unread)
-    pod = _find_unexplained(job)
+    unexplained = (pod for pod in job.not_started if pod.problem is None or pod.problem.reason in POD_EVENTS)
+    pod = next((pod for pod in unexplained if pod.node), None)
     if pod is None or pod.created_at is None:
         return decision
     waited = (pod.events_read_at - pod.created_at).total_seconds() if pod.events_read_at else FIRST_SECONDS
     after = timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))
     due = (pod.events_read_at or pod.created_at) + after
     return replace(decision, look_up_events_of=pod) if due <= job.now else decision.waking(due)
-
-
-def _find_unexplained(job: Job) -> PodView | None:
-    for pod in job.not_started:
-        if pod.node and (pod.problem is None or pod.problem.reason in POD_EVENTS):
-            return pod
-    return None

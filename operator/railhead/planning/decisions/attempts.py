@@ -147,8 +147,7 @@ def decide_restarts_in_place(job: Job) -> Decision | None:
 
 
 def _find_reported(job: Job) -> CountedRestarts:
-    progress, outcome = job.status.progress, job.outcome
-    restart = progress.restart if progress.attempt == job.attempt else None
+    restart, outcome = job.progress.restart, job.outcome
     return CountedRestarts(
         number=max(restart.number if restart else 0, cut_count(outcome.restarts) if outcome else 0),
         charged=max(restart.charged if restart else 0, cut_count(outcome.charged_restarts) if outcome else 0),
@@ -156,8 +155,8 @@ def _find_reported(job: Job) -> CountedRestarts:
 
 
 def _describe(job: Job, reported: CountedRestarts) -> str:
-    last = job.status.progress.restart
-    is_known = last is not None and last.number == reported.number and job.status.progress.attempt == job.attempt
+    last = job.progress.restart
+    is_known = last is not None and last.number == reported.number
     cause = f"{last.class_}: {last.message[:800]}" if last and is_known else "the head's log says why"
     return (
         f"Restart {reported.number} of the worker group in the pods of attempt {job.attempt}, of which "

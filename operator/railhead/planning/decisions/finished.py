@@ -51,24 +51,21 @@ def decide_success(job: Job) -> Decision | None:
 
 def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
     """The final progress, if the driver's last report has not arrived (yet)."""
-    known = job.status.progress
-    is_of_attempt = known.attempt == job.attempt
-    if is_of_attempt and known.state == "FINISHED" and known.percent_complete == 100:
-        return UNSET
-    if is_of_attempt and known.state == "FINISHED":  # by Ray Train, before the driver's own end
-        return with_estimate(known, percent=100, seconds=0)
+    known = job.progress
+    if known.state == "FINISHED":  # by Ray Train, before the driver's own end
+        return UNSET if known.percent_complete == 100 else with_estimate(known, percent=100, seconds=0)
     last = ProgressStatus(
         attempt=job.attempt,
         state="FINISHED",
         reports=cut_count(outcome.reports),
         joined=job.desired_workers,
-        workers=known.workers if is_of_attempt else 0,
-        step=known.step if is_of_attempt else None,
-        total_steps=known.total_steps if is_of_attempt else None,
+        workers=known.workers,
+        step=known.step,
+        total_steps=known.total_steps,
         metrics=cut_metrics(outcome.metrics),
         update_time=format_time(job.now),
-        warning=known.warning if is_of_attempt else None,
-        restart=known.restart if is_of_attempt else None,
+        warning=known.warning,
+        restart=known.restart,
     )
     return with_estimate(last, percent=100, seconds=0)
 

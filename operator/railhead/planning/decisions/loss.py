@@ -109,9 +109,9 @@ def _find_gone_child(job: Job) -> Failure | None:
 def _find_hopeless_workers(job: Job) -> FailureStatus | None:
     """Why a replacement of the lost workers would not help."""
     lost = job.workers.lost
-    misconfigured = next((pod for pod in lost if pod.outcome and _is_configuration(pod)), None)
-    if misconfigured is not None:
-        return explain_loss(job, misconfigured)
+    for pod in lost:
+        if pod.outcome and classify_pod(pod).class_ is FailureClass.CONFIGURATION:
+            return explain_loss(job, pod)
     slots = find_lost_slots(job)
     if not slots:
         return None
@@ -134,10 +134,6 @@ def _explain_any(job: Job, slots: Sequence[int]) -> FailureStatus:
     pod = next((pod for pod in job.workers.lost if pod.slot in slots), None)
     name = names.worker_name(job.name, job.uid, attempt=job.attempt, slot=slots[0], round_=job.status.round)
     return explain_loss(job, pod) if pod else explain_gone(job, name)
-
-
-def _is_configuration(pod: PodView) -> bool:
-    return classify_pod(pod).class_ is FailureClass.CONFIGURATION
 
 
 def find_cut_off(job: Job) -> Failure | None:

@@ -109,7 +109,7 @@ def _starting(job: Job) -> Decision:
         status = await_again(job, status)
     is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
     return Decision(
-        status=_count_pods(job, status, joined=job.joined if job.is_elastic else job.status.workers.joined),
+        status=_count_pods(job, status, joined=job.progress.joined if job.is_elastic else job.status.workers.joined),
         events=(Event("Warning", "ReportsMissing", message),) if is_news else (),
         wake_at=due,
     )
@@ -135,7 +135,7 @@ def _describe_start(job: Job) -> str:
 
 
 def _training(job: Job) -> Decision:
-    joined = job.joined if job.is_elastic else job.desired_workers
+    joined = job.progress.joined if job.is_elastic else job.desired_workers
     pods = f"{job.workers_up} of {job.desired_workers}" if job.is_elastic else f"{job.desired_workers}"
     message = f"Training runs on {pods} worker pods (attempt {job.attempt})"
     running = make_condition(job, types.RUNNING, reason="Training", message=message)

@@ -59,10 +59,9 @@ def find_evidence(job: Job) -> list[Evidence]:
     """Returns all that speaks against nodes now."""
     refused = [*([job.head] if job.head and job.head.is_refused else []), *find_refused(job)]
     found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
-    failure, progress = job.status.failure if job.is_attempt_lost else None, job.status.progress
+    failure, restart = job.status.failure if job.is_attempt_lost else None, job.progress.restart
     if failure and failure.suspect_node:
         found += _judge(failure, failure.suspect_node, parse_time(failure.time))
-    restart = progress.restart if progress.attempt == job.attempt else None
     if restart is not None:
         suspects = (pod for pod in job.pods if pod.name == restart.suspect_pod and pod.node)
         for pod in suspects:
@@ -72,16 +71,11 @@ def find_evidence(job: Job) -> list[Evidence]:
 
 def _judge(failure: FailureStatus | RestartStatus, node: str, at: datetime | None) -> list[Evidence]:
     """The evidence of a failure whose driver suspects this node; none if it is a guess."""
-    is_likely = failure.class_ is FailureClass.HANG or (
-        failure.class_ is FailureClass.HARDWARE and failure.reason in LIKELY
-    )
-    if not is_likely and not _is_sure(failure):
+    is_hardware = failure.class_ is FailureClass.HARDWARE
+    is_likely = failure.class_ is FailureClass.HANG or (is_hardware and failure.reason in LIKELY)
+    if not is_likely and not (is_hardware and failure.reason in SURE):
         return []
     return [Evidence(node, failure.reason, failure.message, at, is_likely)]
-
-
-def _is_sure(failure: FailureStatus | RestartStatus) -> bool:
-    return failure.class_ is FailureClass.HARDWARE and failure.reason in SURE
 
 
 def find_avoidance(job: Job) -> Avoidance:

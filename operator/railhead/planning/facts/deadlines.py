@@ -142,12 +142,12 @@ def _refused_since(job: Job) -> datetime | None:
 
 def find_placed(job: Job) -> list[PodView]:
     """The pods that have a node."""
-    return [pod for pod in _live_pods(job) if pod.node]
+    return [pod for pod in job.live_pods if pod.node]
 
 
 def find_waiting(job: Job) -> PodView | None:
     """A pod that has no node, if possible one for which the scheduler says why."""
-    waiting = [pod for pod in _live_pods(job) if not pod.node]
+    waiting = [pod for pod in job.live_pods if not pod.node]
     return min(waiting, key=lambda pod: pod.problem is None, default=None)
 
 
@@ -167,10 +167,6 @@ def find_unread(job: Job) -> PodView | None:
     return pod if pod and due and (pod.events_read_at is None or pod.events_read_at < due) else None
 
 
-def _live_pods(job: Job) -> list[PodView]:
-    return [*([job.head] if job.head is not None and job.head.is_live else []), *job.workers.live]
-
-
 def _can_train(job: Job, placed: list[PodView]) -> bool:
     workers = sum(pod.role == names.WORKER for pod in placed)
     return len(placed) > workers >= job.least_workers
@@ -183,7 +179,7 @@ def _deadline(job: Job) -> datetime | None:
     placed = find_placed(job)
     if all(pod.role == names.HEAD for pod in placed) or _can_train(job, placed):
         return None  # a head alone holds no GPU
-    moved = [at for pod in _live_pods(job) for at in (pod.created_at, pod.scheduled_at, pod.node_added_at) if at]
+    moved = [at for pod in job.live_pods for at in (pod.created_at, pod.scheduled_at, pod.node_added_at) if at]
     since = max([parse_time(waiting.since) or job.now, *moved])
     return min(since, job.now) + timedelta(seconds=limit)
 
