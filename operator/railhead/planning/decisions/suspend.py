@@ -13,7 +13,7 @@ follow. With foreground deletion garbage collection deletes all pods itself, and
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, Phase, WorkersStatus
@@ -24,6 +24,7 @@ from railhead.planning.facts.deadlines import count_suspended
 from railhead.planning.facts.reasons import QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.pod_view import Problem
 from railhead.planning.status_change import UNSET, Requirement, StatusChange, make_condition, stand_still
 
 SUSPENDING, SUSPENDED = "Suspending", "Suspended"
@@ -71,34 +72,24 @@ def _stop_pods(job: Job) -> Decision:
 def _stay(job: Job) -> Decision:
     """Leaves a job at rest as it is, unless it waits for something else now. Other numbers in Kueue's message, such as
     the quota that is free, are no news."""
-    rest = _find_rest(job)
-    if rest.phase != job.status.phase:
+    phase, why = _find_rest(job)
+    if phase != job.status.phase:
         return _rest(job)
     known = job.status.find_condition(types.SUSPENDED)
-    if rest.phase == "Suspended" or known is None:
+    if phase == "Suspended" or known is None:
         return Decision()
-    is_same = known.reason == rest.reason and _NUMBER.sub("", known.message) == _NUMBER.sub("", rest.message)
+    is_same = known.reason == why.reason and _NUMBER.sub("", known.message) == _NUMBER.sub("", why.message)
     return Decision() if is_same else _rest(job)
 
 
-@dataclass(frozen=True)
-class Rest:
-    """Why a job has no pods: the phase, and the reason and message of its conditions."""
-
-    phase: Phase
-    reason: str
-    message: str
-
-
-def _find_rest(job: Job, *, then: str = "") -> Rest:
-    """`then`: from where the job continues."""
+def _find_rest(job: Job, *, then: str = "") -> tuple[Phase, Problem]:
+    """Returns the phase of a job without pods, and why it has none. `then`: from where the job continues."""
     if job.is_deleting:
         message = "The job is deleted and has no pods; a finalizer in its metadata keeps the object"
-        return Rest("Suspended", SUSPENDED, message)
-    obstacle = None if job.spec.suspend else job.obstacle
-    if obstacle is not None:
-        return Rest("Queued", obstacle.reason, obstacle.message)
-    return Rest("Suspended", SUSPENDED, f"The job has no pods; once spec.suspend is false, it {then}")
+        return "Suspended", Problem(SUSPENDED, message)
+    if job.obstacle is not None and not job.spec.suspend:
+        return "Queued", job.obstacle
+    return "Suspended", Problem(SUSPENDED, f"The job has no pods; once spec.suspend is false, it {then}")
 
 
 def _rest(job: Job) -> Decision:
@@ -106,16 +97,17 @@ def _rest(job: Job) -> Decision:
     last = find_last_checkpoint(job) or StatusChange()
     checkpoint = last.apply(job.status).checkpoint
     then = f"continues from checkpoint {checkpoint.index}" if checkpoint else "starts from scratch"
-    rest = _find_rest(job, then=then)
-    status = stand_still(job, types.SUSPENDED, reason=rest.reason, message=rest.message)
-    if rest.phase == "Queued":
-        type_ = types.STALLED if rest.reason == QUEUE_NAME_CONFLICT else types.RECONCILING
-        status = status.with_conditions(make_condition(job, type_, reason=rest.reason, message=rest.message))
+    phase, why = _find_rest(job, then=then)
+    is_queued = phase == "Queued"
+    status = stand_still(job, types.SUSPENDED, reason=why.reason, message=why.message)
+    if is_queued:
+        type_ = types.STALLED if why.reason == QUEUE_NAME_CONFLICT else types.RECONCILING
+        status = status.with_conditions(make_condition(job, type_, reason=why.reason, message=why.message))
     status = replace(
         status,
         checkpoint=last.checkpoint,
         best_checkpoint=last.best_checkpoint,
-        phase=rest.phase,
+        phase=phase,
         head=HeadStatus(),
         workers=WorkersStatus(desired=job.desired_workers),
         resize=None,
@@ -126,10 +118,7 @@ def _rest(job: Job) -> Decision:
     if job.status.attempt and not job.status.is_resting:
         # Pods that are not in the cache yet would lose their last checkpoint, and run without the queue's quota.
         status = status.requiring(Requirement.FRESH_PODS)
-    if rest.phase == "Queued":
-        event = Event("Normal", "Queued", rest.message, is_series=True)
-    else:
-        event = Event("Normal", SUSPENDED, rest.message)
+    event = Event("Normal", "Queued" if is_queued else SUSPENDED, why.message, is_series=is_queued)
     return Decision(status=status, removes=gang_removal(job), events=(event,))
 
 
