@@ -73,7 +73,7 @@ def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, s
         outcome=_cut_outcome(report.outcome),
     )
     progress = with_estimate(
-        progress, percent=_cut_percent(report.steps.percent), seconds=_cut_step(report.steps.remaining_seconds)
+        progress, percent=_cut_step(report.steps.percent, 100), seconds=_cut_step(report.steps.remaining_seconds)
     )
     is_news = without_measures(progress) != without_measures(status.progress)
     change = StatusChange(
@@ -83,9 +83,7 @@ def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, s
         if report.resumed_from and _is_uri(report.resumed_from.uri)
         else UNSET,
     )
-    return with_checkpoints(
-        change, status, newest=report.checkpoint, best=report.best_checkpoint, attempt=report.attempt, time=report.time
-    )
+    return _add_checkpoints(change, status, report, attempt=report.attempt, time=report.time)
 
 
 def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int | None) -> ProgressStatus:
@@ -107,30 +105,17 @@ def change_by_outcome(change: StatusChange, status: JobStatus, outcome: Outcome 
     """Adds the checkpoints that only the driver's termination message reports."""
     if outcome is None:
         return change
-    return with_checkpoints(
-        change,
-        status,
-        newest=outcome.checkpoint,
-        best=outcome.best_checkpoint,
-        attempt=status.attempt,
-        time=format_time(now),
-    )
+    return _add_checkpoints(change, status, outcome, attempt=status.attempt, time=format_time(now))
 
 
-def with_checkpoints(
-    change: StatusChange,
-    status: JobStatus,
-    *,
-    newest: Checkpoint | None,
-    best: Checkpoint | None,
-    attempt: int,
-    time: str,
+def _add_checkpoints(
+    change: StatusChange, status: JobStatus, said: Report | Outcome, *, attempt: int, time: str
 ) -> StatusChange:
     """Adds those of a driver's checkpoints that are new; `time`: for a commit that has none."""
     return replace(
         change,
-        checkpoint=_find_newer(newest, status, attempt=attempt, time=time),
-        best_checkpoint=_find_changed_best(best, status, attempt=attempt),
+        checkpoint=_find_newer(said.checkpoint, status, attempt=attempt, time=time),
+        best_checkpoint=_find_changed_best(said.best_checkpoint, status, attempt=attempt),
     )
 
 
@@ -145,18 +130,18 @@ def keep_time(text: str) -> str | None:
     return text if re.fullmatch(TIME, text) and parse_time(text) else None
 
 
-def cut_count(value: int) -> int:
-    return min(max(value, 0), MAX_INDEX)
+def cut_count(value: int, most: int = MAX_INDEX) -> int:
+    return min(max(value, 0), most)
 
 
 def _cut_spent(spent: Spent | None) -> SpentStatus | None:
     if spent is None:
         return None
-    return SpentStatus(**{name: min(max(value, 0), MOST) for name, value in asdict(spent).items()})
+    return SpentStatus(**{name: cut_count(value, MOST) for name, value in asdict(spent).items()})
 
 
-def _cut_step(value: int | None) -> int | None:
-    return None if value is None else cut_count(value)
+def _cut_step(value: int | None, most: int = MAX_INDEX) -> int | None:
+    return None if value is None else cut_count(value, most)
 
 
 def _format_duration(seconds: int) -> str:
@@ -166,10 +151,6 @@ def _format_duration(seconds: int) -> str:
             count, rest = divmod(seconds, size)
             return f"{count}{unit}" + (f"{rest // smaller}{next_unit}" if rest >= smaller else "")
     return f"{seconds}s"
-
-
-def _cut_percent(value: int | None) -> int | None:
-    return None if value is None else min(max(value, 0), 100)
 
 
 def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:
