@@ -53,11 +53,6 @@ def decide_resume_source(job: Job) -> Decision | None:
     )
 
 
-def _describe_absence(job: Job) -> str:
-    selector = job.settings.job_selector
-    return f"does not exist, or its labels do not match {selector} of this operator" if selector else "does not exist"
-
-
 def _find_problem(job: Job, wanted: ResumeFrom) -> tuple[str, str] | None:
     """Reason and message, or None if it can be used."""
     if wanted.train_job is None:
@@ -65,7 +60,9 @@ def _find_problem(job: Job, wanted: ResumeFrom) -> tuple[str, str] | None:
     field = f"spec.resumeFrom.trainJob {wanted.train_job}"
     source = job.source
     if source is None or wanted.train_job == job.name:
-        where = "is this job itself" if wanted.train_job == job.name else _describe_absence(job)
+        selector = job.settings.job_selector
+        unseen = f", or its labels do not match {selector} of this operator" if selector else ""
+        where = "is this job itself" if wanted.train_job == job.name else f"does not exist{unseen}"
         return NOT_FOUND, f"{field} {where}; name another TrainJob in namespace {job.namespace}, or a checkpoint"
     if not source.is_finished:
         return RUNS, f"{field} has not ended; this job starts when it has, or name one of its checkpoints"
