@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -110,12 +111,9 @@ def _read_texts(raw: Object) -> dict[str, str]:
 
 def _read_conditions(found: list[Object]) -> Iterable[Condition]:
     for each in found[:MAX_CONDITIONS]:
-        try:
-            yield Condition.model_validate(
-                {**each, "message": clean_text(str(each.get("message") or ""))[:MAX_MESSAGE]}
-            )
-        except ValidationError:
-            continue
+        message = clean_text(str(each.get("message") or ""))[:MAX_MESSAGE]
+        with contextlib.suppress(ValidationError):
+            yield Condition.model_validate({**each, "message": message})
 
 
 def observe_flavor(raw: Object) -> Flavor:
@@ -127,10 +125,8 @@ def observe_flavor(raw: Object) -> Flavor:
 
 def _read_tolerations(found: list[Object]) -> Iterable[Toleration]:
     for each in found:
-        try:
+        with contextlib.suppress(ValidationError):
             yield Toleration.model_validate(each)
-        except ValidationError:
-            continue
 
 
 def observe_priority(raw: Object) -> tuple[str, int]:
