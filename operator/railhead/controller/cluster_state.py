@@ -146,6 +146,6 @@ class ClusterState:
 
     def _wake_jobs(self, namespace: str | None) -> None:
         """The pods of this namespace (None: of all) are known again: its jobs had no passes meanwhile."""
-        for key in self._store.all_keys():
-            if namespace in (None, key.namespace):
-                self._queue.add(key)
+        for record in self._store.all_records():
+            if namespace in (None, record.key.namespace):
+                self._queue.add(record.key)

@@ -98,9 +98,6 @@ class Store:
     def job(self, key: JobKey) -> JobRecord | None:
         return self._jobs.get(key)
 
-    def all_keys(self) -> Iterable[JobKey]:
-        return list(self._jobs)
-
     def all_records(self) -> Iterable[JobRecord]:
         """Returns the records of all jobs, to be read before the store changes."""
         return self._jobs.values()

@@ -96,7 +96,7 @@ async def sweep_once(
     It leaves out a namespace that the API server refuses to list.
     """
     known = store.newest_version
-    before = {key: record for key in store.all_keys() if (record := store.job(key))}
+    before = {record.key: record for record in store.all_records()}
     existing: set[str] = set()
     versions: dict[str | None, int] = {}
     for namespace in namespaces or (None,):

@@ -64,7 +64,7 @@ async def test_a_deleted_job_is_forgotten_and_a_late_response_does_not_bring_it_
     fixture.state.on_job("DELETED", make_job(7))
     fixture.state.record_job(make_job(5))
     assert fixture.state.find_facts(KEY) is None
-    assert list(fixture.store.all_keys()) == []
+    assert list(fixture.store.all_records()) == []
 
 
 MINE, THEIRS = {"labels": {"team": "a"}}, {"labels": {"team": "b"}}
@@ -80,7 +80,7 @@ async def test_a_response_for_a_job_that_left_the_selection_releases_it() -> Non
         assert fixture.store.job(KEY) is None
         fixture.state.on_job("DELETED", make_job(left, metadata=MINE))
         fixture.state.record_job(make_job(3, metadata=MINE))
-        assert list(fixture.store.all_keys()) == [] == await fixture.due()
+        assert list(fixture.store.all_records()) == [] == await fixture.due()
 
 
 async def test_a_job_that_returns_to_the_selection_is_run_again_with_its_pods() -> None:

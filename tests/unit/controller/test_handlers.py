@@ -58,7 +58,7 @@ class Operator:
 
     @property
     def known(self) -> list[str]:
-        return sorted(key.name for key in self.store.all_keys())
+        return sorted(record.key.name for record in self.store.all_records())
 
     async def watch(self, *namespaces: str, limits: WatchLimits = LIMITS) -> None:
         self.watches = [WatchState(TRAIN_JOB, namespace) for namespace in namespaces or (None,)]

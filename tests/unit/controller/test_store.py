@@ -44,7 +44,7 @@ def test_a_job_is_new_once() -> None:
     assert store.put_job(make_job(3)) is None
     assert store.put_job(make_job(2)) is None
     assert store.put_job(make_job(4)) == KEY
-    assert list(store.all_keys()) == [KEY]
+    assert [record.key for record in store.all_records()] == [KEY]
     assert store.key_of(UID) == KEY
 
 
@@ -157,7 +157,7 @@ def test_a_deleted_job_is_gone_and_a_late_response_does_not_bring_it_back() -> N
     store.put_job(make_job(3))
     store.drop_job(KEY, UID, version=5)
     assert store.put_job(make_job(4)) is None
-    assert (store.job(KEY), store.key_of(UID), list(store.all_keys())) == (None, None, [])
+    assert (store.job(KEY), store.key_of(UID), [record.key for record in store.all_records()]) == (None, None, [])
 
 
 def test_a_new_job_with_an_old_name_is_another_job() -> None:

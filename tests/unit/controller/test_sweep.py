@@ -22,7 +22,7 @@ def make_store(*jobs: Object) -> Store:
 
 
 def names_of(store: Store) -> list[str]:
-    return sorted(key.name for key in store.all_keys())
+    return sorted(record.key.name for record in store.all_records())
 
 
 HERE = make_job(3, name="here", uid="u1")
