@@ -739,15 +739,15 @@ DEFECTS = (
     Defect(
         "likely evidence counts at once",
         "planning/facts/avoided_nodes.py",
-        "if evidence.is_likely and not _is_second(evidence, known):",
+        "if evidence.is_likely and not is_second:",
         "if False:",
         (AVOIDED,),
     ),
     Defect(
         "likely evidence counts after days",
         "planning/facts/avoided_nodes.py",
-        " and evidence.at - since <= LIKELY_WINDOW",
-        "",
+        "passed is not None and passed <= LIKELY_WINDOW",
+        "passed is not None",
         (AVOIDED,),
     ),
     Defect(
@@ -2504,14 +2504,14 @@ DEFECTS = (
     Defect(
         "any number of nodes is avoided",
         "planning/facts/avoided_nodes.py",
-        "        elif len(nodes) < _find_limit(job):\n",
+        "        elif len(nodes) < limit:\n",
         "        else:\n",
         (AVOIDED,),
     ),
     Defect(
         "one pod lets a node be avoided again and again",
         "planning/facts/avoided_nodes.py",
-        "if known in nodes or not _is_news(evidence, known):",
+        "if known in nodes or not is_news:",
         "if known in nodes:",
         (AVOIDED,),
     ),

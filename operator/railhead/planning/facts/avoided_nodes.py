@@ -89,14 +89,19 @@ def find_avoidance(job: Job) -> Avoidance:
         nodes = [node for node in nodes if node is not _find_oldest(blocked, nodes)]
     ended = [node for node in listed.nodes if node not in nodes]
     former = _join(listed.former, ended)
+    limit = min(max(1, (job.desired_workers + 1) // PODS_PER_AVOIDED_NODE), MAX_AVOIDED_NODES)
     for evidence in find_evidence(job):
         known = next((node for node in (*nodes, *former) if node.name == evidence.node), None)
-        if known in nodes or not _is_news(evidence, known):
+        times, since = (known.times, parse_time(known.since)) if known else (0, None)
+        passed = evidence.at - since if evidence.at and since else None
+        is_news = since is None or (passed is not None and passed > timedelta(0))
+        is_second = passed is not None and passed <= LIKELY_WINDOW
+        if known in nodes or not is_news:
             continue
-        if evidence.is_likely and not _is_second(evidence, known):
-            former = _join(former, [_suspect(evidence, times=known.times if known else 0)])
-        elif len(nodes) < _find_limit(job):
-            nodes.append(_avoid(job, evidence, times=known.times + 1 if known else 1))
+        if evidence.is_likely and not is_second:
+            former = _join(former, [_suspect(evidence, times=times)])
+        elif len(nodes) < limit:
+            nodes.append(_avoid(job, evidence, times=times + 1))
             former = tuple(node for node in former if node is not known)
     return Avoidance(tuple(nodes), former)
 
@@ -147,23 +152,6 @@ def _list_unplaced(job: Job) -> list[PodView]:
 
 def _find_oldest(pod: PodView, nodes: Sequence[AvoidedNode]) -> AvoidedNode:
     return next(node for node in nodes if node.name in pod.avoids)
-
-
-def _find_limit(job: Job) -> int:
-    pods = job.desired_workers + 1
-    return min(max(1, pods // PODS_PER_AVOIDED_NODE), MAX_AVOIDED_NODES)
-
-
-def _is_news(evidence: Evidence, known: AvoidedNode | None) -> bool:
-    """It is newer than the last time that the job began to avoid the node."""
-    since = parse_time(known.since) if known is not None else None
-    return since is None or (evidence.at is not None and evidence.at > since)
-
-
-def _is_second(evidence: Evidence, known: AvoidedNode | None) -> bool:
-    """What is known against the node is no older than a day."""
-    since = parse_time(known.since) if known is not None else None
-    return since is not None and evidence.at is not None and evidence.at - since <= LIKELY_WINDOW
 
 
 def _suspect(evidence: Evidence, *, times: int) -> AvoidedNode:
