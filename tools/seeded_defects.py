@@ -1227,9 +1227,9 @@ DEFECTS = (
     ),
     Defect(
         "the wait for a pod on a dead node never ends",
-        "planning/pod_view.py",
-        "return at is not None and now >= at",
-        "return False",
+        "planning/observed.py",
+        "pod.out_of_reach_at and pod.out_of_reach_at <= self.now",
+        "False",
         ("tests/unit/planning/test_scenarios.py",),
     ),
     Defect(

@@ -15,7 +15,7 @@ from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.text import clean_text, parse_time
 from railhead.planning.facts.failure import LossReason
 from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
-from railhead.planning.pod_view import Disruption, PodView, Problem
+from railhead.planning.pod_view import PodView, Problem
 
 NAMED = 3  # scheduling gates
 # A container waiting with one of these reasons has not started and will not without intervention.
@@ -153,14 +153,14 @@ def _end(state: Object, status: Object) -> tuple[str, Object]:
     return names.CONTAINER, {}
 
 
-def _disruption(conditions: Object) -> Disruption | None:
+def _disruption(conditions: Object) -> Problem | None:
     target = part(conditions, "DisruptionTarget")
     if target.get("status") != "True":
         return None
-    return Disruption(str(target.get("reason") or ""), str(target.get("message") or ""))
+    return Problem(str(target.get("reason") or ""), str(target.get("message") or ""))
 
 
-def _is_silent(conditions: Object, state: Object, disruption: Disruption | None) -> bool:
+def _is_silent(conditions: Object, state: Object, disruption: Problem | None) -> bool:
     """Kubernetes has marked the pod because its node does not respond: not ready, although its container runs. Of a
     pod that someone else deleted, all containers must be ready: only the node lifecycle controller
     (pkg/controller/util/node: MarkPodsNotReady) reports that, never a kubelet."""
@@ -181,7 +181,7 @@ def _cpu_limit(spec: Object) -> str:
     return ""
 
 
-def _is_refused(status: Object, disruption: Disruption | None) -> bool:
+def _is_refused(status: Object, disruption: Problem | None) -> bool:
     """The kubelet's rejectPod sets phase, reason and message only. A pod that is evicted while it starts never ran
     either; any other component that ends a pod names itself in the condition."""
     if status.get("phase") != "Failed" or not status.get("reason"):

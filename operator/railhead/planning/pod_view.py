@@ -30,15 +30,7 @@ OVER = frozenset({"Succeeded", "Failed"})  # phases in which all containers have
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a pod does not start: a CamelCase reason, and the message of the component that rejects it."""
-
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Disruption:
-    """Who takes a pod, and why: its condition DisruptionTarget."""
+    """Why a pod does not start, or is taken: a CamelCase reason, and the message of the component that does it."""
 
     reason: str
     message: str
@@ -79,7 +71,7 @@ class PodView:
     started_at: datetime | None = None  # of the running container
     finished_at: datetime | None = None
     problem: Problem | None = None
-    disruption: Disruption | None = None
+    disruption: Problem | None = None  # who takes it, and why: its condition DisruptionTarget
     container: str = names.CONTAINER  # the one that the exit code and message belong to
     created_at: datetime | None = None
     scheduled_at: datetime | None = None
@@ -138,15 +130,11 @@ class PodView:
 
     @property
     def out_of_reach_at(self) -> datetime | None:
-        """When the job stops waiting for it: being deleted, and not gone well after its grace period."""
+        """When the job stops waiting for it: being deleted, and not gone well after its grace period, since its node
+        does not respond. A head may still run there; the fence in the run's storage blocks its commits."""
         if not self.is_deleting or self.is_over or self.gone_by is None:
             return None
         return self.gone_by + timedelta(seconds=UNANSWERED_SECONDS)
-
-    def is_out_of_reach(self, now: datetime) -> bool:
-        """Its node does not respond. A head may still run there; the fence in the run's storage blocks its commits."""
-        at = self.out_of_reach_at
-        return at is not None and now >= at
 
     @property
     def stuck_at(self) -> datetime | None:

@@ -14,7 +14,7 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, observe_pod, owner_uid, record_pod
 from railhead.planning.facts.failure import classify_pod
-from railhead.planning.pod_view import ENDED_WITHIN, Disruption, PodView, Problem
+from railhead.planning.pod_view import ENDED_WITHIN, PodView, Problem
 from tests.unit.builders import NOW, UID
 from tests.unit.controller.raws import JOB_OWNER, Object, make_container, make_pod
 
@@ -144,7 +144,7 @@ def test_a_pod_killed_for_its_memory_has_that_reason() -> None:
 
 
 DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for another"}
-PREEMPTED = Disruption("PreemptionByScheduler", "for another")
+PREEMPTED = Problem("PreemptionByScheduler", "for another")
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ PREEMPTED = Disruption("PreemptionByScheduler", "for another")
     [
         ({"conditions": [DISRUPTED]}, "", PREEMPTED),
         ({"conditions": [DISRUPTED], "reason": "Terminated"}, "Terminated", PREEMPTED),
-        ({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, "", Disruption("", "")),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, "", Problem("", "")),
         ({"conditions": [{**DISRUPTED, "status": "False"}], "reason": "Evicted"}, "Evicted", None),
         ({"reason": "NodeLost"}, "NodeLost", None),
         ({}, "", None),
     ],
 )
 def test_a_disruption_by_the_cluster_takes_precedence_over_the_failure(
-    status: Object, reason: str, disruption: Disruption | None
+    status: Object, reason: str, disruption: Problem | None
 ) -> None:
     ended = [make_container(terminated={"exitCode": 143, "reason": "Error"})]
     view = observe_status(phase="Failed", containerStatuses=ended, **status)

@@ -20,7 +20,7 @@ from railhead.contract.failure import Failure, FailureClass, FailureRule, find_r
 from railhead.contract.text import format_time
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.observed import Observed
-from railhead.planning.pod_view import Disruption, PodView
+from railhead.planning.pod_view import PodView, Problem
 
 KILLED_CODES = (137, 143)  # SIGKILL, SIGTERM
 
@@ -61,11 +61,6 @@ OF_KUBELETS = frozenset(
 )
 # What an act of the cluster, a person or an upgrade takes, in class Infrastructure.
 DISRUPTIONS = frozenset(LossReason) - {LossReason.EVICTED, LossReason.OOM_KILLED}
-
-
-def classify_target(reason: str) -> FailureClass:
-    """Returns the failure class of a pod whose condition DisruptionTarget has this reason."""
-    return FailureClass.INFRASTRUCTURE if reason in OF_NODES else FailureClass.PREEMPTION
 
 
 def find_reason(target: str, kubelet: str) -> str:
@@ -121,15 +116,14 @@ def describe_refusal(pod: PodView) -> str:
     return f"Node {pod.node or '(none)'} refused pod {pod.name} ({pod.reason}): {pod.message[:800]}"
 
 
-def _explain_disruption(pod: PodView, disruption: Disruption, reported: Failure | None) -> Failure:
+def _explain_disruption(pod: PodView, disruption: Problem, reported: Failure | None) -> Failure:
     """The reason is the cluster's, also when the driver has reported SIGTERM."""
     why = " ".join(text for text in (disruption.message, pod.message if reported is None else "") if text)
     message = f"Pod {pod.name} was disrupted: {why[:1500] or disruption.reason}"
     if reported is not None:
         message = f"{message}; {reported.message}"
-    return Failure(
-        classify_target(disruption.reason), find_reason(disruption.reason, pod.reason) or "DisruptionTarget", message
-    )
+    class_ = FailureClass.INFRASTRUCTURE if disruption.reason in OF_NODES else FailureClass.PREEMPTION
+    return Failure(class_, find_reason(disruption.reason, pod.reason) or "DisruptionTarget", message)
 
 
 def _explain(pod: PodView) -> tuple[str, str]:

@@ -13,13 +13,13 @@ import pytest
 from railhead.contract.outcome import Outcome
 from railhead.contract.text import format_time
 from railhead.planning.plan import Plan
-from railhead.planning.pod_view import Disruption, PodView
+from railhead.planning.pod_view import PodView, Problem
 from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_attempt, make_head, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
 from tests.unit.planning.state import decide
 
-BY_KUBELET = Disruption("TerminationByKubelet", "The node was low on resource: memory.")
-PREEMPTED = Disruption("PreemptionByScheduler", "preempting to accommodate a higher priority pod")
+BY_KUBELET = Problem("TerminationByKubelet", "The node was low on resource: memory.")
+PREEMPTED = Problem("PreemptionByScheduler", "preempting to accommodate a higher priority pod")
 NO_BUDGET: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
 HOUR = 3600
 
@@ -190,7 +190,7 @@ def lose_head(head: PodView, **status: Any) -> dict[str, Any]:
     return {**failure, "phase": wanted.status.fields["phase"]}
 
 
-def killed(pod: PodView, disruption: Disruption | None = None, **changes: Any) -> PodView:
+def killed(pod: PodView, disruption: Problem | None = None, **changes: Any) -> PodView:
     gone = replace(pod, phase="Failed", is_running=False, exit_code=137, disruption=disruption, finished_at=NOW)
     return replace(gone, **changes)
 
@@ -208,7 +208,7 @@ def killed(pod: PodView, disruption: Disruption | None = None, **changes: Any) -
 )
 def test_the_clusters_reason_is_kept_and_no_budget_is_spent(reason: str, class_: str) -> None:
     of_pod = "Evicted" if reason == "TerminationByKubelet" else ""
-    failure = lose_head(killed(make_head(), Disruption(reason, "because of it"), reason=of_pod))
+    failure = lose_head(killed(make_head(), Problem(reason, "because of it"), reason=of_pod))
     assert (failure["class"], failure["reason"], failure["phase"]) == (class_, reason, "Restarting")
     assert failure["message"].endswith("was disrupted: because of it")
 
