@@ -46,7 +46,6 @@ def make_workload(*conditions: Condition, spec: Any = None, **changes: Any) -> W
     job = make_job(spec=spec or queued_spec(), queue=QueueView("served"))
     workload = WorkloadView(
         "digits-0f1e2d",
-        "uid-workload",
         "7",
         UID,
         digest=compute_digest(build_request(job)),

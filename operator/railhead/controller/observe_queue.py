@@ -15,7 +15,6 @@ from railhead.api.job import JobKey
 from railhead.api.queue import Toleration
 from railhead.contract.text import clean_text
 from railhead.controller.observe import owner_uid
-from railhead.kube.informer import uid_of
 from railhead.planning.queue_view import Assignment, Flavor, PodSetUpdate, WorkloadView
 from railhead.resources.placement import HOSTNAME, get_items
 from railhead.resources.queues.kueue import DIGEST, WORKERS
@@ -34,7 +33,6 @@ def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
         job_uid = ""  # anyone may create a Workload with a job's label: only that of the job's own name counts
     view = WorkloadView(
         name=str(metadata.get("name")),
-        uid=uid_of(raw),
         version=str(metadata.get("resourceVersion") or ""),
         job_uid=job_uid,
         is_deleting=bool(metadata.get("deletionTimestamp")),

@@ -81,7 +81,6 @@ class WorkloadView:
     """
 
     name: str
-    uid: str
     version: str
     job_uid: str
     is_deleting: bool = False
