@@ -265,9 +265,6 @@ class Store:
         record = self._jobs.get(key)
         return len(self._pods.get(record.owner, ())) if record is not None else 0
 
-    def _explained_pods(self, owner: Owner) -> tuple[PodView, ...]:
-        return tuple(pod.explain(self._pod_events.get(pod.uid)) for pod in self.pods(owner))
-
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
         """Everything known about one job right now; None when there is no such job, or nothing to do for it."""
         record = self._jobs.get(key)
@@ -306,7 +303,8 @@ class Store:
 
     def _divide_pods(self, record: JobRecord) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
         """The job's own pods, and the names of the foreign ones."""
-        pods, job, uid = self._explained_pods(record.owner), record.key.name, record.uid
+        pods = [pod.explain(self._pod_events.get(pod.uid)) for pod in self.pods(record.owner)]
+        job, uid = record.key.name, record.uid
         own = tuple(pod for pod in pods if has_own_name(pod, job, uid))
         foreign = self._foreign.get(record.owner, set())
         if len(own) < len(pods):

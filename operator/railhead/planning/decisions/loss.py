@@ -70,20 +70,14 @@ def decide_loss(job: Job) -> Decision | None:
     elif head.may_still_end(job.now):
         return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     elif not head.is_live:
-        return _add_refusal(lose_attempt(job, explain_head_loss(job, head)), head)
+        lost = lose_attempt(job, explain_head_loss(job, head))
+        refusal = Event("Warning", NODE_REFUSED_POD, describe_refusal(head))
+        return replace(lost, events=(refusal, *lost.events)) if head.is_refused else lost
     gone = _find_gone_child(job)
     if gone is not None:
         return lose_attempt(job, explain_decision(job, gone))
     hopeless = _find_hopeless_workers(job)
     return None if hopeless is None else lose_attempt(job, hopeless)
-
-
-def _add_refusal(decision: Decision, head: PodView) -> Decision:
-    """The event of a head that its node refused."""
-    if not head.is_refused:
-        return decision
-    event = Event("Warning", NODE_REFUSED_POD, describe_refusal(head))
-    return replace(decision, events=(event, *decision.events))
 
 
 def _find_gone_child(job: Job) -> Failure | None:

@@ -54,7 +54,8 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     since = parse_time(known.time) if known else None
     if known is None or since is None:  # counting begins
         return GoodputStatus(time=format_time(now))
-    spent = _find_spent(old)
+    is_current = old.progress.attempt == old.attempt and not is_over(old)
+    spent = old.progress.spent if is_current else None  # what the attempt's driver has counted
     ends = old.attempt != new.attempt or is_over(new)
     until = now if spent is None or ends else min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
@@ -79,7 +80,7 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     wall, gpu_seconds = known.wall_seconds + seconds, min(known.gpu_seconds + held, MOST)
     was_trained = productive - known.productive_seconds
     return GoodputStatus(
-        percent=_format_percent(productive, wall),
+        percent=f"{100 * min(productive, wall) / wall:.1f}" if wall else "",  # a status may have any numbers
         time=format_time(since + timedelta(seconds=seconds)),
         wall_seconds=min(wall, MOST),
         productive_seconds=min(productive, MOST),
@@ -122,12 +123,6 @@ def count_seconds(old: GoodputStatus | None, new: GoodputStatus | None) -> dict[
     return {cause: number for cause, number in seconds.items() if number > 0}
 
 
-def _find_spent(status: JobStatus) -> SpentStatus | None:
-    """What the current attempt's driver has counted, None before its first report and after its end."""
-    is_current = status.progress.attempt == status.attempt and not is_over(status)
-    return status.progress.spent if is_current else None
-
-
 def _find_new(spent: SpentStatus, settled: SpentStatus) -> tuple[dict[str, int], dict[str, int]]:
     """Returns the milliseconds to divide, and those of earlier settlements that are productive no longer."""
     new = {cause: max(getattr(spent, cause) - getattr(settled, cause), 0) for cause in PRECEDENCE}
@@ -161,7 +156,3 @@ def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatu
     if new.attempt == old.attempt and after > before and old.progress.restart is not None:
         counts[old.progress.restart.class_.value] += after - before
     return {class_: min(count, MOST) for class_, count in counts.items()}
-
-
-def _format_percent(productive: int, wall: int) -> str:
-    return f"{100 * min(productive, wall) / wall:.1f}" if wall else ""  # a status may have any numbers

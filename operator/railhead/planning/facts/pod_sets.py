@@ -19,7 +19,6 @@ from railhead.api.queue import (
     MAX_LABELS,
     MAX_TOLERATIONS,
     PodSetAdmission,
-    Toleration,
 )
 from railhead.planning.queue_view import Assignment, PodSetUpdate, QueueView, WorkloadView
 from railhead.resources.placement import HOSTNAME, REQUIRED, get_items
@@ -84,6 +83,7 @@ def merge_pod_set(
     selector = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
     tolerations = [each for flavor in flavors for each in flavor.tolerations]
     tolerations += [each for update in updates for each in update.tolerations]
+    once_each = {each.model_dump_json(): each for each in tolerations}.values()
     return PodSetAdmission(
         name=name,
         count=count,
@@ -97,12 +97,8 @@ def merge_pod_set(
             [(each, each.node_selector) for each in updates],
         ),
         topology_aware=found.has_topology,
-        tolerations=_bound(_unique(tolerations), MAX_TOLERATIONS, f"tolerations for {name}"),
+        tolerations=_bound(once_each, MAX_TOLERATIONS, f"tolerations for {name}"),
     )
-
-
-def _unique(tolerations: Iterable[Toleration]) -> list[Toleration]:
-    return list({each.model_dump_json(): each for each in tolerations}.values())
 
 
 def _merge(
