@@ -8,7 +8,7 @@ state conditions (`STANDING`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Final
@@ -218,7 +218,7 @@ def build_fields(status: JobStatus, change: StatusChange) -> dict[str, Any]:
     for name in STATUS_FIELDS:
         value = getattr(change, name)
         if value is not UNSET and value != getattr(status, name):
-            fields[JobStatus.model_fields[name].alias or name] = _to_json(value)
+            fields[JobStatus.model_fields[name].alias or name] = to_json(value)
     return fields
 
 
@@ -227,7 +227,7 @@ def _changed(observed: Observed, change: StatusChange) -> dict[str, Any]:
     fields = build_fields(status, change)
     conditions = merge_conditions(status.conditions, change.set_conditions, remove=change.remove_conditions)
     if conditions != status.conditions:
-        fields["conditions"] = [_to_json(condition) for condition in conditions]
+        fields["conditions"] = to_json(conditions)
     if status.observed_generation != observed.generation:
         fields["observedGeneration"] = observed.generation
     return fields
@@ -244,7 +244,8 @@ def _build_tests(observed: Observed, change: StatusChange) -> dict[str, Any]:
         tests["/status/phase"] = status.phase
     else:  # no test holds for a field that is missing; the first write of a status sets both
         tests["/status/observedGeneration"] = status.observed_generation
-    if Requirement.FRESH_PODS in change.requires or _counts(change):
+    counters = (change.restarts, change.counted_restarts, change.worker_losses)
+    if Requirement.FRESH_PODS in change.requires or any(isinstance(each, BaseModel) for each in counters):
         # Counters are set from their old values. The driver is quiet then: its reports rarely make the compare fail.
         tests["/metadata/resourceVersion"] = str(observed.version)
     if Requirement.SAME_SPEC in change.requires:
@@ -254,15 +255,10 @@ def _build_tests(observed: Observed, change: StatusChange) -> dict[str, Any]:
     return tests
 
 
-def _counts(change: StatusChange) -> bool:
-    """Whether the change raises a counter."""
-    counters = (change.restarts, change.counted_restarts, change.worker_losses)
-    return any(isinstance(each, BaseModel) for each in counters)
-
-
-def _to_json(value: BaseModel | list[BaseModel] | str | int | None) -> Any:
+def to_json(value: BaseModel | Sequence[BaseModel] | str | int | None) -> Any:
+    """Returns the value of a status field as JSON."""
     if isinstance(value, BaseModel):
         return value.model_dump(by_alias=True, mode="json", exclude_none=True)
     if isinstance(value, list):
-        return [_to_json(each) for each in value]
+        return [to_json(each) for each in value]
     return value

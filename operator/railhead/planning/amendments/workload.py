@@ -7,7 +7,7 @@ when no pod of the job can act.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from railhead.api import names
@@ -31,7 +31,7 @@ from railhead.planning.queue_view import (
     REQUEUED,
     WorkloadView,
 )
-from railhead.planning.status_change import UNSET, StatusChange
+from railhead.planning.status_change import UNSET, StatusChange, to_json
 from railhead.resources.queues.kueue import FINALIZER, WORKERS, compute_digest
 
 MAXIMUM_PASSED = "DeactivatedDueToMaximumExecutionTimeExceeded"
@@ -181,9 +181,5 @@ def _make(observed: Observed, type_: str, is_true: bool, reason: str, message: s
 
 def _patch(workload: WorkloadView, *conditions: Condition, more: Mapping[str, object] | None = None) -> WorkloadPatch:
     """`more`: other fields of the status."""
-    status = {"conditions": _dump(merge_conditions(workload.conditions, conditions)), **(more or {})}
+    status = {"conditions": to_json(merge_conditions(workload.conditions, conditions)), **(more or {})}
     return WorkloadPatch(workload.name, workload.version, {"status": status}, subresource="status")
-
-
-def _dump(conditions: Iterable[Condition]) -> list[dict[str, object]]:
-    return [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in conditions]
