@@ -285,15 +285,15 @@ DEFECTS = (
     Defect(
         "an elastic job that can train releases its pods",
         "planning/facts/deadlines.py",
-        "> workers >= job.least_workers\n",
-        "> workers >= job.desired_workers\n",
+        "> workers >= job.least_workers:\n",
+        "> workers >= job.desired_workers:\n",
         (PARTIAL_START,),
     ),
     Defect(
         "a head that waits for its workers is released",
         "planning/facts/deadlines.py",
-        "    if all(pod.role == names.HEAD for pod in placed) or _can_train",
-        "    if _can_train",
+        "    if not workers or len(placed) > workers",
+        "    if len(placed) > workers",
         (PARTIAL_START,),
     ),
     Defect(

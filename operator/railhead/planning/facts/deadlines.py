@@ -167,17 +167,13 @@ def find_unread(job: Job) -> PodView | None:
     return pod if pod and due and (pod.events_read_at is None or pod.events_read_at < due) else None
 
 
-def _can_train(job: Job, placed: list[PodView]) -> bool:
-    workers = sum(pod.role == names.WORKER for pod in placed)
-    return len(placed) > workers >= job.least_workers
-
-
 def _deadline(job: Job) -> datetime | None:
     limit, waiting = job.spec.partial_start_deadline_seconds, job.status.waiting
     if not limit or waiting is None or job.is_attempt_lost:
         return None
     placed = find_placed(job)
-    if all(pod.role == names.HEAD for pod in placed) or _can_train(job, placed):
+    workers = sum(pod.role == names.WORKER for pod in placed)
+    if not workers or len(placed) > workers >= job.least_workers:
         return None  # a head alone holds no GPU
     moved = [at for pod in job.live_pods for at in (pod.created_at, pod.scheduled_at, pod.node_added_at) if at]
     since = max([parse_time(waiting.since) or job.now, *moved])
