@@ -103,7 +103,7 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     failure = settlement.failure
     status = replace(status, failure=failure)
     if settlement.refusal:
-        return _fail(job, failure, because=settlement.refusal)
+        return fail_job(job, failure, because=settlement.refusal)
     message = (
         f"Attempt {job.attempt} was lost ({failure.class_}: {failure.message[:600]}); attempt {job.attempt + 1} follows"
     )
@@ -122,13 +122,8 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     )
 
 
-def fail_job(job: Job, failure: FailureStatus) -> Decision:
-    """No attempt follows, although restart budgets are left."""
-    return _fail(job, failure, because=failure.class_.policy.final)
-
-
-def _fail(job: Job, failure: FailureStatus, *, because: str) -> Decision:
-    """`decide_finished` deletes the pods."""
+def fail_job(job: Job, failure: FailureStatus, *, because: str) -> Decision:
+    """No attempt follows. `decide_finished` deletes the pods."""
     message = f"{failure.class_}: {failure.message} ({because})"
     reason = failure.reason or failure.class_
     status = replace(

@@ -166,8 +166,8 @@ def decide_active_deadline(job: Job) -> Decision | None:
         return None  # it finished in time
     limit = job.spec.active_deadline_seconds
     message = f"The job was active for {limit} s (spec.activeDeadlineSeconds) without finishing"
-    failure = Failure(FailureClass.DEADLINE_EXCEEDED, "ActiveDeadlineExceeded", message)
-    return fail_job(job, explain_decision(job, failure))
+    failure = explain_decision(job, Failure(FailureClass.DEADLINE_EXCEEDED, "ActiveDeadlineExceeded", message))
+    return fail_job(job, failure, because=failure.class_.policy.final)  # although restart budgets are left
 
 
 def decide_startup_deadline(job: Job) -> Decision | None:
