@@ -99,7 +99,9 @@ def find_avoidance(job: Job) -> Avoidance:
         if known in nodes or not is_news:
             continue
         if evidence.is_likely and not is_second:
-            former = _join(former, [_suspect(evidence, times=times)])
+            at = format_time(evidence.at) if evidence.at is not None else None
+            suspect = AvoidedNode(name=evidence.node, reason=evidence.reason, since=at, times=times)
+            former = _join(former, [suspect])  # remembered, and not avoided yet
         elif len(nodes) < limit:
             nodes.append(_avoid(job, evidence, times=times + 1))
             former = tuple(node for node in former if node is not known)
@@ -152,12 +154,6 @@ def _list_unplaced(job: Job) -> list[PodView]:
 
 def _find_oldest(pod: PodView, nodes: Sequence[AvoidedNode]) -> AvoidedNode:
     return next(node for node in nodes if node.name in pod.avoids)
-
-
-def _suspect(evidence: Evidence, *, times: int) -> AvoidedNode:
-    """Remembered, and not avoided yet."""
-    since = format_time(evidence.at) if evidence.at is not None else None
-    return AvoidedNode(name=evidence.node, reason=evidence.reason, since=since, times=times)
 
 
 def _avoid(job: Job, evidence: Evidence, *, times: int) -> AvoidedNode:
