@@ -102,9 +102,6 @@ class Store:
         """Returns the records of all jobs, to be read before the store changes."""
         return self._jobs.values()
 
-    def key_of(self, uid: str) -> JobKey | None:
-        return self._keys.get(uid)
-
     def put_job(self, raw: Object) -> JobKey | None:
         """Stores a TrainJob; returns its key when the object is new or newer."""
         key, uid, version = read_key(raw), uid_of(raw), version_of(raw)

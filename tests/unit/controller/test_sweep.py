@@ -12,6 +12,7 @@ from railhead.kube.errors import RetryAfter
 from tests.model.client import make_client
 from tests.model.faults import LOST_ANSWER
 from tests.unit.controller.raws import Object, make_job
+from tests.unit.controller.test_store import find_key
 
 
 def make_store(*jobs: Object) -> Store:
@@ -71,8 +72,8 @@ async def test_a_successor_created_during_the_list_stays() -> None:
     client = make_client()
     client.taken = lambda request: store.put_job(client.api.put(make_job(name="gone", uid="u3")))
     await sweep_once(client, store, ())
-    assert store.key_of("u3") == JobKey("default", "gone")
-    assert store.key_of("u2") is None
+    assert find_key(store, "u3") == JobKey("default", "gone")
+    assert find_key(store, "u2") is None
 
 
 async def test_only_the_watched_namespaces_are_listed() -> None:
