@@ -36,6 +36,7 @@ END_NOTICE = "tests/unit/driver/train_controller/test_polls.py"
 SNAPSHOT = "tests/unit/driver/storage/test_snapshot.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/ray/test_nodes.py"
+START_WORKER = "tests/unit/driver/ray/test_start_worker.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
 POLICY = "tests/unit/driver/train_controller/test_failure_policy.py"
 METRIC_RULES = "tests/unit/driver/train_controller/test_metric_rules.py"
@@ -834,6 +835,27 @@ DEFECTS = (
         "(RAY_PATIENCE_SECONDS if is_in_doubt else NODE_PATIENCE_SECONDS)",
         "NODE_PATIENCE_SECONDS",
         (LOST_NODES,),
+    ),
+    Defect(
+        "a worker starts without the container or virtual environment of its runtime environment",
+        "driver/ray/start_worker.py",
+        " and not any(context.values())",
+        "",
+        (START_WORKER,),
+    ),
+    Defect(
+        "a worker's variable that refers to another one keeps the reference",
+        "driver/ray/start_worker.py",
+        " or has_references:",
+        ":",
+        (START_WORKER,),
+    ),
+    Defect(
+        "what the image's BASH_ENV sets is missing in workers",
+        "driver/ray/start_worker.py",
+        "SHELL_START in environment or ",
+        "",
+        (START_WORKER,),
     ),
     Defect(
         "what a rule of the failure policy fails restarts in place",

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import cache, partial
@@ -31,6 +32,7 @@ from railhead.driver.ray import controller
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.ray.context import METHODS, NOTICE, REPORT, UPLOAD
 from railhead.driver.ray.daemons import OPTIONS
+from railhead.driver.ray.start_worker import CONTEXT, LANGUAGE
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import CALLBACK
@@ -476,6 +478,19 @@ def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
     find("ray._raylet", "DASHBOARD_AGENT_LISTEN_PORT_NAME", used_by=used_by)
     text = (FOLDER / "_private" / "node.py").read_text()
     assert "ray._private.services.start_raylet(" in text, f"{used_by}: the node starts its raylet in another way"
+
+
+def test_workers_are_set_up_with_what_the_driver_reads() -> None:
+    """An option or a context that it does not know would reach no worker."""
+    used_by = "driver/ray/start_worker.py"
+    start = find("ray._private.services", "start_raylet", used_by=used_by)
+    want_parameters(start, "setup_worker_path", "session_dir", "node_id", used_by=used_by)
+    source = (FOLDER / "_private" / "workers" / "setup_worker.py").read_text()
+    assert set(re.findall(r'"(--[a-z-]+)"', source)) == {CONTEXT, LANGUAGE}
+    context = find("ray._private.runtime_env.context", "RuntimeEnvContext", used_by=used_by)
+    known = {"command_prefix", "env_vars", "py_executable", "override_worker_entrypoint", "java_jars"}
+    assert set(inspect.signature(context).parameters) == known
+    assert set(json.loads(context().serialize())) == known
 
 
 def test_ray_uses_the_names_of_resources_and_overrides() -> None:

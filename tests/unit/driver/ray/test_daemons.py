@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import socket
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from ray._private import node, services
 from ray.scripts.scripts import start
 
 from railhead.driver.ray import daemons
-from railhead.driver.ray.daemons import FILES, OPTIONS, announce_ports, choose_ports
+from railhead.driver.ray.daemons import FILES, OPTIONS, choose_ports, prepare_raylet
 
 
 def read_ports(options: list[str]) -> list[int]:
@@ -36,31 +37,37 @@ def test_the_heads_own_port_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(("is_minimal", "ports"), [(False, (1, 2, 3)), (True, (-1, -1, -1))])
-def test_raylet_finds_the_ports_in_its_files_when_it_starts(is_minimal: bool, ports: tuple[int, ...]) -> None:
+def test_raylet_finds_the_ports_in_its_files_when_it_starts(
+    tmp_path: Path, is_minimal: bool, ports: tuple[int, ...]
+) -> None:
     """Without `ray[default]` there are no such servers, and Ray would wait for them for 30 s."""
     seen: list[Any] = []
 
     def start_raylet(
         address: str,
         node_id: str,
+        setup_worker_path: str,
         session_dir: str,
         metrics_agent_port: int,
         metrics_export_port: int,
         dashboard_agent_listen_port: int,
     ) -> str:
-        seen.append("started")
+        seen.append(Path(setup_worker_path).read_text())
         return "process"
 
     services = SimpleNamespace(start_raylet=start_raylet)
     raylet = SimpleNamespace(persist_port=lambda *args: seen.append(args), **{name: name for name in FILES})
-    announce_ports(services, raylet, is_minimal=is_minimal)
+    prepare_raylet(services, raylet, is_minimal=is_minimal)
     given = dict(zip(FILES.values(), (1, 2, 3), strict=True))
-    assert services.start_raylet("10.0.0.1:6379", "node", session_dir="/tmp/s", **given) == "process"
-    assert seen == [*(("/tmp/s", "node", name, port) for name, port in zip(FILES, ports, strict=True)), "started"]
+    folder = str(tmp_path)
+    assert services.start_raylet("10.0.0.1:6379", "node", "/ray/setup.py", session_dir=folder, **given) == "process"
+    *persisted, setup = seen
+    assert persisted == [(folder, "node", name, port) for name, port in zip(FILES, ports, strict=True)]
+    assert setup.endswith("start_worker('/ray/setup.py')\n"), "which runs Ray's own program where it must"
 
 
 def test_contract_rays_node_starts_its_raylet_where_we_replace_it() -> None:
-    wanted = {"node_id", "session_dir", *FILES.values()}
+    wanted = {"node_id", "session_dir", "setup_worker_path", *FILES.values()}
     assert wanted <= set(inspect.signature(services.start_raylet).parameters)
     assert "ray._private.services.start_raylet(" in inspect.getsource(node.Node.start_raylet)
 
