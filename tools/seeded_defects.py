@@ -37,6 +37,8 @@ SNAPSHOT = "tests/unit/driver/storage/test_snapshot.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/ray/test_nodes.py"
 START_WORKER = "tests/unit/driver/ray/test_start_worker.py"
+MACHINE = "tests/unit/driver/node/test_machine.py"
+DAEMONS = "tests/unit/driver/ray/test_daemons.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
 POLICY = "tests/unit/driver/train_controller/test_failure_policy.py"
 METRIC_RULES = "tests/unit/driver/train_controller/test_metric_rules.py"
@@ -849,6 +851,20 @@ DEFECTS = (
         " or has_references:",
         ":",
         (START_WORKER,),
+    ),
+    Defect(
+        "the agent of a Ray without ray[default] is killed with the workers, and its raylet ends",
+        "driver/node/machine.py",
+        '"/runtime_env/agent/main.py", IDLE_AGENT)',
+        '"/runtime_env/agent/main.py")',
+        (MACHINE,),
+    ),
+    Defect(
+        "the agent of ray[default], which has Ray's metrics, is left out",
+        "driver/ray/daemons.py",
+        "        if is_minimal:\n            agent",
+        "        if True:\n            agent",
+        (DAEMONS,),
     ),
     Defect(
         "what the image's BASH_ENV sets is missing in workers",

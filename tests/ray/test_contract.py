@@ -31,7 +31,7 @@ from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.ray import controller
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.ray.context import METHODS, NOTICE, REPORT, UPLOAD
-from railhead.driver.ray.daemons import OPTIONS
+from railhead.driver.ray.daemons import AGENT_OPTION, OPTIONS
 from railhead.driver.ray.start_worker import CONTEXT, LANGUAGE
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.run_context import RunContext
@@ -463,8 +463,16 @@ def test_the_log_monitor_publishes_lines_where_the_driver_filters_them() -> None
 
 
 def test_ray_says_whether_its_agents_run_servers() -> None:
-    find("ray._private.utils", "get_dashboard_dependency_error", used_by="driver/ray/daemons.py")
+    used_by = "driver/ray/daemons.py"
+    find("ray._private.utils", "get_dashboard_dependency_error", used_by=used_by)
     assert "get_dashboard_dependency_error() is not None" in (FOLDER / "_private" / "services.py").read_text()
+    start = find("ray._private.services", "start_ray_process", used_by=used_by)
+    assert next(iter(inspect.signature(start).parameters)) == "command"
+    source = inspect.getsource(find("ray._private.services", "start_raylet", used_by=used_by))
+    assert f'"{AGENT_OPTION}{{}}".format(' in source and "= start_ray_process(\n        command,\n" in source
+    for module in (FOLDER / "dashboard" / "modules").rglob("*_agent.py"):
+        minimal = re.findall(r"def is_minimal_module\(\)(?: -> bool)?:\n +(?:#.*\n +)*return (\w+)", module.read_text())
+        assert "True" not in minimal, f"{module}: the agent of a Ray without ray[default] does something"
 
 
 def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:

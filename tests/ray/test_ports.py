@@ -38,6 +38,7 @@ UNUSED = (
     "_AutoscalingCoordinatorActor",
     "ray.util.client.server",
     "dashboard/dashboard.py",
+    *("dashboard/agent.py", "ray::DashboardAgent"),  # here Ray is without ray[default]
 )
 METRICS_PORT = 9400
 UPLOADS = "railhead_job_checkpoint_uploads_total"

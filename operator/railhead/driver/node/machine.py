@@ -21,8 +21,12 @@ from typing import Callable, Mapping, NamedTuple, Optional
 GPU_PATIENCE_SECONDS = 3.0  # a GPU that is lost may hold the call
 PROC = Path("/proc")
 _PR_SET_PDEATHSIG = 1
-# By their process titles, and by their files for a Ray that sets no titles.
-_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "/ray/dashboard/agent.py", "/runtime_env/agent/main.py")
+IDLE_AGENT = "idle-agent.py"  # the end of the name of its file
+# By their process titles, and by their files where they have no title.
+_AGENTS = (
+    *("ray::DashboardAgent", "ray::RuntimeEnvAgent"),
+    *("/ray/dashboard/agent.py", "/runtime_env/agent/main.py", IDLE_AGENT),
+)
 _LIBC = ctypes.CDLL(None)  # before the fork: loading a library in the child could deadlock
 
 

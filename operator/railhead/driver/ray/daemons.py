@@ -6,7 +6,8 @@ reads the image for the first time, needs longer for their imports. With ports c
 the raylet has what it waits for when it starts, and the node joins at once.
 
 Without `ray[default]` the first agent runs no servers. A raylet with ports for them would try to reach
-them for 30 s and then log an error, in the job's log too.
+them for 30 s and then log an error, in the job's log too. That agent only ends with its raylet, but imports most of
+Ray; a raylet does not start without one, so a few lines take its place.
 
 With spec.logs.forward Rank0 a worker pod's log monitor sends to the head only the lines of the process that is rank 0,
 from its first mark on. The rest never leaves the pod, so that neither Ray's control store nor the driver
@@ -23,12 +24,14 @@ import inspect
 import os
 import random
 import socket
+import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 from railhead.driver.describe import log
 from railhead.driver.logs import find_mark
+from railhead.driver.node.machine import IDLE_AGENT
 from railhead.driver.ray.start_worker import start_worker
 
 ONLY_RANK_0 = "RAILHEAD_ONLY_RANK_0"  # in the environment of a worker pod's Ray
@@ -48,6 +51,8 @@ FILES = {
     "METRICS_EXPORT_PORT_NAME": "metrics_export_port",
 }
 SETUP = f"from {start_worker.__module__} import start_worker\n\nstart_worker({{original!r}})\n"
+AGENT_OPTION = "--dashboard_agent_command="
+AGENT = "import os, time\n\nwhile str(os.getppid()) == os.environ['RAY_RAYLET_PID']:\n    time.sleep(1)\n"
 
 Module = Any  # one of Ray's, in which names are replaced
 
@@ -115,9 +120,24 @@ def prepare_raylet(services: Module, raylet: Module, *, is_minimal: bool) -> Non
         setup = Path(bound["session_dir"], f"setup-worker-{bound['node_id']}.py")  # nodes may share the folder
         setup.write_text(SETUP.format(original=bound["setup_worker_path"]))
         bound["setup_worker_path"] = str(setup)
+        if is_minimal:
+            agent = Path(bound["session_dir"], f"{bound['node_id']}-{IDLE_AGENT}")
+            agent.write_text(AGENT)
+            services.start_ray_process = replace_agent(services.start_ray_process, agent)
         return start(*call.args, **call.kwargs)
 
     services.start_raylet = start_raylet
+
+
+def replace_agent(start: Callable[..., object], agent: Path) -> Callable[..., object]:
+    """Returns `services.start_ray_process` for a raylet that runs the file `agent` as its first agent."""
+    own = AGENT_OPTION + subprocess.list2cmdline([sys.executable, "-I", "-S", str(agent)])
+
+    @functools.wraps(start)
+    def start_ray_process(command: list[str], *arguments: object, **options: object) -> object:
+        return start([own if each.startswith(AGENT_OPTION) else each for each in command], *arguments, **options)
+
+    return start_ray_process
 
 
 class RankFilter:

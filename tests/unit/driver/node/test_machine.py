@@ -21,11 +21,12 @@ from railhead.driver.node.machine import (
 )
 from tests.waiting import wait_until
 
-# Like `ray start` with its raylet, the raylet's agent, and a worker with its own child process.
+# Like `ray start` with its raylet, the raylet's agents, and a worker with its own child process.
 NODE = """
 exec -a raystart bash -c '
   (exec -a raylet bash -c "
-     (exec -a ray::DashboardAgent sleep 60) &
+     (exec -a ray::RuntimeEnvAgent sleep 60) &
+     (exec -a /session/node-idle-agent.py sleep 60) &
      (exec -a ray::TrainController bash -c \\"(exec -a users-process sleep 60) & wait\\") &
      wait") &
   wait'
@@ -50,7 +51,8 @@ def list_titles(process: subprocess.Popen[bytes]) -> set[str]:
 
 def test_kill_workers_keeps_rays_daemons(node: subprocess.Popen[bytes]) -> None:
     kill_workers(node)
-    wait_until("the workers are gone", lambda: list_titles(node) == {"raylet", "ray::DashboardAgent"})
+    daemons = {"raylet", "ray::RuntimeEnvAgent", "/session/node-idle-agent.py"}
+    wait_until("the workers are gone", lambda: list_titles(node) == daemons)
     assert node.poll() is None
 
 

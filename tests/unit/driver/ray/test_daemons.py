@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,10 @@ import pytest
 from ray._private import node, services
 from ray.scripts.scripts import start
 
+from railhead.driver.node.machine import IDLE_AGENT, PROC, read_process_table
 from railhead.driver.ray import daemons
-from railhead.driver.ray.daemons import FILES, OPTIONS, choose_ports, prepare_raylet
+from railhead.driver.ray.daemons import AGENT, AGENT_OPTION, FILES, OPTIONS, choose_ports, prepare_raylet
+from tests.waiting import wait_until
 
 
 def read_ports(options: list[str]) -> list[int]:
@@ -51,19 +54,36 @@ def test_raylet_finds_the_ports_in_its_files_when_it_starts(
         metrics_agent_port: int,
         metrics_export_port: int,
         dashboard_agent_listen_port: int,
-    ) -> str:
+    ) -> list[str]:
         seen.append(Path(setup_worker_path).read_text())
-        return "process"
+        command: list[str] = services.start_ray_process(["raylet", f"{AGENT_OPTION}python ray/agent.py"], "raylet")
+        return command
 
-    services = SimpleNamespace(start_raylet=start_raylet)
+    services = SimpleNamespace(start_raylet=start_raylet, start_ray_process=lambda command, *_, **__: command)
     raylet = SimpleNamespace(persist_port=lambda *args: seen.append(args), **{name: name for name in FILES})
     prepare_raylet(services, raylet, is_minimal=is_minimal)
     given = dict(zip(FILES.values(), (1, 2, 3), strict=True))
     folder = str(tmp_path)
-    assert services.start_raylet("10.0.0.1:6379", "node", "/ray/setup.py", session_dir=folder, **given) == "process"
+    command = services.start_raylet("10.0.0.1:6379", "node", "/ray/setup.py", session_dir=folder, **given)
     *persisted, setup = seen
     assert persisted == [(folder, "node", name, port) for name, port in zip(FILES, ports, strict=True)]
     assert setup.endswith("start_worker('/ray/setup.py')\n"), "which runs Ray's own program where it must"
+    agent = f"{sys.executable} -I -S {tmp_path}/node-{IDLE_AGENT}" if is_minimal else "python ray/agent.py"
+    assert command == ["raylet", AGENT_OPTION + agent]
+
+
+def test_an_agent_without_servers_ends_with_its_raylet(tmp_path: Path) -> None:
+    agent = tmp_path / IDLE_AGENT
+    agent.write_text(AGENT)
+    raylet = 'export RAY_RAYLET_PID=$$; "$1" -I -S "$2" & echo $!; wait'
+    with subprocess.Popen(
+        ["bash", "-c", raylet, "raylet", sys.executable, str(agent)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        wait_until("it runs", lambda: IDLE_AGENT in (PROC / str(pid) / "cmdline").read_text())
+        process.kill()
+        wait_until("it has ended", lambda: pid not in read_process_table())
 
 
 def test_contract_rays_node_starts_its_raylet_where_we_replace_it() -> None:
