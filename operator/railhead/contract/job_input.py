@@ -8,7 +8,7 @@ rewrites), are in the environment instead (`contract.environment`).
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Optional, TypedDict
 
 FILE = "job.json"
@@ -110,7 +110,7 @@ class JobInput:
         return int(self.scaling["maxWorkers" if self.is_elastic else "numWorkers"])
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(vars(self), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> JobInput:

@@ -217,8 +217,9 @@ class Decision(Effects):
 
     def waking(self, at: datetime | None) -> Decision:
         """Wakes the job at this time at the latest."""
-        times = [each for each in (self.wake_at, at) if each is not None]
-        return replace(self, wake_at=min(times, default=None))
+        if at is None or (self.wake_at is not None and self.wake_at <= at):
+            return self
+        return replace(self, wake_at=at)
 
 
 @dataclass(frozen=True)

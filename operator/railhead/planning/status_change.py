@@ -175,7 +175,10 @@ def stand(observed: Observed, *conditions: Condition) -> StatusChange:
         make_condition(observed, type_, reason=f"Not{type_}", message="", is_true=False)
         for type_ in types.ALWAYS_PRESENT
     )
-    return StatusChange().without_conditions(STANDING).with_conditions(*absent).with_conditions(*conditions)
+    chosen = {condition.type for condition in conditions}
+    kept = (condition for condition in absent if condition.type not in chosen)
+    gone = STANDING.difference(chosen, types.ALWAYS_PRESENT)
+    return StatusChange(set_conditions=(*kept, *conditions), remove_conditions=gone)
 
 
 def stand_still(observed: Observed, type_: str, *, reason: str, message: str) -> StatusChange:

@@ -55,7 +55,8 @@ MISSING = {
 def understand(observed: Observed, spec: TrainJobSpec) -> Job:
     """Returns the job with its queue's obstacle, which several decisions of a pass need."""
     job = Job.of(observed, spec)
-    return replace(job, obstacle=find_obstacle(job))
+    obstacle = find_obstacle(job)
+    return replace(job, obstacle=obstacle) if obstacle else job
 
 
 def find_queue(job: Job) -> str:
