@@ -19,7 +19,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
 MAKERS = {"make_condition", "stand_still", "_stand"}
 # Expressions whose values are in `PASSED_ON`, or are of a failure.
-VARIABLES = {"reason", "warning.reason", "event.reason", "problem.reason", "rest.reason"}
+VARIABLES = {"reason", "warning.reason", "event.reason", "problem.reason", "why.reason"}
 PHASES = {"Pending", "Starting"}  # of the expression `phase`
 OTHERS = {
     *(SUSPENDED, SUSPENDING, reasons.NODE_REFUSED_POD, reasons.REPORTS_MISSING, reasons.PARTIAL_START, "WorkerLost"),

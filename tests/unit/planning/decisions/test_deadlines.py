@@ -13,7 +13,16 @@ from railhead.api import names
 from railhead.planning.facts.deadlines import HOLD_SECONDS, OUTAGE_SECONDS
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
-from tests.unit.builders import NOW, RUNNING_STATUS, is_empty, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import (
+    NOW,
+    RUNNING_STATUS,
+    ended,
+    is_empty,
+    make_head,
+    make_observed,
+    make_spec,
+    make_worker,
+)
 from tests.unit.planning.amendments.test_creates import QUOTA, reject_slot
 from tests.unit.planning.simulation import Simulation
 from tests.unit.planning.state import decide
@@ -33,6 +42,14 @@ def test_a_job_past_its_active_deadline_fails_and_its_head_is_deleted_first() ->
     known = {**RUNNING_STATUS, **wanted.status.fields}
     wanted = decide(*ALL, status=known, spec=make_spec(activeDeadlineSeconds=3600))
     assert [delete.name for delete in wanted.deletes] == [ALL[0].name]
+
+
+def test_the_last_checkpoint_of_a_head_that_ended_by_then_is_not_lost() -> None:
+    head = ended(ALL[0], "Application", checkpoint={"uri": "/runs/c7", "index": 7})
+    wanted = decide(head, *ALL[1:], status=RUNNING_STATUS, spec=make_spec(activeDeadlineSeconds=3600))
+    assert wanted.status is not None
+    assert wanted.status.fields["failure"]["reason"] == "ActiveDeadlineExceeded"
+    assert wanted.status.fields["checkpoint"]["index"] == 7
 
 
 def test_the_job_is_reconciled_when_the_deadline_is_due() -> None:
