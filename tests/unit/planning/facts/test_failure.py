@@ -107,8 +107,15 @@ def shut_down(sim: Simulation, name: str, **ended: Any) -> None:
     sim.api.patch(("pods", "default", name), {"status": status}, subresource="status")
 
 
-@pytest.mark.parametrize("code", [137, 68], ids=["killed", "ended by SIGTERM"])
-@pytest.mark.parametrize("every", [3, 1000], ids=["some commits", "no commit"])
+@pytest.mark.parametrize(
+    ("every", "code"),
+    [
+        pytest.param(3, 137, id="some commits-killed"),
+        pytest.param(1000, 68, id="no commit-ended by SIGTERM"),
+        pytest.param(3, 68, id="some commits-ended by SIGTERM", marks=pytest.mark.slow),
+        pytest.param(1000, 137, id="no commit-killed", marks=pytest.mark.slow),
+    ],
+)
 def test_300_node_shutdowns_never_fail_a_job_and_each_pod_is_replaced_at_once(every: int, code: int) -> None:
     sim = Simulation(scaling={"numWorkers": 8}, backoffLimit=0, noProgressLimit=0)
     sim.run_until_training()
