@@ -132,16 +132,12 @@ def format_bytes(value: Decimal) -> str:
     return str(count)
 
 
-def format_count(value: Decimal) -> str:
-    return str(int(value.to_integral_value(rounding=ROUND_CEILING)))
-
-
 def format_resource(name: str, value: Decimal) -> str:
     if name == "cpu":
         return format_cpu(value)
     if name in ("memory", "ephemeral-storage"):
         return format_bytes(value)
-    return format_count(value)
+    return str(int(value.to_integral_value(rounding=ROUND_CEILING)))
 
 
 def parse_resources(resources: Mapping[str, str] | None) -> dict[str, Decimal]:
