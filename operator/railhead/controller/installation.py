@@ -12,7 +12,6 @@ tell.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -49,7 +48,7 @@ async def check_definition(client: KubeClient, *, sleep: Callable[[float], Await
         if number:
             await sleep(PAUSE_SECONDS)
         try:
-            problem = find_problem(json.loads(await client.raw_get(PATH)))
+            problem = find_problem(await client.get_object(PATH))
         except Gone:
             problem = f"The API server has no CRD {names.PLURAL}.{names.GROUP}."
         except Denied as error:

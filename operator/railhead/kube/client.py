@@ -284,7 +284,7 @@ class KubeClient:
             response.close()
 
     async def get_object(self, path: str) -> Object:
-        """Returns the JSON object at any path (for /version, discovery)."""
+        """Returns the JSON object at any path (for /version, discovery, OpenAPI)."""
         return await self._call(Request("get", "path", path))
 
     async def serves(self, kind: Kind) -> bool:
@@ -295,14 +295,6 @@ class KubeClient:
         except Gone:
             return False
         return any(each["name"] == kind.plural for each in found["resources"])
-
-    async def raw_get(self, path: str) -> bytes:
-        """The body of any path (for /readyz, logs)."""
-        response = await self._send(Request("get", "path", path), ONE_ANSWER)
-        body = await _read(response)
-        if response.status >= 400:
-            raise classify_response(response.status, body)
-        return body
 
     async def _call(self, request: Request) -> Object:
         if request.method != "GET" and not self._may_write():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.crd import build_crd
 from railhead.api.served import PATH
 from railhead.controller.installation import TRIES, WrongDefinition, check_definition, find_problem
@@ -39,12 +39,12 @@ class Server(KubeClient):
         self.replies = list(answers)
         self.pauses: list[float] = []
 
-    async def raw_get(self, path: str) -> bytes:
+    async def get_object(self, path: str) -> Object:
         assert path == PATH
         answer = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(answer, KubeError):
             raise answer
-        return json.dumps(answer).encode()
+        return answer
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

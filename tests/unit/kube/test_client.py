@@ -178,7 +178,7 @@ async def test_an_unreachable_server_counts_as_no_response() -> None:
         unused.bind(("127.0.0.1", 0))
         async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api:
             client = KubeClient(AioTransport(api))
-            for call in (client.get(POD, "p"), watch_all(client), client.raw_get("/readyz")):
+            for call in (client.get(POD, "p"), watch_all(client), client.get_object("/version")):
                 with pytest.raises(RetryAfter) as caught:
                     await call
                 assert (caught.value.status, caught.value.reason) == (0, "NoAnswer")
@@ -251,9 +251,9 @@ async def test_responses_are_counted_by_verb_resource_and_code(stub: ApiStub, cl
     assert client.answers == {("get", "pods", 200): 2, ("patch/status", "trainjobs", 200): 1}
 
 
-async def test_a_raw_path_returns_bytes_or_raises(stub: ApiStub, client: KubeClient) -> None:
-    stub.answer(b"ok")
+async def test_any_path_returns_its_object_or_raises(stub: ApiStub, client: KubeClient) -> None:
+    stub.answer({"major": "1"})
     stub.answer(b"not yet", status=503)
-    assert await client.raw_get("/readyz") == b"ok"
+    assert await client.get_object("/version") == {"major": "1"}
     with pytest.raises(RetryAfter, match="not yet"):
-        await client.raw_get("/readyz")
+        await client.get_object("/version")
