@@ -28,7 +28,7 @@ def find_resumable(folder: RunFolder, *, known: Mapping[str, int]) -> tuple[Opti
     data = folder.read(SNAPSHOT)
     if data is None and copy is None and not known:
         return None, None
-    own, damage = _read_own(data)
+    own, damage = _parse(data)
     for snapshot in filter(None, (own, copy, _from_status(known))):
         left, problem = _keep_existing(snapshot, folder)
         damage = damage or problem
@@ -39,14 +39,10 @@ def find_resumable(folder: RunFolder, *, known: Mapping[str, int]) -> tuple[Opti
 
 def read_copy(folder: RunFolder) -> Optional[Snapshot]:
     """Returns None when there is no copy, or it cannot be parsed."""
-    data = folder.read(COPY)
-    try:
-        return parse_snapshot(data.decode(errors="replace")) if data else None
-    except SnapshotUnreadable:
-        return None
+    return _parse(folder.read(COPY))[0]
 
 
-def _read_own(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[RunWarning]]:
+def _parse(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[RunWarning]]:
     if data is None:
         return None, RunWarning(SNAPSHOT_UNREADABLE, f"{SNAPSHOT} is gone")
     try:
