@@ -10,6 +10,7 @@ import pytest
 
 from railhead.api.changes import ALWAYS, SUSPENDED
 from railhead.api.crd import build_crd
+from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SpentStatus
 from railhead.planning.facts.report import keep_time
 from tests.api.conftest import Cluster
 from tests.api.server import MERGE_PATCH, Answer, ApiServer
@@ -182,6 +183,23 @@ def test_a_refused_change_names_every_field(api_server: ApiServer, stored: str) 
         "can change only while the job is suspended: spec.image spec.env spec.worker; set spec.suspend"
         in answer.message
     )
+
+
+def test_the_largest_numbers_of_goodput_are_stored(api_server: ApiServer, stored: str) -> None:
+    lost = LostSeconds(**dict.fromkeys(LostSeconds.model_fields, MOST))
+    goodput = GoodputStatus(
+        wall_seconds=MOST,
+        productive_seconds=MOST,
+        lost_seconds=lost,
+        gpu_seconds=MOST,
+        lost_gpu_seconds=MOST,
+        interruptions={"Infrastructure": MOST_INTERRUPTIONS},
+        settled=SpentStatus(**dict.fromkeys(SpentStatus.model_fields, MOST)),
+    )
+    body = {"status": {"goodput": goodput.model_dump(by_alias=True, exclude_none=True)}}
+    answer = api_server.request("PATCH", f"{stored}/status", body, content_type=MERGE_PATCH, dryRun="All")
+    assert answer.status == 200, answer.message
+    assert answer.body["status"]["goodput"] == body["status"]["goodput"]
 
 
 def test_a_status_write_and_a_change_in_one_request_change_the_one_that_it_is_for(

@@ -9,6 +9,8 @@ from pydantic import Field
 from railhead.api.base import StatusModel, time_field
 
 MOST = 2**53 - 1  # exact in JSON numbers
+MOST_INTERRUPTIONS = 2**31 - 1  # int32
+Interruptions = Annotated[int, Field(ge=0, le=MOST_INTERRUPTIONS)]
 
 
 def _count(description: str, *, alias: str | None = None) -> Any:
@@ -54,7 +56,7 @@ class GoodputStatus(StatusModel):
     lost_seconds: LostSeconds = Field(default_factory=LostSeconds, description="All other seconds, by cause.")
     gpu_seconds: int = _count("Seconds times GPUs of the attempt's worker pods, while it had pods.")
     lost_gpu_seconds: int = _count("The part of gpuSeconds that was not productive.", alias="lostGPUSeconds")
-    interruptions: dict[Annotated[str, Field(max_length=32)], Annotated[int, Field(ge=0, le=MOST)]] = Field(
+    interruptions: dict[Annotated[str, Field(max_length=32)], Interruptions] = Field(
         default_factory=dict,
         max_length=16,
         description="Lost attempts, rounds of worker pods and restarts in place, by the class of their failure.",

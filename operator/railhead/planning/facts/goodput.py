@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from pydantic.alias_generators import to_camel
 
-from railhead.api.goodput import MOST, GoodputStatus, LostSeconds, SpentStatus
+from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SpentStatus
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
 from railhead.contract.text import format_time, parse_time
@@ -155,4 +155,4 @@ def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatu
     after = new.counted_restarts.number if new.counted_restarts else 0
     if new.attempt == old.attempt and after > before and old.progress.restart is not None:
         counts[old.progress.restart.class_.value] += after - before
-    return {class_: min(count, MOST) for class_, count in counts.items()}
+    return {class_: min(count, MOST_INTERRUPTIONS) for class_, count in counts.items()}

@@ -620,7 +620,9 @@ def test_contract_ray_takes_the_policy_where_we_replace_it(monkeypatch: pytest.M
     monkeypatch.setenv(e.TEMP, str(tmp_path))
     monkeypatch.setenv("RAILHEAD_RUN", "")
     RunContext("/runs/r").write()
-    built = SimpleNamespace(run_config=SimpleNamespace(failure_config=FailureConfig()), scaling_config=None)
+    built = SimpleNamespace(
+        run_config=SimpleNamespace(failure_config=FailureConfig()), scaling_config=None, datasets=None
+    )
     trainer._initialize_and_run_controller(built, failure_policy=None, scaling_policy="Ray's")
     policy = seen["failure_policy"]
     assert isinstance(policy, FailurePolicy) and seen["scaling_policy"] == "Ray's"

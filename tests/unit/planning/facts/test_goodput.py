@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api.base import Object
-from railhead.api.goodput import MOST, GoodputStatus, LostSeconds, SpentStatus
+from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SpentStatus
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.text import format_time
 from railhead.planning.facts.goodput import count_kept, count_seconds, divide, find_cause, settle_time
@@ -207,7 +207,7 @@ STORED = st.fixed_dictionaries(
     {"time": st.just(format_time(NOW))},
     optional={name: st.sampled_from((0, 1, 2**31, MOST, MOST + 1)) for name in ("wallSeconds", "productiveSeconds")}
     | {"lostSeconds": st.fixed_dictionaries({"other": st.sampled_from((0, MOST))})}
-    | {"interruptions": st.just({"Infrastructure": MOST})}
+    | {"interruptions": st.just({"Infrastructure": MOST_INTERRUPTIONS})}
     | {"settled": st.fixed_dictionaries({"productive": st.sampled_from((0, MOST, 10**300))})},
 )
 
