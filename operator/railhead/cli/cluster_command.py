@@ -10,12 +10,14 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from railhead.api.base import Object
 from railhead.cli.output import Console
 from railhead.client.cluster import Cluster, Target, open_cluster
-from railhead.client.open_run import open_run
-from railhead.client.run_files import RunFiles
+
+if TYPE_CHECKING:
+    from railhead.client.run_files import RunFiles
 
 Run = Callable[[argparse.Namespace, Cluster, Console], Awaitable[int]]
 # Python looks for garbage in all modules and objects that a command reads: a third of the time of a list of 2,000 jobs.
@@ -59,6 +61,8 @@ def remark(text: str) -> None:
 
 def open_files(options: argparse.Namespace, cluster: Cluster, job: Object) -> AbstractAsyncContextManager[RunFiles]:
     """Opens the files of the job's run."""
+    from railhead.client.open_run import open_run  # and with it the planner, which a list of jobs does not need
+
     return open_run(cluster, job, remark, copy=options.folder, reader_image=options.reader_image)
 
 

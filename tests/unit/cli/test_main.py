@@ -105,6 +105,15 @@ def test_no_command_for_a_cluster_imports_what_only_pods_or_the_operator_have() 
     assert done.stdout == "\n"
 
 
+def test_a_list_of_jobs_does_not_import_the_planner() -> None:
+    """It would be a tenth of the time until the first line."""
+    code = (
+        "import sys, railhead.cli.jobs; print(*(name for name in sys.modules if name.startswith('railhead.planning')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "package", "extras"),
     [
