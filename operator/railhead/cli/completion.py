@@ -143,7 +143,6 @@ def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
     is_rank = action.dest == "rank" and len(words.arguments) == 1
     if not is_rank and action.dest != "namespace" and action.type is not job_name:
         return []
-
     with suppress(ClientError, TimeoutError, ModuleNotFoundError):
         return asyncio.run(_ask(action, words))
     return []

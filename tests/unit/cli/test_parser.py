@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import pytest
+from tools.cli_reference import find_commands
 
 from railhead.cli.parser import build_parser, count
 
 
 def list_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """Yields the parsers of all commands."""
-    inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    for action in inner:
-        for each in action.choices.values():
-            yield from list_parsers(each)
+    inner = [each for _, each in find_commands(parser)]
+    for each in inner:
+        yield from list_parsers(each)
     if not inner:
         yield parser
 

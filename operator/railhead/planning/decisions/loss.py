@@ -71,8 +71,10 @@ def decide_loss(job: Job) -> Decision | None:
         return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     elif not head.is_live:
         lost = lose_attempt(job, explain_head_loss(job, head))
+        if not head.is_refused:
+            return lost
         refusal = Event("Warning", NODE_REFUSED_POD, describe_refusal(head))
-        return replace(lost, events=(refusal, *lost.events)) if head.is_refused else lost
+        return replace(lost, events=(refusal, *lost.events))
     gone = _find_gone_child(job)
     if gone is not None:
         return lose_attempt(job, explain_decision(job, gone))

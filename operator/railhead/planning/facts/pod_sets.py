@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from railhead.api.base import Object
+from railhead.api.base import Object, part
 from railhead.api.queue import (
     MAX_ANNOTATION,
     MAX_FLAVORS,
@@ -79,7 +79,7 @@ def merge_pod_set(
     flavors = [view.flavors[each] for each in found.flavors]
     updates = [each for each in workload.updates if each.pod_set == name]
     metadata = pod["metadata"] if pod else {"labels": {}, "annotations": {}}
-    own = pod["spec"].get("nodeSelector") if pod else None  # of a podTemplate that may hold anything
+    own = part(pod["spec"], "nodeSelector") if pod else {}  # a podTemplate may hold anything
     selector = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
     tolerations = [each for flavor in flavors for each in flavor.tolerations]
     tolerations += [each for update in updates for each in update.tolerations]
@@ -93,7 +93,7 @@ def merge_pod_set(
         node_selector=_merge(
             "nodeSelector",
             selector,
-            own if isinstance(own, dict) else {},
+            own,
             [(each, each.node_selector) for each in updates],
         ),
         topology_aware=found.has_topology,
