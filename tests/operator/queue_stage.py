@@ -73,10 +73,15 @@ class Stage:
         self.until(f"{job}'s head is deleted", lambda: self.cluster.head(job)["metadata"].get("deletionTimestamp"))
 
     def stop_pods(self, job: str) -> None:
-        """As kubelets: the head saves a last checkpoint, and then all pods are gone."""
+        """As kubelets: the head saves a last checkpoint; the other pods end once the operator has seen that."""
         self.wait_stop(job)
         self.end_stopped_head(job)
+        self.until(f"all pods of {job} are deleted", lambda: self.count_deleting(job) == len(self.cluster.pods(job)))
         self.remove_pods(job)
+
+    def count_deleting(self, job: str) -> int:
+        """Returns the number of pods that have been asked to end and still exist."""
+        return sum("deletionTimestamp" in pod["metadata"] for pod in self.cluster.pods(job).values())
 
     def end_stopped_head(self, job: str) -> None:
         """As the kubelet, once the driver has saved a last checkpoint."""

@@ -209,7 +209,7 @@ def test_a_finished_job_gives_its_quota_back(stage: Stage, ending: str) -> None:
     else:
         stage.cluster.end_pod(stage.cluster.head("job"), code=FailureClass("Configuration").exit_code, outcome=BROKEN)
     stage.wait_phase("job", ending)
-    stage.until("the workers are deleted", lambda: count_deleting(stage, "job") == 2)
+    stage.until("the workers are deleted", lambda: stage.count_deleting("job") == 2)
     stage.kueue.settle()
     assert stage.holds_quota("job"), "its worker pods still hold their GPUs"
     for name, pod in stage.cluster.pods("job").items():
@@ -217,10 +217,6 @@ def test_a_finished_job_gives_its_quota_back(stage: Stage, ending: str) -> None:
             stage.cluster.remove_pod(pod)
     stage.until("the quota is free", lambda: not stage.holds_quota("job"))
     assert stage.reason("job", "Finished") == f"True: {ending}"
-
-
-def count_deleting(stage: Stage, job: str) -> int:
-    return sum("deletionTimestamp" in pod["metadata"] for pod in stage.cluster.pods(job).values())
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["", "while the operator is away"])
@@ -231,7 +227,7 @@ def test_a_deleted_job_gives_its_quota_back_when_its_pods_are_gone(stage: Stage,
     if is_away:
         stage.cluster.operator.stop()
     stage.cluster.delete("job")
-    stage.until("all pods are asked to end", lambda: count_deleting(stage, "job") == 3)
+    stage.until("all pods are asked to end", lambda: stage.count_deleting("job") == 3)
     if is_away:
         stage.cluster.operator.start()
     stage.until("the Workload is deleted", lambda: "deletionTimestamp" in stage.workload("job")["metadata"])
@@ -247,7 +243,7 @@ def test_a_job_whose_pods_also_went_while_the_operator_was_away_leaves_no_worklo
     stage.start("job", 3)
     stage.cluster.operator.stop()
     stage.cluster.delete("job")
-    stage.until("all pods are asked to end", lambda: count_deleting(stage, "job") == 3)
+    stage.until("all pods are asked to end", lambda: stage.count_deleting("job") == 3)
     stage.remove_pods("job")
     stage.cluster.operator.start()
     stage.until("the Workload is gone", lambda: stage.kueue.find("job") is None)
@@ -282,7 +278,7 @@ def test_an_elastic_job_gives_back_the_quota_of_workers_that_it_has_given_up(sta
     scaling = {"useGPU": True, "workersPerPod": 1, **numbers}
     stage.cluster.change("job", scaling={**scaling, "desiredWorkers": 1})
     leaving = QUOTA - 1
-    stage.until("the others are deleted", lambda: count_deleting(stage, "job") == leaving)
+    stage.until("the others are deleted", lambda: stage.count_deleting("job") == leaving)
     stage.kueue.settle()
     assert not stage.is_admitted("next"), "their pods still hold their GPUs"
     for pod in stage.cluster.pods("job").values():
@@ -443,7 +439,7 @@ def play_to_success(stage: Stage, job: str) -> None:
     stage.start(job, 3)
     stage.end_head(job)
     stage.wait_phase(job, "Succeeded")
-    stage.until("the workers are deleted", lambda: count_deleting(stage, job) == 2)
+    stage.until("the workers are deleted", lambda: stage.count_deleting(job) == 2)
     for name, pod in stage.cluster.pods(job).items():
         if not name.endswith("-head"):
             stage.cluster.remove_pod(pod)
@@ -507,7 +503,7 @@ def test_an_operator_that_dies_before_each_step_changes_nothing(stage: Stage) ->
     operator.stop()
     stage.end_stopped_head("job")
     operator.start()
-    stage.until("the workers are deleted", lambda: count_deleting(stage, "job") == 3)
+    stage.until("the workers are deleted", lambda: stage.count_deleting("job") == 3)
     operator.stop()
     stage.remove_pods("job")
     operator.start()
@@ -522,7 +518,7 @@ def test_an_operator_that_dies_before_each_step_changes_nothing(stage: Stage) ->
     stage.end_head("job")
     operator.start()
     stage.wait_phase("job", "Succeeded")
-    stage.until("the workers are deleted", lambda: count_deleting(stage, "job") == 2)
+    stage.until("the workers are deleted", lambda: stage.count_deleting("job") == 2)
     operator.stop()
     stage.remove_pods("job")
     operator.start()
@@ -561,7 +557,7 @@ def test_a_job_ends_with_a_last_checkpoint_when_kueues_definitions_are_deleted(
     assert server.request("DELETE", f"{DEFINITIONS}/{name}").status == 200
     wait_until("the head is asked to end", lambda: stage.cluster.head("job")["metadata"].get("deletionTimestamp"))
     stage.end_stopped_head("job")
-    wait_until("the operator has read it", lambda: count_deleting(stage, "job") == 3)
+    wait_until("the operator has read it", lambda: stage.count_deleting("job") == 3)
     stage.remove_pods("job")
     wait_until("it waits", lambda: stage.cluster.status("job").get("phase") == "Queued")
     assert stage.cluster.status("job")["checkpoint"]["index"] == 4
