@@ -80,7 +80,7 @@ class Stage:
         self.remove_pods(job)
 
     def count_deleting(self, job: str) -> int:
-        """Returns the number of pods that have been asked to end and still exist."""
+        """Returns the number of pods that are being deleted."""
         return sum("deletionTimestamp" in pod["metadata"] for pod in self.cluster.pods(job).values())
 
     def end_stopped_head(self, job: str) -> None:
