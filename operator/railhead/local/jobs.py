@@ -14,13 +14,10 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.conditions import Condition
 from railhead.api.status import JobStatus, parse_status
+from railhead.client.cluster import Cluster, Target, open_cluster
 from railhead.client.errors import ClientError
 from railhead.client.rendering import read_jobs
-from railhead.kube.bodies import keep_all
-from railhead.kube.client import KubeClient, Scope, connect
-from railhead.kube.errors import Gone
-from railhead.kube.informer import Informer
-from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.client.snapshot import PodState
 from railhead.local import Echo, LocalError
 from railhead.together import run_together
 
@@ -67,17 +64,15 @@ def find_job(path: Path) -> JobName:
 
 async def follow(kubeconfig: str, *, namespace: str, name: str, echo: Echo) -> JobResult:
     """Prints every change of the job and of its pods, until the job has ended or is deleted; returns how."""
-    async with connect(kubeconfig) as client:
-        try:
-            job = await client.get(TRAIN_JOB, name, namespace=namespace)
-        except Gone:
+    async with open_cluster(Target(kubeconfig, namespace=namespace)) as cluster:
+        job = await cluster.find_job(name)
+        if job is None:
             return JobResult(False, (f"there is no job {name} in namespace {namespace}",))
-        return await _follow(client, job, echo)
+        return await _follow(cluster, job, echo)
 
 
-async def _follow(client: KubeClient, job: Object, echo: Echo) -> JobResult:
-    metadata = job["metadata"]
-    namespace, uid = metadata["namespace"], metadata["uid"]
+async def _follow(cluster: Cluster, job: Object, echo: Echo) -> JobResult:
+    uid = job["metadata"]["uid"]
     ending: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
 
     def on_job(old: Object | None, new: Object | None) -> None:
@@ -92,26 +87,19 @@ async def _follow(client: KubeClient, job: Object, echo: Echo) -> JobResult:
         if end is not None:
             ending.set_result(end)
 
-    def on_pod(old: Object | None, new: Object | None) -> None:
+    def on_pod(old: PodState | None, new: PodState | None) -> None:
         for line in [] if ending.done() else describe_pod_change(old, new):
             echo(line)
 
-    selector = f"{names.LABEL_JOB_UID}={uid}"
-    one = Scope(TRAIN_JOB, namespace, field_selector=f"metadata.name={metadata['name']}")
-    jobs = Informer(client, one, on_change=on_job, slim=keep_all)
-    pods = Informer(client, Scope(POD, namespace, selector), on_change=on_pod, slim=keep_all)
-    await run_together(jobs.run(), pods.run(), ending)  # an informer ends only with an error
+    # A watch ends only with an error.
+    await run_together(cluster.watch_job(job, on_job), cluster.watch_pods(uid, on_pod), ending)
     return ending.result()
-
-
-def status_of(job: Object) -> JobStatus:
-    return parse_status(job.get("status"))
 
 
 def describe_job_change(old: Object, new: Object) -> list[str]:
     """Returns a line for each change that a user waits for, with further lines indented: a message of the job's code
     looks like no change."""
-    was, now = status_of(old), status_of(new)
+    was, now = parse_status(old.get("status")), parse_status(new.get("status"))
     lines = []
     if now.attempt > 1 and now.attempt != was.attempt:
         why = f", because {now.failure.reason}: {now.failure.message}" if now.failure else ""
@@ -136,17 +124,15 @@ def describe_metrics(metrics: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {_short(metrics[name])}" for name in order)
 
 
-def describe_pod_change(old: Object | None, new: Object | None) -> list[str]:
+def describe_pod_change(old: PodState | None, new: PodState | None) -> list[str]:
     """Returns a line when a pod appears, disappears or changes its phase."""
-    if new is None:
-        return [f"pod {_name(old)} is gone"]
-    phase = _pod_phase(new)
-    return [] if old is not None and _pod_phase(old) == phase else [f"pod {_name(new)} {phase}"]
+    pod, phase = new or old, _describe_phase(new)
+    return [f"pod {pod.name} {phase}"] if pod and phase != _describe_phase(old) else []
 
 
 def decide_ending(job: Object) -> JobResult | None:
     """Returns the result, once there is one. Success comes only from the status."""
-    status = status_of(job)
+    status = parse_status(job.get("status"))
     if status.has_condition("Complete"):
         lines = ["succeeded"]
         if status.progress.metrics:
@@ -178,11 +164,7 @@ def _short(text: str) -> str:
         return text
 
 
-def _name(pod: Object | None) -> str:
-    return str((pod or {}).get("metadata", {}).get("name", "?"))
-
-
-def _pod_phase(pod: Object) -> str:
-    if pod.get("metadata", {}).get("deletionTimestamp"):
-        return "Terminating"
-    return str(pod.get("status", {}).get("phase") or "Pending")
+def _describe_phase(pod: PodState | None) -> str:
+    if pod is None:
+        return "is gone"
+    return "Terminating" if pod.is_deleting else pod.phase

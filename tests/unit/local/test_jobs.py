@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from railhead.client.snapshot import PodState, read_pod
 from railhead.local import LocalError
 from railhead.local.jobs import (
     JobName,
@@ -146,9 +147,9 @@ def test_a_job_ends_only_by_a_condition(status: dict[str, Any]) -> None:
     assert decide_ending(job(**status)) is None
 
 
-def pod(phase: str = "", *, is_deleting: bool = False) -> dict[str, Any]:
+def pod(phase: str = "", *, is_deleting: bool = False) -> PodState:
     metadata = {"name": "p", **({"deletionTimestamp": "now"} if is_deleting else {})}
-    return {"metadata": metadata, "status": {"phase": phase} if phase else {}}
+    return read_pod({"metadata": metadata, "status": {"phase": phase} if phase else {}})
 
 
 @pytest.mark.parametrize(
@@ -161,5 +162,5 @@ def pod(phase: str = "", *, is_deleting: bool = False) -> dict[str, Any]:
         (pod("Running"), None, ["pod p is gone"]),
     ],
 )
-def test_describes_changes_of_a_pod(old: dict[str, Any] | None, new: dict[str, Any] | None, lines: list[str]) -> None:
+def test_describes_changes_of_a_pod(old: PodState | None, new: PodState | None, lines: list[str]) -> None:
     assert describe_pod_change(old, new) == lines
