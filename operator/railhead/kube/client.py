@@ -28,7 +28,7 @@ from railhead.kube.transport import Transport, open_transport
 log = logging.getLogger(__name__)
 
 ONE_ANSWER = aiohttp.ClientTimeout(total=30)
-MOST_WARNINGS = 1000  # their texts may contain names
+MOST_WARNINGS = 1000  # each is logged once; their texts may contain names
 SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for that long is dead
 STREAM_SILENT = "StreamSilent"
 # Without compression, as in Kubernetes' own controllers: it costs the API server more than the network gains.
@@ -94,20 +94,6 @@ class RequestLabels(NamedTuple):
     code: int
 
 
-class Warnings:
-    """The API server's warnings about requests (deprecated fields, for example), each logged once."""
-
-    def __init__(self) -> None:
-        self._known: set[tuple[str, str]] = set()
-
-    def log(self, request: tuple[str, str], header: str) -> None:
-        """`header`: 299 - "text"; `request`: verb and resource."""
-        known = (" ".join(request), header)
-        if known not in self._known and len(self._known) < MOST_WARNINGS:
-            self._known.add(known)
-            log.warning("the API server warns about %s: %s", *known)
-
-
 class KubeClient:
     """A client for the API server on top of one transport.
 
@@ -128,7 +114,7 @@ class KubeClient:
         self._may_write = may_write
         self.clock = clock or ServerClock(time.monotonic, lambda: datetime.now(UTC))
         self.answers: Counter[RequestLabels] = Counter() if answers is None else answers
-        self._warnings = Warnings()
+        self._warnings: set[tuple[str, str]] = set()  # about requests (deprecated fields, for example)
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """The same transport, clock and counts; sends a write only if `may_write` returns True right before it."""
@@ -316,8 +302,11 @@ class KubeClient:
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
         self.answers[RequestLabels(request.verb, request.plural, response.status)] += 1
         self.clock.observe(response.headers.get("Date"))
-        for warning in response.headers.getall("Warning", ()):
-            self._warnings.log((request.verb, request.plural), warning)
+        for header in response.headers.getall("Warning", ()):  # 299 - "text"
+            warning = (f"{request.verb} {request.plural}", header)
+            if warning not in self._warnings and len(self._warnings) < MOST_WARNINGS:
+                self._warnings.add(warning)
+                log.warning("the API server warns about %s: %s", *warning)
         return response
 
 
