@@ -25,7 +25,7 @@ from types import FrameType
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.gangs import find_gang_options
-from railhead.local.control_plane.servers import NODE, NotReady, answers, check_running
+from railhead.local.control_plane.servers import NODE_NAME, NotReady, answers, check_running
 from railhead.local.install import NAMESPACE, Kubectl, build_node_role, install, make_operator_kubeconfig
 from railhead.local.processes import (
     MARKER,
@@ -90,7 +90,7 @@ class Supervisor:
         self._write(STARTING)
         echo(f"  the API server is ready at {self.plane.server} ({time.monotonic() - began:.1f} s)")
         kubectl = Kubectl(self.session.kubectl, self.session.kubeconfig)
-        kubectl.apply(build_node_role(NODE))
+        kubectl.apply(build_node_role(NODE_NAME))
         if self.has_operator:
             echo("installing the TrainJob resource and the operator's role")
             install(kubectl)
@@ -99,7 +99,7 @@ class Supervisor:
         echo(f"starting the node agent{' and the operator' if self.has_operator else ''}")
         self.start_agent()
         self._write(STARTING)
-        self._wait("the node", lambda: kubectl.is_node_ready(NODE))
+        self._wait("the node", lambda: kubectl.is_node_ready(NODE_NAME))
         if self.has_operator:
             self._wait("the operator", lambda: answers(f"http://127.0.0.1:{self._probe_port}/readyz"))
         self._wait("the namespace", lambda: kubectl.has_service_account("default"))

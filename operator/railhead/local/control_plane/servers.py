@@ -21,7 +21,7 @@ from railhead.local.processes import read_end, spawn
 from railhead.pki import Pair, issue, make_ca, make_signing_keys
 
 READY_SECONDS = 90.0
-NODE = "local"  # the only node
+NODE_NAME = "local"  # the only node
 FIRST = ("etcd", "kube-apiserver")
 ALL = (*FIRST, "kube-controller-manager", "kube-scheduler")
 # Nothing here resolves Services, and Endpoints may not be in the loopback range: they would only log warnings.
@@ -237,9 +237,9 @@ def write_identities(folder: Path, *, server: str) -> None:
     _write(pki / "sa.key", private)
     _write(pki / "sa.pub", public)
     _write_pair(pki, "apiserver", issue(ca, "kube-apiserver", now=now, days=DAYS, names=SERVER_NAMES))
-    who = {**CLIENTS, "node": (f"system:node:{NODE}", "system:nodes")}
+    who = {**CLIENTS, "node": (f"system:node:{NODE_NAME}", "system:nodes")}
     for name, (common_name, organization) in who.items():
-        names = ("127.0.0.1", NODE) if name == "node" else ()
+        names = ("127.0.0.1", NODE_NAME) if name == "node" else ()
         pair = issue(ca, common_name, now=now, days=DAYS, names=names, organization=organization)
         _write_pair(pki, name, pair)
         write_kubeconfig(folder / f"{name}.kubeconfig", server=server, pki=pki, user=name)

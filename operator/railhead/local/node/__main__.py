@@ -9,10 +9,9 @@ import signal
 from pathlib import Path
 
 from railhead.kube.client import connect
-from railhead.local.control_plane.servers import NODE
-from railhead.local.node.agent import Agent, NodeConfig, keep_alive, register, serve_logs
+from railhead.local.node.agent import Agent, keep_alive, register, serve_logs
 from railhead.local.node.volumes import Provisioner
-from railhead.local.session import TEMP_NOTE
+from railhead.local.session import TEMP_NOTE, Capacity
 from railhead.together import run_together
 
 
@@ -32,18 +31,18 @@ async def run(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for sig in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sig, stop.set)
-    config = NodeConfig(NODE, options.cpus, options.memory, options.gpus, options.server)
+    capacity = Capacity(options.cpus, options.memory, options.gpus)
     async with connect(str(options.plane / "node.kubeconfig")) as client:
-        agent = Agent(client, config)
+        agent = Agent(client, capacity, server=options.server)
         options.dir.mkdir(parents=True, exist_ok=True)
         (options.dir / TEMP_NOTE).write_text(str(agent.folder))
         async with serve_logs(agent, pki=options.plane / "pki") as port:
-            await register(client, config, port=port)
+            await register(client, capacity, port=port)
             provisioner = Provisioner(client, options.dir / "volumes")
             loops = (
                 agent.informer.run(),
                 agent.services.run(),
-                keep_alive(client, config, port=port),
+                keep_alive(client, capacity, port=port),
                 provisioner.run(),
             )
             try:

@@ -17,7 +17,6 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,10 +32,11 @@ from railhead.kube.informer import Informer
 from railhead.kube.kinds import LEASE, NODE, POD, SERVICE
 from railhead.local.addresses import NODE_ADDRESS, AddressPool
 from railhead.local.control_plane.binaries import ARCHITECTURES, KUBERNETES_VERSION
+from railhead.local.control_plane.servers import NODE_NAME
 from railhead.local.node.container import PodStopped
 from railhead.local.node.pod_runner import PodRunner
 from railhead.local.node.pod_status import Place
-from railhead.local.session import TEMP_PREFIX
+from railhead.local.session import TEMP_PREFIX, Capacity
 
 log = logging.getLogger(__name__)
 
@@ -48,23 +48,14 @@ FOLLOW_SECONDS = 0.2
 CHUNK_BYTES = 65536
 
 
-@dataclass(frozen=True)
-class NodeConfig:
-    """Identity and capacity of this node."""
-
-    name: str
-    cpus: int
-    memory_bytes: int
-    gpus: int
-    server: str = ""  # URL of the API server, for pods that talk to it
-
-
 class Agent:
     """Runs the pods that are bound to this node."""
 
-    def __init__(self, client: KubeClient, config: NodeConfig) -> None:
+    def __init__(self, client: KubeClient, capacity: Capacity, *, server: str = "") -> None:
+        """`server`: URL of the API server, for pods that talk to it."""
         self._client = client
-        self._config = config
+        self._gpus = capacity.gpus
+        self._server = server
         self._pool = AddressPool()
         # Short, because unix sockets are created below it.
         self.folder = Path(tempfile.mkdtemp(prefix=TEMP_PREFIX))
@@ -75,7 +66,7 @@ class Agent:
         self._is_closing = False
         self.runners: dict[str, PodRunner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        pods = Scope(POD, field_selector=f"spec.nodeName={config.name}")
+        pods = Scope(POD, field_selector=f"spec.nodeName={NODE_NAME}")
         self.informer = Informer(client, pods, on_change=self._on_change, slim=keep_all)
         self.services = Informer(client, Scope(SERVICE), on_change=lambda old, new: self._write_hosts(), slim=keep_all)
 
@@ -144,13 +135,13 @@ class Agent:
             int((c.get("resources") or {}).get("limits", {}).get(GPU, 0)) for c in pod["spec"].get("containers") or []
         )
         held = {gpu for runner in self.runners.values() if runner.holds_devices for gpu in runner.place.gpus}
-        gpus = tuple(gpu for gpu in range(self._config.gpus) if gpu not in held)[:count]
+        gpus = tuple(gpu for gpu in range(self._gpus) if gpu not in held)[:count]
         return Place(
             folder=self.folder / str(self._number),
             address=self._pool.take(),
             hosts_file=self._hosts,
             gpus=gpus,
-            server=self._config.server,
+            server=self._server,
         )
 
     def _release(self, runner: PodRunner) -> None:
@@ -186,13 +177,13 @@ class Agent:
                     yield f"{metadata['name']}.{metadata['namespace']}.svc", runner
 
 
-def build_node_status(config: NodeConfig, *, port: int, now: str) -> Object:
+def build_node_status(capacity: Capacity, *, port: int, now: str) -> Object:
     """Returns the node's status as a kubelet would report it."""
-    capacity = {
-        "cpu": str(config.cpus),
-        "memory": f"{config.memory_bytes // 1024}Ki",
+    resources = {
+        "cpu": str(capacity.cpus),
+        "memory": f"{capacity.memory // 1024}Ki",
         "pods": str(MAX_PODS),
-        **({GPU: str(config.gpus)} if config.gpus else {}),
+        **({GPU: str(capacity.gpus)} if capacity.gpus else {}),
     }
     ready = {
         "type": "Ready",
@@ -203,12 +194,12 @@ def build_node_status(config: NodeConfig, *, port: int, now: str) -> Object:
         "lastTransitionTime": now,
     }
     return {
-        "capacity": capacity,
-        "allocatable": capacity,
+        "capacity": resources,
+        "allocatable": resources,
         "conditions": [ready],
         "addresses": [
             {"type": "InternalIP", "address": NODE_ADDRESS},
-            {"type": "Hostname", "address": config.name},
+            {"type": "Hostname", "address": NODE_NAME},
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         "nodeInfo": {
@@ -226,59 +217,53 @@ def build_node_status(config: NodeConfig, *, port: int, now: str) -> Object:
     }
 
 
-async def register(client: KubeClient, config: NodeConfig, *, port: int) -> None:
+async def register(client: KubeClient, capacity: Capacity, *, port: int) -> None:
     """Creates the Node, or takes over an earlier agent's."""
-    labels = {"kubernetes.io/hostname": config.name, "kubernetes.io/os": "linux"}
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": config.name, "labels": labels}}
+    labels = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": "linux"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE_NAME, "labels": labels}}
     with contextlib.suppress(Conflict):
         await client.create(NODE, node)
     now = now_text()
-    body = {"status": build_node_status(config, port=port, now=now)}
-    await client.patch(NODE, config.name, body, is_strategic=True, subresource="status")
+    body = {"status": build_node_status(capacity, port=port, now=now)}
+    await client.patch(NODE, NODE_NAME, body, is_strategic=True, subresource="status")
 
 
-async def keep_alive(client: KubeClient, config: NodeConfig, *, port: int) -> None:
+async def keep_alive(client: KubeClient, capacity: Capacity, *, port: int) -> None:
     """Renews the Lease that tells the control plane that the node is alive; runs until it is cancelled."""
     while True:
         try:
-            await _renew_lease(client, config.name)
-            await _be_ready(client, config, port=port)
+            await _renew_lease(client)
+            await _be_ready(client, capacity, port=port)
         except KubeError as error:
             log.warning("the node's Lease could not be renewed: %s", error)
         await asyncio.sleep(RENEW_SECONDS)
 
 
-async def _renew_lease(client: KubeClient, name: str) -> None:
+async def _renew_lease(client: KubeClient) -> None:
     now = format_micro_time(datetime.now(UTC))
-    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now}
-    metadata = {"name": name, "namespace": LEASE_NAMESPACE}
+    spec = {"holderIdentity": NODE_NAME, "leaseDurationSeconds": 40, "renewTime": now}
+    metadata = {"name": NODE_NAME, "namespace": LEASE_NAMESPACE}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
     try:
         await client.create(LEASE, lease, namespace=LEASE_NAMESPACE)
     except Conflict:
-        await client.patch(LEASE, name, {"spec": spec}, namespace=LEASE_NAMESPACE)
+        await client.patch(LEASE, NODE_NAME, {"spec": spec}, namespace=LEASE_NAMESPACE)
 
 
-async def _be_ready(client: KubeClient, config: NodeConfig, *, port: int) -> None:
+async def _be_ready(client: KubeClient, capacity: Capacity, *, port: int) -> None:
     """Reports the node as ready again: after 40 s of silence, as in a restart of the API server, it stays Unknown."""
-    node = await client.get(NODE, config.name)
+    node = await client.get(NODE, NODE_NAME)
     conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", ())}
     if conditions.get("Ready") != "True":
-        await register(client, config, port=port)
+        await register(client, capacity, port=port)
         log.warning("the node was considered lost, and is ready again")
 
 
 def tail_offset(path: Path, lines: int) -> int:
     """Returns where the last `lines` lines begin, in bytes."""
-    data = path.read_bytes()
-    if lines <= 0:
-        return len(data)
-    end = len(data) - 1 if data.endswith(b"\n") else len(data)
-    for _ in range(lines):
-        end = data.rfind(b"\n", 0, end)
-        if end < 0:
-            return 0
-    return end + 1
+    with path.open("rb") as file:
+        found = file.readlines()
+    return sum(map(len, found[: max(0, len(found) - lines)]))
 
 
 async def _stream(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.local.node.agent import GPU, Agent, NodeConfig, tail_offset
+from railhead.local.node.agent import GPU, Agent, tail_offset
+from railhead.local.session import Capacity
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, Request, make_client
 from tests.unit.local.node.pods import bind, make_pod, statuses, until
@@ -26,7 +27,7 @@ def cluster() -> ModelClient:
 
 @pytest.fixture
 async def agent(cluster: ModelClient) -> AsyncIterator[Agent]:
-    agent = Agent(cluster, NodeConfig("local", cpus=8, memory_bytes=2**30, gpus=4))
+    agent = Agent(cluster, Capacity(8, 2**30, 4))
     yield agent
     await agent.close()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from railhead.local.node.agent import Agent, NodeConfig
+from railhead.local.node.agent import Agent
 from railhead.local.node.container import build_url
+from railhead.local.session import Capacity
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.unit.local.node.pods import bind, make_pod, statuses, until
@@ -49,7 +50,7 @@ def is_ready(client: ModelClient) -> bool:
 
 async def test_a_service_resolves_to_a_pod_while_its_probe_succeeds(tmp_path: Path) -> None:
     client, flag = make_client(), tmp_path / "flag"
-    agent = Agent(client, NodeConfig("local", cpus=8, memory_bytes=2**30, gpus=0))
+    agent = Agent(client, Capacity(8, 2**30, 0))
     hosts = agent.folder / "hosts"
     try:
         agent.services.record_write(client.api.put(SERVICE))
