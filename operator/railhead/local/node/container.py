@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,49 +46,6 @@ def base_environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     path = [str(Path(sys.executable).parent), os.environ.get("PATH", "/usr/bin:/bin")]
     return {"HOME": os.environ.get("HOME", "/"), **kept, "PATH": os.pathsep.join(path)}
-
-
-@dataclass
-class RunningContainer:
-    """A started container."""
-
-    process: asyncio.subprocess.Process
-    marker: str
-    folder: Path
-
-    async def wait(self) -> int:
-        """Returns its exit code in asyncio's convention, after everything that it started has ended."""
-        code = await self.process.wait()
-        await asyncio.to_thread(end_marked, CONTAINER_MARKER, self.marker, folder=self.folder)
-        return code
-
-    def send(self, sig: signal.Signals) -> None:
-        if self.process.returncode is None:
-            self.process.send_signal(sig)
-
-
-async def start_container(
-    command: Sequence[str], *, env: Mapping[str, str], marker: str, folder: Path, log: Path
-) -> RunningContainer:
-    """Starts the first process of a container, in its private folder.
-
-    Raises:
-        OSError: the command cannot be run.
-    """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**base_environment(), **env, CONTAINER_MARKER: marker},
-            cwd=folder,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
-    return RunningContainer(process, marker, folder)
 
 
 class PodStopped(Exception):
@@ -182,40 +138,55 @@ class ContainerRunner:
         container_id = f"local://{self._context.pod['metadata']['uid']}/{self._name}/{facts.restarts}"
         self._message_file.unlink(missing_ok=True)
         try:
-            running = await self._start(container_id)
+            process = await self._start(container_id)
         except (OSError, MissingReference) as error:
             message = f"cannot start: {error}"
             status.end(self._name, code=CANNOT_START, message=message, container_id=container_id, reason="StartError")
             await status.publish()
             return CANNOT_START
         # From its start on, as the API server may be unavailable when its state is published.
-        ending = asyncio.create_task(self._end_when_stopped(running))
+        ending = asyncio.create_task(self._end_when_stopped(process))
         try:
             is_ready = not self._container.get("readinessProbe")
             facts = replace(facts, state="running", reason="", message="", is_ready=is_ready)
             status.facts[self._name] = replace(facts, started_at=now_text(), container_id=container_id)
             await status.publish()
-            code = await self._wait(running)
+            code = await self._wait(process, container_id)
         finally:
             ending.cancel()
         status.end(self._name, code=code, message=self._read_message(), container_id=container_id)
         await status.publish()
         return code
 
-    async def _start(self, container_id: str) -> RunningContainer:
+    async def _start(self, container_id: str) -> asyncio.subprocess.Process:
+        """Starts the first process of the container, in its private folder. Raises OSError, MissingReference."""
         mounts = mount_map(self._container, self._folders)
         mounts[self._container.get("terminationMessagePath") or "/dev/termination-log"] = str(self._message_file)
         env = await self._environment(mounts)
         command = build_command(self._container, mounts=mounts, values=env)
         log_file = self._context.log_file(self._name)
-        return await start_container(command, env=env, marker=container_id, folder=self._folder, log=log_file)
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with log_file.open("ab") as out:
+            return await asyncio.create_subprocess_exec(
+                *command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**base_environment(), **env, CONTAINER_MARKER: container_id},
+                cwd=self._folder,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
 
-    async def _wait(self, running: RunningContainer) -> int:
-        """Returns its exit code; readiness is published meanwhile."""
+    async def _wait(self, process: asyncio.subprocess.Process, container_id: str) -> int:
+        """Returns its exit code, after everything that it started has ended; readiness is published meanwhile."""
         address = self._context.place.address
         watching = asyncio.create_task(watch_readiness(self._container, address=address, report=self._publish_ready))
         try:
-            return exit_code_of(await running.wait())
+            code = await process.wait()
+            await asyncio.to_thread(end_marked, CONTAINER_MARKER, container_id, folder=self._folder)
+            return exit_code_of(code)
         finally:
             watching.cancel()
 
@@ -225,12 +196,13 @@ class ContainerRunner:
         status.facts[self._name] = replace(status.facts[self._name], is_ready=is_ready)
         await status.publish()
 
-    async def _end_when_stopped(self, running: RunningContainer) -> None:
+    async def _end_when_stopped(self, process: asyncio.subprocess.Process) -> None:
         """Sends SIGTERM when the pod is stopped, and SIGKILL after its grace period."""
-        await self._context.stop.wait()
-        running.send(signal.SIGTERM)
-        await self._context.stop.wait_grace()
-        running.send(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            await self._context.stop.wait()
+            process.terminate()
+            await self._context.stop.wait_grace()
+            process.kill()
 
     def _read_message(self) -> str:
         if not self._message_file.exists():
