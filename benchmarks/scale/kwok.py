@@ -18,7 +18,7 @@ from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import GoModule, find_go
 from railhead.local.install import Kubectl
-from railhead.local.processes import end, identify, spawn
+from railhead.local.processes import end_child, spawn
 
 KWOK_VERSION = "0.8.0"
 MODULE = "sigs.k8s.io/kwok"
@@ -76,9 +76,7 @@ def simulate_nodes(plane: ControlPlane, program: Path, *, nodes: int) -> Iterato
             time.sleep(0.2)
         yield
     finally:
-        found = identify(process.pid)
-        end([found] if found else [], grace_seconds=0)
-        process.wait()
+        end_child(process, grace_seconds=0)
 
 
 def _build_node(number: int) -> Object:

@@ -21,7 +21,7 @@ from benchmarks.scale.plane import install, prepare
 from benchmarks.scale.subject import Subject
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.processes import end, identify, spawn
+from railhead.local.processes import end_child, spawn
 
 READY_SECONDS = 300.0
 LOOK_SECONDS = 0.1
@@ -97,10 +97,7 @@ class Process:
         """With SIGTERM, as Kubernetes does."""
         if self._popen is None:
             return
-        found = identify(self._popen.pid)
-        if found:
-            end([found], grace_seconds=10)
-        self._popen.wait()
+        end_child(self._popen, grace_seconds=10)
         self._popen = None
 
     @property

@@ -15,7 +15,7 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import Kubectl, build_node_role
-from railhead.local.processes import MARKER, Identity, end, end_marked, identify, is_alive, python_command, spawn
+from railhead.local.processes import MARKER, Identity, end_child, end_marked, identify, is_alive, python_command, spawn
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.waiting import wait_until
 
@@ -58,9 +58,7 @@ class RunningAgent:
         return count
 
     def stop(self) -> None:
-        found = identify(self.process.pid)
-        end([found] if found else [], grace_seconds=5)
-        self.process.wait()
+        end_child(self.process, grace_seconds=5)
         self.clean()
 
 

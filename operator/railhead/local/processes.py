@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -121,31 +121,22 @@ def end_child(child: subprocess.Popen[bytes], *, grace_seconds: float) -> None:
     child.wait()
 
 
-def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:
-    """Sends SIGTERM to all, SIGKILL to those still alive after the grace period; without one, only SIGKILL.
+def end(identity: Identity, *, grace_seconds: float) -> None:
+    """Ends a process that need not be a child: sends SIGTERM, then SIGKILL after the grace period; without one, only
+    SIGKILL.
 
     A child of this process that ends meanwhile is reaped here, so that its Popen no longer learns its exit code.
     """
-    running = list(_find(identities))
-    if grace_seconds > 0:
-        _send(running, signal.SIGTERM)
-        _, running = psutil.wait_procs(running, timeout=grace_seconds)
-    _send(running, signal.SIGKILL)
-
-
-def _find(identities: Sequence[Identity]) -> Iterator[psutil.Process]:
-    """Yields those that still run. psutil signals none whose pid another process has meanwhile."""
-    for identity in identities:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(identity.pid)
-            if is_alive(identity):
-                yield process
-
-
-def _send(processes: Sequence[psutil.Process], sig: signal.Signals) -> None:
-    for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(sig)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(identity.pid)  # psutil does not signal it once another process has its pid
+        if not is_alive(identity):
+            return
+        if grace_seconds > 0:
+            process.terminate()
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(grace_seconds)
+                return
+        process.kill()
 
 
 def marked(marker: str, value: str, *, folder: Path | None = None) -> list[Identity]:
@@ -187,6 +178,7 @@ def end_marked(marker: str, value: str, *, folder: Path | None = None) -> int:
         if not found:
             break
         ended.update(found)
-        end(found, grace_seconds=0)
+        for identity in found:
+            end(identity, grace_seconds=0)
         time.sleep(0.02)
     return len(ended)

@@ -57,9 +57,6 @@ class State:
     gpus: int = 0
     processes: Mapping[str, Identity] = field(default_factory=dict)
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"
-
 
 def parse_state(text: str) -> State:
     """Returns the state; an unreadable one counts as stopped, because `down` must work after any crash."""
@@ -96,7 +93,7 @@ class Session:
     def write_state(self, state: State) -> None:
         """Replaces the file: a reader sees the old state or the new one."""
         new = self.state_file.with_suffix(".new")
-        new.write_text(state.to_json())
+        new.write_text(json.dumps(asdict(state), indent=2) + "\n")
         new.replace(self.state_file)
 
     def is_up(self) -> bool:
@@ -184,7 +181,7 @@ class Session:
         """Stops the session, even after its supervisor crashed; returns how many processes the marker had to find."""
         supervisor = self.state().processes.get(SUPERVISOR)
         if supervisor is not None:
-            end([supervisor], grace_seconds=END_GRACE_SECONDS)
+            end(supervisor, grace_seconds=END_GRACE_SECONDS)
         if self._supervisor is not None:
             self._supervisor.wait()
         left = self.end_left()

@@ -84,7 +84,7 @@ def test_zombie_counts_as_ended(mark: str, tmp_path: Path) -> None:
 
 def test_reused_pid_is_not_killed(mark: str, tmp_path: Path) -> None:
     process = start(SLEEP, mark=mark, folder=tmp_path)
-    end([Identity(process.pid, 1.0)], grace_seconds=0)
+    end(Identity(process.pid, 1.0), grace_seconds=0)
     assert process.poll() is None
     process.kill()
     process.wait()
@@ -96,7 +96,7 @@ def test_end_kills_a_process_that_ignores_sigterm(mark: str, tmp_path: Path) -> 
     process.stdout.readline()
     identity = identify(process.pid)
     assert identity is not None
-    end([identity], grace_seconds=0.1)
+    end(identity, grace_seconds=0.1)
     assert process.wait() == -9
     process.stdout.close()
 
