@@ -24,7 +24,7 @@ from types import FrameType
 
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.gangs import find_gang_options
+from railhead.local.control_plane.gangs import GangOptions, find_gang_options
 from railhead.local.control_plane.servers import NODE_NAME, NotReady, answers, check_running
 from railhead.local.install import NAMESPACE, Kubectl, build_node_role, install, make_operator_kubeconfig
 from railhead.local.processes import (
@@ -63,12 +63,9 @@ class Supervisor:
         has_gangs: bool = False,
     ) -> None:
         self.session = session
-        gangs = find_gang_options(binaries) if has_gangs else None
+        gangs = find_gang_options(binaries) if has_gangs else GangOptions()
         self.plane = ControlPlane(
-            session.folder,
-            binaries=binaries,
-            api_server_options=gangs.api_server if gangs else (),
-            client_options=gangs.clients if gangs else (),
+            session.folder, binaries=binaries, api_server_options=gangs.api_server, client_options=gangs.clients
         )
         self.capacity = capacity
         self.has_operator = has_operator

@@ -24,6 +24,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -122,11 +123,7 @@ def resolve(echo: Echo, *, publishers: Publishers = Publishers(), checksums: Map
     cache = cache_folder()
     if has_programs(cache):
         return cache
-    known = read_checksums() if checksums is None else checksums
-
-    def make(target: Path, echo: Echo) -> None:
-        _make(target, publishers, known, echo)
-
+    make = partial(_make, publishers=publishers, checksums=read_checksums() if checksums is None else checksums)
     make_once(cache, is_made=has_programs, make=make, echo=echo, what="the control plane's programs")
     return cache
 
@@ -144,11 +141,11 @@ def make_once(
             make(target, echo)
 
 
-def _make(cache: Path, publishers: Publishers, checksums: Mapping[str, str], echo: Echo) -> None:
+def _make(cache: Path, echo: Echo, *, publishers: Publishers, checksums: Mapping[str, str]) -> None:
     """Downloads or builds. Raises LocalError."""
     tried = []
     try:
-        download(cache, publishers, checksums, patience_seconds=PATIENCE_SECONDS, echo=echo)
+        download(cache, publishers, checksums, echo=echo)
         return
     except NotDownloaded as error:
         tried.append(str(error))
@@ -163,7 +160,7 @@ def _make(cache: Path, publishers: Publishers, checksums: Mapping[str, str], ech
         except subprocess.CalledProcessError as error:
             tried.append(f"the build with Go failed (exit code {error.returncode}); see {cache}.log")
     try:
-        download(cache, publishers, None, patience_seconds=LAST_PATIENCE_SECONDS, echo=echo)
+        download(cache, publishers, None, echo=echo)
         return
     except NotDownloaded as error:
         tried.append(str(error))
@@ -250,22 +247,18 @@ def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Echo) -> 
     began = time.monotonic()
     process = spawn(command, cwd=cwd, env=env, log=log)
     try:
-        while (code := _wait(process)) is None:
-            echo(f"  still building {what} ({time.monotonic() - began:.0f} s)")
+        while process.returncode is None:
+            try:
+                process.wait(SAY_EVERY_SECONDS)
+            except subprocess.TimeoutExpired:
+                echo(f"  still building {what} ({time.monotonic() - began:.0f} s)")
     finally:
         if process.poll() is None:  # interrupted: the compilers that it started must stop, too
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    if code:
-        raise subprocess.CalledProcessError(code, command)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
     echo(f"  {what} built in {time.monotonic() - began:.0f} s")
-
-
-def _wait(process: subprocess.Popen[bytes]) -> int | None:
-    try:
-        return process.wait(SAY_EVERY_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None
 
 
 class NotDownloaded(Exception):
@@ -295,14 +288,7 @@ def fetch_checksum(release: Release) -> str:
     raise NotDownloaded(f"{release.checksums} has no checksum of {name}")
 
 
-def download(
-    target: Path,
-    publishers: Publishers,
-    checksums: Mapping[str, str] | None,
-    *,
-    patience_seconds: float,
-    echo: Echo,
-) -> None:
+def download(target: Path, publishers: Publishers, checksums: Mapping[str, str] | None, *, echo: Echo) -> None:
     """Downloads all programs for this machine.
 
     Args:
@@ -317,13 +303,13 @@ def download(
     releases = list(publishers.list_releases(arch))
     if checksums is not None and any(release.url not in checksums for release in releases):
         raise NotDownloaded(f"no checksums of Kubernetes {KUBERNETES_VERSION} and etcd {ETCD_VERSION} are pinned")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    patience = LAST_PATIENCE_SECONDS if checksums is None else PATIENCE_SECONDS
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="download-") as name:
         out = Path(name) / "out"
         out.mkdir()
         for release in releases:
             echo(f"downloading {release.url.rpartition('/')[2]}")
-            data = fetch(release.url, patience_seconds=patience_seconds)
+            data = fetch(release.url, patience_seconds=patience)
             expected = fetch_checksum(release) if checksums is None else checksums[release.url]
             if hashlib.sha256(data).hexdigest() != expected:
                 raise NotDownloaded(f"the checksum of {release.url} does not match")

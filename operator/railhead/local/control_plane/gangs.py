@@ -10,32 +10,18 @@ from pathlib import Path
 from railhead.local import LocalError
 
 FIRST_BETA = (1, 37)
+# The version of scheduling.k8s.io that has the PodGroup, and the feature gates. A server does not start with one that
+# its version does not know.
+ALPHA = ("v1alpha2", ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"))
+BETA = ("v1beta1", ("GenericWorkload", "TopologyAwareWorkloadScheduling"))
 
 
 @dataclass(frozen=True)
 class GangOptions:
-    """What the servers of one version need.
+    """The options of the API server, and of its clients: kube-controller-manager and kube-scheduler."""
 
-    Attributes:
-        api: the version of scheduling.k8s.io that has the PodGroup.
-        gates: the feature gates. A server does not start with one that its version does not know.
-    """
-
-    api: str
-    gates: tuple[str, ...]
-
-    @property
-    def clients(self) -> tuple[str, ...]:
-        """Options of kube-controller-manager and kube-scheduler."""
-        return (f"--feature-gates={','.join(f'{gate}=true' for gate in self.gates)}",)
-
-    @property
-    def api_server(self) -> tuple[str, ...]:
-        return (*self.clients, f"--runtime-config=scheduling.k8s.io/{self.api}=true")
-
-
-ALPHA = GangOptions("v1alpha2", ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"))
-BETA = GangOptions("v1beta1", ("GenericWorkload", "TopologyAwareWorkloadScheduling"))
+    api_server: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
 
 
 def find_gang_options(binaries: Path) -> GangOptions:
@@ -45,4 +31,6 @@ def find_gang_options(binaries: Path) -> GangOptions:
     found = re.search(r"v(\d+)\.(\d+)\.", said)
     if found is None:
         raise LocalError(f"{' '.join(command)} names no version: {said!r}")
-    return BETA if (int(found[1]), int(found[2])) >= FIRST_BETA else ALPHA
+    api, gates = BETA if (int(found[1]), int(found[2])) >= FIRST_BETA else ALPHA
+    clients = (f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}",)
+    return GangOptions((*clients, f"--runtime-config=scheduling.k8s.io/{api}=true"), clients)
