@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,7 +16,7 @@ from railhead.cli.main import main
 from railhead.client.doctor import PROBES
 from railhead.client.errors import ExitCode
 from railhead.client.readiness import ERROR, NOT_PERMITTED, OK, WARNING
-from railhead.kube.clock import format_micro_time
+from railhead.kube.clock import micro_now
 from railhead.kube.kinds import (
     DAEMON_SET,
     DEPLOYMENT,
@@ -49,7 +48,7 @@ Parts = tuple[Kind, str, str, dict[str, Any], dict[str, Any]]
 
 def make_parts(jobs: str) -> list[Parts]:
     """Returns kind, namespace, name, object and status of each part; `jobs`: the namespace of jobs."""
-    lease = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": format_micro_time(datetime.now(UTC))}
+    lease = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": micro_now()}
     slice_labels = {"kubernetes.io/service-name": "kube-dns"}
     endpoints = [{"addresses": ["10.0.0.10"], "conditions": {"ready": True}}]
     dns = {"addressType": "IPv4", "endpoints": endpoints, "ports": []}

@@ -18,13 +18,12 @@ import socket
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from railhead.api.base import Object
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
-from railhead.kube.clock import format_micro_time
+from railhead.kube.clock import micro_now
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import LEASE
 
@@ -208,7 +207,7 @@ class Elector(Leadership):
     async def _renew(self) -> None:
         began = self._monotonic()
         try:
-            await self._within_lead(self._patch_as_holder({"renewTime": _format_now()}))
+            await self._within_lead(self._patch_as_holder({"renewTime": micro_now()}))
         except (Gone, Denied) as error:
             if isinstance(error, Gone) or error.status == TEST_FAILED:  # it is another's, or may be
                 self._resign()
@@ -271,7 +270,7 @@ class Elector(Leadership):
 
     def _spec(self, seen: Sighting | None) -> Object:
         """The times are informational; no decision uses them."""
-        now = _format_now()
+        now = micro_now()
         is_again = seen is not None and seen.holder == self._me.identity
         return {
             "holderIdentity": self._me.identity,
@@ -280,7 +279,3 @@ class Elector(Leadership):
             "renewTime": now,
             "leaseTransitions": seen.transitions + (not is_again) if seen else 0,
         }
-
-
-def _format_now() -> str:
-    return format_micro_time(datetime.now(UTC))

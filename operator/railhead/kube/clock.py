@@ -18,9 +18,9 @@ WINDOW_SECONDS = 1800.0
 TRUNCATION = timedelta(seconds=1)  # a Date is up to this late, and latency adds to it: the latest is the most accurate
 
 
-def format_micro_time(moment: datetime) -> str:
-    """The format of a Lease's times (MicroTime)."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def micro_now() -> str:
+    """Returns this machine's time in the format of a Lease's times (MicroTime)."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class ServerClock:

@@ -35,6 +35,7 @@ CLIENTS = {
     "kube-controller-manager": ("system:kube-controller-manager", ""),
     "kube-scheduler": ("system:kube-scheduler", ""),
     "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
+    "node": (f"system:node:{NODE_NAME}", "system:nodes"),
 }
 SERVER_NAMES = ("127.0.0.1", SERVICE_ADDRESS, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
@@ -237,8 +238,7 @@ def write_identities(folder: Path, *, server: str) -> None:
     _write(pki / "sa.key", private)
     _write(pki / "sa.pub", public)
     _write_pair(pki, "apiserver", issue(ca, "kube-apiserver", now=now, days=DAYS, names=SERVER_NAMES))
-    who = {**CLIENTS, "node": (f"system:node:{NODE_NAME}", "system:nodes")}
-    for name, (common_name, organization) in who.items():
+    for name, (common_name, organization) in CLIENTS.items():
         names = ("127.0.0.1", NODE_NAME) if name == "node" else ()
         pair = issue(ca, common_name, now=now, days=DAYS, names=names, organization=organization)
         _write_pair(pki, name, pair)

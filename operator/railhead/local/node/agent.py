@@ -17,7 +17,6 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 from aiohttp import web
@@ -26,7 +25,7 @@ from railhead.api.base import Object
 from railhead.contract.text import now_text
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope
-from railhead.kube.clock import format_micro_time
+from railhead.kube.clock import micro_now
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import LEASE, NODE, POD, SERVICE
@@ -240,8 +239,7 @@ async def keep_alive(client: KubeClient, capacity: Capacity, *, port: int) -> No
 
 
 async def _renew_lease(client: KubeClient) -> None:
-    now = format_micro_time(datetime.now(UTC))
-    spec = {"holderIdentity": NODE_NAME, "leaseDurationSeconds": 40, "renewTime": now}
+    spec = {"holderIdentity": NODE_NAME, "leaseDurationSeconds": 40, "renewTime": micro_now()}
     metadata = {"name": NODE_NAME, "namespace": LEASE_NAMESPACE}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
     try:

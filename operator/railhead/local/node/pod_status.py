@@ -92,9 +92,7 @@ def pod_phase(containers: Sequence[ContainerFacts], *, policy: str) -> str:
     return "Running"
 
 
-def build_status(
-    containers: Sequence[ContainerFacts], *, policy: str, address: str, start_time: str, now: str
-) -> Object:
+def build_status(containers: Sequence[ContainerFacts], *, policy: str, address: str, start_time: str) -> Object:
     """Returns the pod's status, for a strategic merge patch (PodScheduled is the scheduler's and stays)."""
     mains = [c for c in containers if not c.is_init]
     phase = pod_phase(containers, policy=policy)
@@ -107,9 +105,9 @@ def build_status(
         "hostIPs": [{"ip": NODE_ADDRESS}],
         "containerStatuses": [container_status(c) for c in mains],
         "conditions": [
-            _condition("Initialized", has_begun, phase, now),
-            _condition("ContainersReady", are_ready, phase, now),
-            _condition("Ready", are_ready, phase, now),
+            _condition("Initialized", has_begun, phase),
+            _condition("ContainersReady", are_ready, phase),
+            _condition("Ready", are_ready, phase),
         ],
     }
     if address:
@@ -147,8 +145,8 @@ def container_status(facts: ContainerFacts) -> Object:
     }
 
 
-def _condition(type_: str, is_true: bool, phase: str, now: str) -> Object:
-    condition = {"type": type_, "status": "True" if is_true else "False", "lastTransitionTime": now}
+def _condition(type_: str, is_true: bool, phase: str) -> Object:
+    condition = {"type": type_, "status": "True" if is_true else "False"}
     if not is_true:
         condition["reason"] = "PodCompleted" if phase in ("Succeeded", "Failed") else "ContainersNotReady"
     return condition
@@ -245,14 +243,9 @@ class PodStatus:
         self._written = number
 
     def _build(self) -> Object:
+        facts, address = list(self.facts.values()), self._place.address
+        status = build_status(facts, policy=self.policy, address=address, start_time=self._start_time)
         now = now_text()
-        status = build_status(
-            list(self.facts.values()),
-            policy=self.policy,
-            address=self._place.address,
-            start_time=self._start_time,
-            now=now,
-        )
         for condition in status["conditions"]:
             before, since = self._transitions.get(condition["type"], ("", now))
             condition["lastTransitionTime"] = since if before == condition["status"] else now

@@ -148,7 +148,7 @@ def init(facts: ContainerFacts) -> ContainerFacts:
 
 
 def describe(*containers: ContainerFacts, policy: str = "Never", address: str = "127.9.9.1") -> dict[str, object]:
-    return build_status(containers, policy=policy, address=address, start_time="then", now="now")
+    return build_status(containers, policy=policy, address=address, start_time="then")
 
 
 @pytest.mark.parametrize(
