@@ -10,7 +10,7 @@ from pathlib import Path
 
 from railhead.kube.client import connect
 from railhead.local.node.agent import Agent, keep_alive, register, serve_logs
-from railhead.local.node.volumes import Provisioner
+from railhead.local.node.volumes import provide_volumes
 from railhead.local.session import TEMP_NOTE, Capacity
 from railhead.together import run_together
 
@@ -38,12 +38,11 @@ async def run(options: argparse.Namespace) -> None:
         (options.dir / TEMP_NOTE).write_text(str(agent.folder))
         async with serve_logs(agent, pki=options.plane / "pki") as port:
             await register(client, capacity, port=port)
-            provisioner = Provisioner(client, options.dir / "volumes")
             loops = (
                 agent.informer.run(),
                 agent.services.run(),
                 keep_alive(client, capacity, port=port),
-                provisioner.run(),
+                provide_volumes(client, options.dir / "volumes"),
             )
             try:
                 await run_together(*loops, stop.wait())

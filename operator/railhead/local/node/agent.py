@@ -64,7 +64,7 @@ class Agent:
         self._number = 0
         self._is_closing = False
         self.runners: dict[str, PodRunner] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         pods = Scope(POD, field_selector=f"spec.nodeName={NODE_NAME}")
         self.informer = Informer(client, pods, on_change=self._on_change, slim=keep_all)
         self.services = Informer(client, Scope(SERVICE), on_change=lambda old, new: self._write_hosts(), slim=keep_all)
@@ -77,24 +77,20 @@ class Agent:
         self._is_closing = True
         for runner in self.runners.values():
             runner.stop(0)
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         self._pool.close()
 
     def _on_change(self, old: Object | None, new: Object | None) -> None:
-        if new is None:
-            uid = (old or {})["metadata"]["uid"]
-            if uid in self.runners:
-                self.runners[uid].stop(0)
-            return
-        uid, metadata = new["metadata"]["uid"], new["metadata"]
-        if metadata.get("deletionTimestamp"):
-            grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
-            if uid in self.runners:
-                self.runners[uid].stop(grace)
-            elif uid not in self._tasks:
+        pod = new or old or {}
+        metadata = pod["metadata"]
+        runner = self.runners.get(metadata["uid"])
+        if new is None or metadata.get("deletionTimestamp"):
+            if runner is not None:
+                runner.stop(float(metadata.get("deletionGracePeriodSeconds") or 0) if new else 0)
+            elif new is not None:
                 self._begin(new, PodRunner.remove)
-        elif uid not in self._tasks:
+        elif runner is None:
             phase = (new.get("status") or {}).get("phase")
             if phase == "Running":
                 self._begin(new, PodRunner.fail_lost)
@@ -103,10 +99,11 @@ class Agent:
 
     def _begin(self, pod: Object, live: Callable[[PodRunner], Awaitable[None]]) -> None:
         uid = pod["metadata"]["uid"]
-        runner = PodRunner(self._client, pod, self._place(pod), on_change=self._write_hosts)
-        self.runners[uid] = runner
+        self.runners[uid] = runner = PodRunner(self._client, pod, self._place(pod), on_change=self._write_hosts)
         self._write_hosts()
-        self._tasks[uid] = asyncio.create_task(self._live(uid, runner, live))
+        task = asyncio.create_task(self._live(uid, runner, live))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _live(self, uid: str, runner: PodRunner, live: Callable[[PodRunner], Awaitable[None]]) -> None:
         """Runs the pod, keeps it until it is deleted, then removes it."""
@@ -125,7 +122,6 @@ class Agent:
             log.warning("pod %s/%s was not removed: %s", *runner.key, error)
         finally:
             self.runners.pop(uid, None)
-            self._tasks.pop(uid, None)
             self._write_hosts()
 
     def _place(self, pod: Object) -> Place:

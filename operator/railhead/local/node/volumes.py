@@ -17,6 +17,7 @@ from railhead.kube.informer import Informer
 from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT, STORAGE_CLASS
 from railhead.local.control_plane.servers import write_kubeconfig
 from railhead.local.node.environment import MissingReference, NotPossible, field_value
+from railhead.together import run_together
 
 log = logging.getLogger(__name__)
 
@@ -223,44 +224,41 @@ def build_volume(claim: Object, folder: Path) -> Object:
     }
 
 
-class Provisioner:
-    """Gives every claim of the local storage class a folder on this machine; the control plane binds the volume."""
+async def provide_volumes(client: KubeClient, folder: Path) -> None:
+    """Gives every claim of the local storage class a folder on this machine; the control plane binds the volume.
 
-    def __init__(self, client: KubeClient, folder: Path) -> None:
-        self._client = client
-        self._folder = folder
-        self._wanted: asyncio.Queue[Object] = asyncio.Queue()
-        self._informer = Informer(client, Scope(PVC), on_change=self._on_change, slim=keep_all)
+    Runs until it is cancelled.
+    """
+    wanted: asyncio.Queue[Object] = asyncio.Queue()
 
-    async def run(self) -> None:
-        """Runs until it is cancelled."""
-        await self._make_class()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._informer.run())
-            group.create_task(self._work())
-
-    async def _make_class(self) -> None:
-        while True:
-            try:
-                await self._client.create(STORAGE_CLASS, build_storage_class())
-            except Conflict:
-                return
-            except Denied:
-                await asyncio.sleep(0.2)  # a new API server may not have loaded our role yet
-
-    def _on_change(self, _: Object | None, new: Object | None) -> None:
+    def on_change(_: Object | None, new: Object | None) -> None:
         if new is not None and new["spec"].get("storageClassName") == LOCAL_CLASS and not new["spec"].get("volumeName"):
-            self._wanted.put_nowait(new)
+            wanted.put_nowait(new)
 
-    async def _work(self) -> None:
-        while True:
-            claim = await self._wanted.get()
-            metadata = claim["metadata"]
-            folder = self._folder / metadata["namespace"] / metadata["name"]
-            folder.mkdir(parents=True, exist_ok=True)
-            try:
-                await self._client.create(PV, build_volume(claim, folder))
-            except Conflict:
-                pass
-            except KubeError as error:
-                log.warning("volume for %s/%s: %s", metadata["namespace"], metadata["name"], error)
+    await _make_class(client)
+    claims = Informer(client, Scope(PVC), on_change=on_change, slim=keep_all)
+    await run_together(claims.run(), _make_volumes(client, folder, wanted))
+
+
+async def _make_class(client: KubeClient) -> None:
+    while True:
+        try:
+            await client.create(STORAGE_CLASS, build_storage_class())
+        except Conflict:
+            return
+        except Denied:
+            await asyncio.sleep(0.2)  # a new API server may not have loaded our role yet
+
+
+async def _make_volumes(client: KubeClient, root: Path, wanted: asyncio.Queue[Object]) -> None:
+    while True:
+        claim = await wanted.get()
+        metadata = claim["metadata"]
+        folder = root / metadata["namespace"] / metadata["name"]
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            await client.create(PV, build_volume(claim, folder))
+        except Conflict:
+            pass
+        except KubeError as error:
+            log.warning("volume for %s/%s: %s", metadata["namespace"], metadata["name"], error)
