@@ -115,16 +115,12 @@ def _count_workers(scaling: Scaling) -> dict[str, int]:
 
 def _describe_dataset(dataset: Dataset) -> Object:
     values = dataset.model_dump(by_alias=True, exclude_none=True)
-    return {key: value for key, value in values.items() if key != "uri" or not _is_path(value)}
+    return {key: value for key, value in values.items() if key != "uri" or not value.startswith("/")}
 
 
 def build_dataset_paths(spec: TrainJobSpec) -> dict[str, str]:
     """Returns the datasets whose uri is a path. They go into the environment, where a local node rewrites paths."""
-    return {n: d.uri for n, d in (spec.datasets or {}).items() if d.uri is not None and _is_path(d.uri)}
-
-
-def _is_path(uri: str) -> bool:
-    return uri.startswith("/")
+    return {n: d.uri for n, d in (spec.datasets or {}).items() if d.uri is not None and d.uri.startswith("/")}
 
 
 def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Object:

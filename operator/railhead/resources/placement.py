@@ -60,7 +60,9 @@ def get_items(value: object) -> list[object]:
 def place_worker(pod_spec: Object, spec: TrainJobSpec, *, job: JobRef, attempt: int) -> Object:
     """Returns the worker pod's spec with scheduling rules; `pod_spec` already includes the user's templates."""
     placed, scaling = dict(pod_spec), spec.scaling
-    others = {"matchLabels": _labels_of_workers(job, attempt=attempt)}
+    # Of this attempt only: pods of an earlier one may still be terminating.
+    labels = {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.WORKER, names.LABEL_ATTEMPT: str(attempt)}
+    others = {"matchLabels": labels}
     affinity = placed.get("affinity") or {}
     if not isinstance(affinity, Mapping):
         return placed  # the API server rejects it with a better message
@@ -101,15 +103,6 @@ def parse_selector(text: str) -> tuple[str, list[str]]:
     assert match is not None  # the pattern matches any text; the API accepts valid ones only
     values = [match[3]] if match[2] is None else [value.strip() for value in match[2].split(",")]
     return ("NotIn" if match[1] else "In"), values
-
-
-def _labels_of_workers(job: JobRef, *, attempt: int) -> dict[str, str]:
-    """Returns labels of this attempt only: pods of an earlier one may still be terminating."""
-    return {
-        names.LABEL_JOB_UID: job.uid,
-        names.LABEL_ROLE: names.WORKER,
-        names.LABEL_ATTEMPT: str(attempt),
-    }
 
 
 def _prefer(others: Object, topology: str, weight: int) -> Object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from railhead.api.base import Object
 
@@ -21,9 +21,9 @@ class Gang:
 
     name: str
     least_pods: int
-    priority_class: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    domain: str = ""
+    priority_class: str
+    annotations: Mapping[str, str]
+    domain: str
 
 
 @dataclass(frozen=True)
