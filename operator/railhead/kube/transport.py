@@ -72,18 +72,8 @@ class ApiClient(Protocol):
     ) -> None: ...
 
 
-class Transport(Protocol):
-    """Sends a request; `path` includes the query. The caller checks the status."""
-
-    async def send(
-        self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        """Returns when the headers have arrived. Raises aiohttp's errors, TimeoutError and OSError."""
-        ...
-
-
-class AioTransport:
-    """A transport on top of `kubernetes.aio`."""
+class Transport:
+    """Sends a request by `kubernetes.aio`."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
@@ -91,6 +81,10 @@ class AioTransport:
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
+        """Returns when the headers have arrived; `path` includes the query. The caller checks the status.
+
+        Raises aiohttp's errors, TimeoutError and OSError.
+        """
         authorized = dict(headers)
         # On each request: adds the token, and reads it again first when it is about to expire.
         await self._api.update_params_for_auth(authorized, [], AUTH_SETTINGS, path, method, body)
@@ -138,7 +132,7 @@ def _explaining(kubeconfig: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def open_transport(kubeconfig: str | None, context: str | None = None) -> AsyncIterator[AioTransport]:
+async def open_transport(kubeconfig: str | None, context: str | None = None) -> AsyncIterator[Transport]:
     """Opens a transport with the kubeconfig and its context, or with the pod's own service account.
 
     Raises:
@@ -160,7 +154,7 @@ async def open_transport(kubeconfig: str | None, context: str | None = None) -> 
     configuration.proxy = configuration.proxy or find_proxy(configuration.host)
     try:
         async with kube_client.ApiClient(configuration=configuration) as api:
-            yield AioTransport(api)
+            yield Transport(api)
     finally:
         for _ in range(3):  # lets the pool close its connections: TLS, transport, socket
             await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio import client as kube_client
 
 from railhead.kube.client import KubeClient
-from railhead.kube.transport import AioTransport
+from railhead.kube.transport import Transport
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,6 @@ async def serve_stub() -> AsyncIterator[tuple[ApiStub, KubeClient]]:
     await server.start_server()
     try:
         async with make_api(str(server.make_url("")).rstrip("/")) as api:
-            yield stub, KubeClient(AioTransport(api))
+            yield stub, KubeClient(Transport(api))
     finally:
         await server.close()

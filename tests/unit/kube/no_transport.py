@@ -7,10 +7,14 @@ from collections.abc import Mapping
 import aiohttp
 
 from railhead.kube.bodies import Body
+from railhead.kube.transport import Transport
 
 
-class NoTransport:
+class NoTransport(Transport):
     """Fails the test if a request gets through."""
+
+    def __init__(self) -> None:
+        pass
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout

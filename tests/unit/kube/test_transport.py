@@ -25,10 +25,10 @@ from kubernetes.aio.config import incluster_config
 
 from railhead.kube.transport import (
     AUTH_SETTINGS,
-    AioTransport,
     ApiClient,
     ConfigException,
     RestClient,
+    Transport,
     find_proxy,
     open_transport,
     read_namespace,
@@ -121,7 +121,7 @@ def write_kubeconfig(path: Path, host: str, token: str) -> str:
     return str(path)
 
 
-async def send(transport: AioTransport, *, status: int = 200) -> None:
+async def send(transport: Transport, *, status: int = 200) -> None:
     response = await transport.send("GET", "/x", headers={}, body=None, timeout=TIMEOUT)
     async with response:
         assert response.status == status
@@ -131,7 +131,7 @@ async def test_a_request_is_sent_unchanged_and_its_response_is_aiohttps(echo: Ec
     echo.status = 500
     async with make_api(host) as api:
         headers = {"Content-Type": "application/json-patch+json", "User-Agent": "railhead"}
-        response = await AioTransport(api).send("PATCH", "/x?a=b%26c", headers=headers, body=[{}], timeout=TIMEOUT)
+        response = await Transport(api).send("PATCH", "/x?a=b%26c", headers=headers, body=[{}], timeout=TIMEOUT)
         assert isinstance(response, aiohttp.ClientResponse), explain("an answer has no `response` of aiohttp")
         assert (response.status, await response.read()) == (500, b"answer")
     [(path, sent, body)] = echo.sent

@@ -60,7 +60,7 @@ class Agent:
         self.folder = Path(tempfile.mkdtemp(prefix=TEMP_PREFIX))
         self._hosts = self.folder / "hosts"
         self._hosts.write_text("")
-        self._written: list[str] = []
+        self._written = ""
         self._number = 0
         self._is_closing = False
         self.runners: dict[str, PodRunner] = {}
@@ -147,22 +147,21 @@ class Agent:
 
     def _write_hosts(self) -> None:
         """Writes what a cluster's DNS would resolve for the pods here: `address name` lines, replaced atomically."""
-        lines = []
+        text = "".join(f"{runner.place.address} {name}\n" for name, runner in self._find_names())
+        if text == self._written:
+            return
+        self._written = text
+        new = self._hosts.with_suffix(".new")
+        new.write_text(text)
+        os.replace(new, self._hosts)
+
+    def _find_names(self) -> Iterator[tuple[str, PodRunner]]:
+        """Yields host names as a resolver in the same namespace finds them, and the names of Services with the ready
+        pods behind them; ports are the pods' own."""
         for runner in self.runners.values():
             spec = runner.pod["spec"]
             if spec.get("hostname") and spec.get("subdomain") and not runner.is_released:
-                name = f"{spec['hostname']}.{spec['subdomain']}"  # as a resolver in the same namespace finds it
-                lines.append(f"{runner.place.address} {name}\n")
-        lines += [f"{runner.place.address} {name}\n" for name, runner in self._served()]
-        if lines == self._written:
-            return
-        self._written = lines
-        new = self._hosts.with_suffix(".new")
-        new.write_text("".join(lines))
-        os.replace(new, self._hosts)
-
-    def _served(self) -> Iterator[tuple[str, PodRunner]]:
-        """Yields the names of Services with the ready pods behind them; ports are the pods' own."""
+                yield f"{spec['hostname']}.{spec['subdomain']}", runner
         for service in self.services.items():
             metadata, selector = service["metadata"], service["spec"].get("selector") or {}
             for runner in self.runners.values():
