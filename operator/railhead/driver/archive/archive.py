@@ -7,12 +7,14 @@ for the last lines, but only a few seconds, and not at all if an upload hangs al
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import subprocess
 import sys
 import threading
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Callable, Mapping, Optional
 
@@ -24,12 +26,11 @@ from railhead.driver.archive.layout import (
     RANK_0_INTERVAL_SECONDS,
     TRAIN,
     WORKER,
-    find_changes,
     name_writer,
     plan_wait,
 )
 from railhead.driver.archive.spool import Spool
-from railhead.driver.archive.upload import NOT_BEGUN, Upload, open_folder, remove_attempt, write_upload
+from railhead.driver.archive.upload import NOT_BEGUN, Upload, open_folder, remove_attempt
 from railhead.driver.describe import clean, describe_exception, log, never_raises
 from railhead.driver.logs import TRAIN_LOGS, LogFile, read_new
 from railhead.driver.node.machine import kill_child, start_piped_child
@@ -155,12 +156,13 @@ class StoredArchive(Archive):
         if lost and not self._has_lost:
             self._has_lost = True
             log(f"cannot keep all lines for spec.logs.archive on the pod's own disk: {lost}")
-        changes = find_changes(sizes, self._uploaded)
+        # A file only grows, except for the one with the line about a gap.
+        write = {name: size for name, size in sizes.items() if self._uploaded.get(name) != size}
+        delete = [name for name in self._uploaded if name not in sizes]
         limit = self._template.limit if self._monotonic() - self._looked_at >= SURPLUS_SECONDS else None
-        if not changes and limit is None:
+        if not (write or delete) and limit is None:
             return
-        upload = replace(self._template, **asdict(changes), limit=limit)
-        problem = self._send(upload)
+        problem = self._send(replace(self._template, write=write, delete=delete, limit=limit))
         if problem == NOT_BEGUN:
             return
         if problem:
@@ -193,7 +195,7 @@ def start_archive(role: str, pod: Pod, job: JobInput, variables: Mapping[str, st
         only_failed=job.archive_logs == "Failed",
         limit=None if role == WORKER else job.archive_per_run,
     )
-    send = Sender(pod, dict(variables))  # without what Ray gets: the user's folders would be on its path
+    send = partial(send_upload, pod, dict(variables))  # without what Ray gets: the user's folders would be on its path
     archive = StoredArchive(spool, template, send=send, read_more=TrainLogs(pod.temp, spool).read)
     archive.start()
     return archive
@@ -219,27 +221,20 @@ class TrainLogs:
                 continue
 
 
-class Sender:
-    """Runs each upload in a process, whose memory and whose storage that hangs are not ours."""
-
-    def __init__(self, pod: Pod, variables: Mapping[str, str], *, timeout: float = UPLOAD_SECONDS) -> None:
-        self._variables = variables
-        self._bundle = pod.bundle
-        self._order = pod.temp / "archive" / "upload.json"
-        self._timeout = timeout
-
-    def __call__(self, upload: Upload) -> str:
-        try:
-            write_upload(self._order, upload)
-            command = [sys.executable, self._bundle, "archive", str(self._order)]
-            child = start_piped_child(command, environment=self._variables, folder="/")
-        except OSError as error:
-            return describe_exception(error)
-        try:
-            _, errors = child.communicate(timeout=self._timeout)
-        except subprocess.TimeoutExpired:
-            kill_child(child)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it in a call to the storage
-                child.communicate(timeout=KILLED_SECONDS)
-            return f"no response within {self._timeout:.0f} s"
-        return clean(errors.decode(errors="replace").strip()) if child.returncode else ""
+def send_upload(pod: Pod, variables: Mapping[str, str], upload: Upload, *, timeout: float = UPLOAD_SECONDS) -> str:
+    """Runs the upload in a process, whose memory and whose storage that hangs are not ours."""
+    order = pod.temp / "archive" / "upload.json"
+    try:
+        order.write_text(json.dumps(asdict(upload)))
+        command = [sys.executable, pod.bundle, "archive", str(order)]
+        child = start_piped_child(command, environment=variables, folder="/")
+    except OSError as error:
+        return describe_exception(error)
+    try:
+        _, errors = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        kill_child(child)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it in a call to the storage
+            child.communicate(timeout=KILLED_SECONDS)
+        return f"no response within {timeout:.0f} s"
+    return clean(errors.decode(errors="replace").strip()) if child.returncode else ""

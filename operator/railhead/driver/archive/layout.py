@@ -11,8 +11,7 @@ how training began, and how it ended. The fifth segment then has only a line tha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Iterable, Mapping, Optional
+from typing import Iterable, Optional
 
 from railhead.contract.run_folder import shorten_uid
 from railhead.driver.storage.path_folder import Stored
@@ -54,30 +53,6 @@ def describe_gap(limit: int) -> str:
     return (
         f"railhead: lines are missing here: the archive keeps the first {first} and the newest {newest} bytes "
         "(spec.logs.archivePerRank, compressed)"
-    )
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What differs between a spool and the storage.
-
-    Attributes:
-        write: names of files, with how many of their first bytes to copy.
-        delete: names of files that the spool has dropped.
-    """
-
-    write: dict[str, int]
-    delete: list[str]
-
-    def __bool__(self) -> bool:
-        return bool(self.write or self.delete)
-
-
-def find_changes(spooled: Mapping[str, int], uploaded: Mapping[str, int]) -> Changes:
-    """Compares names and sizes. A file only grows, except for the one with the line about a gap."""
-    return Changes(
-        {name: size for name, size in spooled.items() if uploaded.get(name) != size},
-        [name for name in uploaded if name not in spooled],
     )
 
 

@@ -10,30 +10,21 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import NoReturn, Optional, Protocol
+from typing import TYPE_CHECKING, NoReturn, Optional, Union
 
 from railhead.contract.run_folder import LOGS
 from railhead.driver.archive.layout import find_surplus
 from railhead.driver.describe import describe_exception
 from railhead.driver.storage.fence import FENCE, Claim, read_success
-from railhead.driver.storage.path_folder import PathFolder, Stored
+from railhead.driver.storage.path_folder import PathFolder
+
+if TYPE_CHECKING:  # it imports much that a path does not need
+    from railhead.driver.storage.run_folder import RunFolder
 
 NOT_BEGUN = "the run has no folder yet"
-
-
-class Folder(Protocol):
-    """The run's folder; a file that it writes is new to a reader at once. All names are relative to it.
-
-    All methods raise what the storage raises.
-    """
-
-    def read(self, name: str) -> Optional[bytes]: ...
-    def write(self, name: str, data: bytes) -> None: ...
-    def delete(self, name: str) -> None: ...
-    def delete_folder(self, name: str) -> None: ...
-    def list_files(self, name: str) -> list[Stored]: ...
+Folder = Union[PathFolder, "RunFolder"]  # the run's; a file that it writes is new to a reader at once
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,8 @@ class Upload:
         storage_path, run_name: of the job; its run's folder.
         attempt_folder: name of the attempt's folder in the archive.
         uid, attempt: of the job.
-        write, delete: as in `layout.Changes`.
+        write: names of files, with how many of their first bytes to copy.
+        delete: names of files that the spool has dropped.
         only_failed: a success removes the attempt's files.
         limit: bytes that all attempts may take, or None not to look.
     """
@@ -60,10 +52,6 @@ class Upload:
     write: dict[str, int] = field(default_factory=dict)
     delete: list[str] = field(default_factory=list)
     limit: Optional[int] = None
-
-
-def write_upload(path: Path, upload: Upload) -> None:
-    path.write_text(json.dumps(asdict(upload)))
 
 
 def run_upload(path: str) -> NoReturn:
@@ -81,7 +69,7 @@ def run_upload(path: str) -> NoReturn:
 def open_folder(storage_path: str, run_name: str) -> Folder:
     if storage_path.startswith("/"):
         return PathFolder(str(PurePath(storage_path, run_name)))
-    from railhead.driver.storage.run_folder import open_own_folder  # imports much that a path does not need
+    from railhead.driver.storage.run_folder import open_own_folder
 
     with contextlib.suppress(ValueError):  # an older pyarrow does not know the option
         return open_own_folder(ask_for_single_requests(storage_path), run_name)

@@ -24,13 +24,14 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterable, Optional, Protocol
+from typing import TYPE_CHECKING, Iterable, Optional, Union
 
 from railhead.contract.outcome import Outcome
 from railhead.contract.run_folder import OWN_FOLDER
 from railhead.driver.errors import Fenced, JobRefused
 
 if TYPE_CHECKING:
+    from railhead.driver.storage.path_folder import PathFolder
     from railhead.driver.storage.run_folder import RunFolder
 
 CLAIMS = f"{OWN_FOLDER}/claims"
@@ -124,13 +125,7 @@ def leave_outcome(folder: RunFolder, claim: Claim, outcome: Outcome) -> None:
     folder.replace(OUTCOME, json.dumps(values).encode())
 
 
-class Readable(Protocol):
-    """The run's folder, for reading; `read` returns None when there is no such file."""
-
-    def read(self, name: str) -> Optional[bytes]: ...
-
-
-def read_success(folder: Readable, *, uid: str, attempt: int) -> Optional[Outcome]:
+def read_success(folder: Union[PathFolder, RunFolder], *, uid: str, attempt: int) -> Optional[Outcome]:
     """Returns the outcome that an earlier attempt of this job has left, or None."""
     try:
         values = json.loads(folder.read(OUTCOME) or b"")

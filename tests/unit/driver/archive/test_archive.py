@@ -20,7 +20,7 @@ import pytest
 from railhead.contract.job_input import JobInput
 from railhead.contract.run_folder import LOGS
 from railhead.driver.archive import archive as archive_module
-from railhead.driver.archive.archive import Archive, Sender, StoredArchive, TrainLogs, start_archive
+from railhead.driver.archive.archive import Archive, StoredArchive, TrainLogs, send_upload, start_archive
 from railhead.driver.archive.layout import HEAD, RANK_0_INTERVAL_SECONDS, WORKER
 from railhead.driver.archive.spool import MEMBER_BYTES, Spool
 from railhead.driver.archive.upload import NOT_BEGUN, Upload
@@ -83,6 +83,20 @@ def test_only_changes_are_uploaded(tmp_path: Path) -> None:
     archive.upload()
     assert set(storage.take().write) == {"3/r0-w0-000000.log.gz", "worker/r0-w0-000000.log.gz"}
     assert storage.uploads.empty()
+
+
+def test_what_has_another_size_is_written_and_what_the_spool_has_dropped_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage()
+    archive = make_archive(tmp_path, storage)
+    sizes = iter([{"a": 5, "c": 9, "d": 1}, {"a": 6, "b": 2, "c": 9}])
+    monkeypatch.setattr(archive._spool, "write_all", lambda: next(sizes))
+    archive.upload()
+    archive.upload()
+    assert storage.take().write == {"a": 5, "c": 9, "d": 1}
+    second = storage.take()
+    assert (second.write, second.delete) == ({"a": 6, "b": 2}, ["d"])
 
 
 def test_a_failed_upload_is_repeated_and_logged_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,11 +274,11 @@ def test_the_process_gets_the_containers_environment_and_its_error_is_read(tmp_p
     program = "import os, sys; sys.exit(' '.join([os.environ['A'], sys.argv[1], open(sys.argv[2]).read()[:1]]))"
     (tmp_path / "archive").mkdir()
     (tmp_path / "bundle.py").write_text(program)
-    sender = Sender(make_pod(tmp_path, str(tmp_path / "bundle.py")), {"A": "of the container"})
+    send = partial(send_upload, make_pod(tmp_path, str(tmp_path / "bundle.py")), {"A": "of the container"})
     upload = Upload(str(tmp_path), "/runs", "run", "a-1", "a", 1, only_failed=True)
-    assert sender(upload) == "of the container archive {"
+    assert send(upload) == "of the container archive {"
     (tmp_path / "bundle.py").write_text("")
-    assert sender(upload) == ""
+    assert send(upload) == ""
 
 
 def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
@@ -272,11 +286,10 @@ def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
     (tmp_path / "bundle.py").write_text(
         f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     )
-    sender = Sender(make_pod(tmp_path, str(tmp_path / "bundle.py")), {}, timeout=0.0)
-    began = time.monotonic()
+    pod = make_pod(tmp_path, str(tmp_path / "bundle.py"))
+    upload = Upload(str(tmp_path), "/runs", "run", "a-1", "a", 1, only_failed=True)
+    timeout, began = 0.0, time.monotonic()
     while not (tmp_path / "pid").exists():
-        assert (
-            sender(Upload(str(tmp_path), "/runs", "run", "a-1", "a", 1, only_failed=True)) == "no response within 0 s"
-        )
-        sender._timeout = min(2.0, sender._timeout * 2 + 0.1)
+        assert send_upload(pod, {}, upload, timeout=timeout) == f"no response within {timeout:.0f} s"
+        timeout = min(2.0, timeout * 2 + 0.1)
         assert time.monotonic() - began < 60

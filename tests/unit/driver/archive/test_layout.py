@@ -10,8 +10,6 @@ from railhead.driver.archive.layout import (
     HEAD,
     SEGMENTS,
     WORKER,
-    Changes,
-    find_changes,
     find_dropped,
     find_surplus,
     name_segment,
@@ -47,11 +45,6 @@ def test_the_first_and_the_newest_segments_stay() -> None:
         kept.discard(-1 if (dropped := find_dropped(number)) is None else dropped)
         assert len(kept) <= SEGMENTS
     assert sorted(kept) == [*range(FIRST_SEGMENTS), *range(100 - SEGMENTS + FIRST_SEGMENTS, 100)]
-
-
-def test_only_what_changed_is_uploaded() -> None:
-    assert not find_changes({"a": 5}, {"a": 5})
-    assert find_changes({"a": 6, "b": 2, "c": 9}, {"a": 5, "c": 9, "d": 1}) == Changes({"a": 6, "b": 2}, ["d"])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from railhead.driver.archive.upload import (
     open_folder,
     remove_attempt,
     run_upload,
-    write_upload,
 )
 from railhead.driver.storage.fence import FENCE, OUTCOME, Claim
 from railhead.driver.storage.path_folder import PathFolder, Stored
@@ -172,7 +171,7 @@ def open_s3(uri: str) -> Any:
 
 def test_the_process_reads_its_order_and_says_what_is_wrong(tmp_path: Path, upload: Upload) -> None:
     order = tmp_path / "upload.json"
-    write_upload(order, upload)
+    order.write_text(json.dumps(asdict(upload)))
     with pytest.raises(SystemExit, match=NOT_BEGUN):
         run_upload(str(order))
     os.makedirs(tmp_path / "runs" / "run")
