@@ -16,7 +16,7 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.snapshot import SNAPSHOT
 from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.storage.acquire_run import ResumePoint, restore_run
+from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import finish_commit
@@ -118,10 +118,10 @@ def test_damage_in_a_bucket_is_detected_and_repaired_as_on_a_path(s3: S3) -> Non
         folder = make_run(s3.build_uri("runs"), name)
         take_run(folder, uid="mine", attempt=1)
         damage(folder)
-        claimed = restore_run(folder, fields=find_fields(), known={}, commits=0)
-        assert claimed.latest == (f"c{epoch - 1}" if epoch else None), name
-        assert message in (claimed.warning.message if claimed.warning else ""), name
-        assert restore_run(folder, fields=find_fields(), known={}, commits=0) == ResumePoint(claimed.latest, None)
+        latest, warning = restore_run(folder, fields=find_fields(), known={}, commits=0)
+        assert latest == (f"c{epoch - 1}" if epoch else None), name
+        assert message in (warning.message if warning else ""), name
+        assert restore_run(folder, fields=find_fields(), known={}, commits=0) == (latest, None)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Mapping, Optional
 
@@ -33,19 +33,6 @@ from railhead.driver.versions import find_version
 PROBE = ".railhead-write-check-"
 PROBE_BYTES = 4096  # a full disk takes an empty file
 ACQUIRE_SECONDS = 600.0  # it lists the checkpoints, of which a run may have thousands
-
-
-@dataclass(frozen=True)
-class ResumePoint:
-    """Where a run resumes.
-
-    Attributes:
-        latest: the checkpoint's name, or None to start from scratch.
-        warning: what was wrong, or None.
-    """
-
-    latest: Optional[str]
-    warning: Optional[RunWarning]
 
 
 def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False, warn: Warn) -> str:
@@ -80,24 +67,23 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     commits = newest + 1
     fields = find_fields()
 
-    def acquire() -> tuple[Claim, ResumePoint]:
+    def acquire() -> tuple[Claim, Optional[str], Optional[RunWarning]]:
         folder = open_run_folder(run_config)
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
         forget_outcome(folder)
-        return claim, restore_run(folder, fields=fields, known=known, commits=commits)
+        return (claim, *restore_run(folder, fields=fields, known=known, commits=commits))
 
-    claim, point = call_storage(
+    claim, latest, damage = call_storage(
         run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, warn=warn
     )
-    resumed_from = build_checkpoint_uri(run.run_uri, point.latest) if point.latest else ""
+    resumed_from = build_checkpoint_uri(run.run_uri, latest) if latest else ""
     if not resumed_from and run.is_own and pod.resume_from:
         check_resume_from(pod.resume_from, warn=warn)
         resumed_from = pod.resume_from
-    if point.warning or resumed_from:
-        news = point.warning.message if point.warning else f"the run resumes from {resumed_from}"
-        log(news)
+    if damage or resumed_from:
+        log(damage.message if damage else f"the run resumes from {resumed_from}")
     version = find_version()
-    warning = point.warning or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
+    warning = damage or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
     warning = warning or warn_of_newer_ray(version)
     claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
     claimed.write()
@@ -121,8 +107,13 @@ def check_resume_from(uri: str, *, warn: Warn) -> None:
         )
 
 
-def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int) -> ResumePoint:
-    """Call only behind the fence. `commits`: how many the status records. Raises JobRefused when none is left."""
+def restore_run(
+    folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int
+) -> tuple[Optional[str], Optional[RunWarning]]:
+    """Returns the name of the checkpoint that the run resumes from, None for from scratch, and a warning or None.
+
+    Call only behind the fence. `commits`: how many the status records. Raises JobRefused when none is left.
+    """
     snapshot, damage = find_resumable(folder, known=known)
     forget_uploads(folder, None if damage else known)
     if snapshot is None:
@@ -131,13 +122,13 @@ def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str
         if data is not None and damage:  # Ray would raise on it
             folder.write(UNREADABLE, data)
             folder.delete(SNAPSHOT)
-        return ResumePoint(None, _complete(damage, "no checkpoint is known, so training starts from scratch"))
+        return None, _complete(damage, "no checkpoint is known, so training starts from scratch")
     if damage or not fields <= snapshot.fields:
         folder.replace(SNAPSHOT, write_snapshot(snapshot, fields=fields, ray_version=find_version()).encode())
     copy = read_copy(folder)
     if copy is None or copy.entries != snapshot.entries:
         finish_commit(folder, lambda: None)
-    return ResumePoint(snapshot.latest, _complete(damage, f"the run resumes from {snapshot.latest}"))
+    return snapshot.latest, _complete(damage, f"the run resumes from {snapshot.latest}")
 
 
 def _refuse_lost_checkpoints(damage: Optional[RunWarning], *, commits: int) -> None:

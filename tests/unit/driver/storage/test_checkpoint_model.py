@@ -28,13 +28,14 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
+from railhead.contract.report import RunWarning
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
-from railhead.driver.storage.acquire_run import ResumePoint, restore_run
+from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.call import Patience
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.run_folder import RunFolder
@@ -94,7 +95,7 @@ class World:
             self.crash_at = ""
             raise Crashed
 
-    def restore(self, path: Path) -> ResumePoint:
+    def restore(self, path: Path) -> tuple[str | None, RunWarning | None]:
         commits = max(self.known.values(), default=-1) + 1
         return restore_run(find_folder(path), fields=find_fields(), known=self.known, commits=commits)
 
@@ -118,7 +119,7 @@ class Head:
         claim = take_run(self.folder, uid="mine", attempt=world.attempts)
         patch.setenv("RAILHEAD_RUN", "")
         RunContext("/runs/r", claim=str(claim)).write()
-        self.restored = world.restore(world.path)
+        self.restored, _ = world.restore(world.path)
         self.manager = CheckpointManager(CheckpointConfig(**world.config), open_storage(world.path))
         checkpoints.repair_scores(self.manager, find_score)
         save = self.manager._save_state
@@ -126,9 +127,9 @@ class Head:
         self.callback = FenceStep(Group(), Mailbox(Path(os.environ[e.TEMP])), RunContext.read())
         self.delete = checkpoint_manager.delete_fs_path
         self.start_group()
-        if self.restored.latest:
-            self.step = int(self.restored.latest.partition("_")[2]) if world.scheme == EPOCHS else step
-            self._report(self.restored.latest)  # as the driver does with a commit that it does not know
+        if self.restored:
+            self.step = int(self.restored.partition("_")[2]) if world.scheme == EPOCHS else step
+            self._report(self.restored)  # as the driver does with a commit that it does not know
 
     @property
     def kept(self) -> list[str]:
@@ -248,7 +249,7 @@ def check(world: World, head: Head) -> None:
             shutil.copytree(world.path, path)
         restored = world.restore(path)
         if world.newest is None or world.newest not in world.torn:
-            assert restored == ResumePoint(world.newest, None)
+            assert restored == (world.newest, None)
 
 
 def check_kept(world: World, head: Head) -> None:
@@ -320,7 +321,7 @@ class Life:
         """Another attempt begins."""
         self._world.errors.clear()
         self.head = Head(self._world, self._patch, step=self.head.step)
-        self._world.newest = self.head.restored.latest
+        self._world.newest = self.head.restored
 
     def crash_in_commit(self, metrics: dict[str, Any], point: str) -> None:
         self._world.crash_at = point

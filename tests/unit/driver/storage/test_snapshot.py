@@ -18,12 +18,13 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
+from railhead.contract.report import RunWarning
 from railhead.contract.snapshot import COPY, SNAPSHOT, SnapshotUnreadable, parse_snapshot, write_snapshot
 from railhead.driver.errors import JobRefused
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage.acquire_run import ResumePoint, restore_run
+from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.fence import check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import UNREADABLE, read_copy
@@ -80,7 +81,7 @@ def test_the_installed_ray_resumes_from_a_snapshot_of_another_version(form: str,
         run.commit(name)
     (tmp_path / "r" / SNAPSHOT).write_text(json.dumps(FORMS[form]))
     (tmp_path / "r" / COPY).unlink(missing_ok=True)
-    assert run.restore() == ResumePoint("c1", None)
+    assert run.restore() == ("c1", None)
     manager = Run(tmp_path).manager
     assert manager.latest_checkpoint_result is not None
     assert Path(manager.latest_checkpoint_result.checkpoint.path).name == "c1"
@@ -96,7 +97,7 @@ def test_a_suspended_run_resumes_with_an_older_and_with_a_newer_ray(tmp_path: Pa
         folder.write(f"{name}/weights", b"w")
     folder.write(SNAPSHOT, json.dumps(FORMS[before]).encode())
     for form in (after, before):
-        assert restore_run(folder, fields=frozenset(FORMS[form]), known={}, commits=2) == ResumePoint("c1", None)
+        assert restore_run(folder, fields=frozenset(FORMS[form]), known={}, commits=2) == ("c1", None)
         text = (folder.read(SNAPSHOT) or b"").decode()
         values, snapshot = json.loads(text), parse_snapshot(text)
         assert set(FORMS[form]) <= set(values) and values.items() >= RESULTS.items()
@@ -152,7 +153,7 @@ class Run:
 
         asyncio.run(register())
 
-    def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> ResumePoint:
+    def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> tuple[str | None, RunWarning | None]:
         return restore_run(self.folder, fields=find_fields(), known=known or {}, commits=commits)
 
 
@@ -202,25 +203,25 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
 def test_the_run_resumes_from_the_newest_intact_checkpoint(run: Run, tmp_path: Path, damage: str) -> None:
     damage_run, reason, expected, latest = DAMAGES[damage]
     damage_run(tmp_path / "r")
-    claimed = run.restore()
-    assert claimed.latest == latest and claimed.warning is not None
-    assert (claimed.warning.reason, expected in claimed.warning.message) == (reason, True), claimed
-    assert claimed.warning.message.endswith(f"; the run resumes from {latest}")
+    restored, warning = run.restore()
+    assert restored == latest and warning is not None
+    assert (warning.reason, expected in warning.message) == (reason, True), warning
+    assert warning.message.endswith(f"; the run resumes from {latest}")
     again = Run(tmp_path)
     found = again.manager.latest_checkpoint_result
     assert found is not None and (Path(found.checkpoint.path).name, found.metrics) == (
         latest,
         {"loss": float(latest[1])},
     )
-    assert again.restore() == ResumePoint(latest, None), "the repaired run is intact"
+    assert again.restore() == (latest, None), "the repaired run is intact"
     again.commit("c9", loss=9.0)
-    assert again.restore() == ResumePoint("c9", None)
+    assert again.restore() == ("c9", None)
 
 
 def test_touches_nothing_in_an_intact_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / "c2" / "added-later").write_text("by the user")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")}
-    assert run.restore() == ResumePoint("c2", None)
+    assert run.restore() == ("c2", None)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")} == before
 
 
@@ -263,14 +264,14 @@ def make_many(tmp_path: Path) -> RunFolder:
     return folder
 
 
-def restore(folder: RunFolder) -> ResumePoint:
+def restore(folder: RunFolder) -> tuple[str | None, RunWarning | None]:
     return restore_run(folder, fields=find_fields(), known={}, commits=MANY)
 
 
 def test_the_cost_does_not_depend_on_the_number_of_old_checkpoints(tmp_path: Path) -> None:
     """1,000 checkpoints of 200 files at 5 ms each, listed in full, would take a quarter of an hour."""
     folder = make_many(tmp_path)
-    assert restore(folder) == ResumePoint("c999", None)
+    assert restore(folder) == ("c999", None)
     calls = folder.filesystem.calls
     assert not [call for call in calls if " " in call], "none is listed in full"
     assert len(calls) <= 6, calls
@@ -292,7 +293,7 @@ def test_keeps_old_checkpoints_without_files_in_the_snapshot(tmp_path: Path) -> 
     folder = make_many(tmp_path)
     for number in range(MANY - 1):
         empty(tmp_path / "r", f"c{number}")
-    assert restore(folder) == ResumePoint("c999", None)
+    assert restore(folder) == ("c999", None)
     snapshot = parse_snapshot((folder.read(SNAPSHOT) or b"").decode())
     assert len(snapshot.names) == MANY, "Ray can still remove them"
 
@@ -301,24 +302,24 @@ def test_skips_damaged_checkpoints_from_the_newest_on(tmp_path: Path) -> None:
     folder = make_many(tmp_path)
     for number in (997, 998, 999):
         empty(tmp_path / "r", f"c{number}")
-    restored = restore(folder)
-    assert restored.latest == "c996" and restored.warning is not None
-    assert restored.warning.message.startswith("checkpoint c999 is gone or empty (and 2 more)")
+    latest, warning = restore(folder)
+    assert latest == "c996" and warning is not None
+    assert warning.message.startswith("checkpoint c999 is gone or empty (and 2 more)")
 
 
 def test_ignores_a_truncated_copy(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / COPY).write_text("{")
-    assert run.restore() == ResumePoint("c2", None)
+    assert run.restore() == ("c2", None)
     (tmp_path / "r" / SNAPSHOT).write_text("{")
-    claimed = run.restore()
-    assert claimed.latest == "c2" and claimed.warning is not None
+    latest, warning = run.restore()
+    assert latest == "c2" and warning is not None
 
 
 def test_restores_from_the_status_when_both_files_are_lost(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / SNAPSHOT).unlink()
     (tmp_path / "r" / COPY).unlink()
-    claimed = run.restore(known={"c2": 2, "c0": 0})
-    assert claimed.latest == "c2"
+    latest, _ = run.restore(known={"c2": 2, "c0": 0})
+    assert latest == "c2"
     manager = Run(tmp_path).manager
     assert manager.latest_checkpoint_result is not None and manager._current_report_index == 3
 
@@ -332,16 +333,16 @@ def test_fails_instead_of_training_from_scratch_if_no_checkpoint_is_left(
         (tmp_path / "r" / COPY).unlink()
     with pytest.raises(JobRefused, match=r"run\.storagePath: .*none of the 3 committed checkpoints is intact"):
         run.restore()
-    claimed = run.restore(commits=0)  # like the first attempt of another job with this run.name
-    assert claimed.latest is None and claimed.warning is not None
-    assert claimed.warning.message.endswith("no checkpoint is known, so training starts from scratch")
+    latest, warning = run.restore(commits=0)  # like the first attempt of another job with this run.name
+    assert latest is None and warning is not None
+    assert warning.message.endswith("no checkpoint is known, so training starts from scratch")
     assert Run(tmp_path).manager.latest_checkpoint_result is None
     assert (tmp_path / "r" / UNREADABLE).exists()
 
 
 def test_starts_a_run_without_commits(tmp_path: Path) -> None:
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
-    assert restore_run(folder, fields=find_fields(), known={}, commits=0) == ResumePoint(None, None)
+    assert restore_run(folder, fields=find_fields(), known={}, commits=0) == (None, None)
     with pytest.raises(JobRefused, match=f"{SNAPSHOT} is gone"):
         restore_run(folder, fields=find_fields(), known={}, commits=1)
 
@@ -373,8 +374,8 @@ def test_resumes_on_a_storage_that_cannot_rename(run: Run, tmp_path: Path, error
         DAMAGES[damage][0](tmp_path / "r")
         latest = DAMAGES[damage][3]
     run.folder = RunFolder(NoRename(error), run.folder.path)
-    assert run.restore().latest == latest
-    assert run.restore() == ResumePoint(latest, None)
+    assert run.restore()[0] == latest
+    assert run.restore() == (latest, None)
     finish_commit(run.folder, check=lambda: None)
     assert read_copy(run.folder) is not None
     assert not list((tmp_path / "r" / ".railhead").glob("*.new"))
@@ -383,4 +384,4 @@ def test_resumes_on_a_storage_that_cannot_rename(run: Run, tmp_path: Path, error
 def test_a_failed_write_of_the_copy_fails_no_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / COPY).unlink()
     run.folder = RunFolder(NoRename(OSError(errno.EIO, "Input/output error")), run.folder.path)
-    assert run.restore() == ResumePoint("c2", None)
+    assert run.restore() == ("c2", None)
