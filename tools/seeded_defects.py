@@ -2845,10 +2845,10 @@ DEFECTS = (
     ),
     Defect(
         "the history of a run is written without the fence",
-        "driver/storage/private_folder.py",
+        "driver/storage/run_folder.py",
         "        self.check()\n",
         "",
-        ("tests/unit/driver/storage/test_private_folder.py",),
+        ("tests/unit/driver/storage/test_run_folder.py",),
     ),
     Defect(
         "credentials in the names of metrics are kept",

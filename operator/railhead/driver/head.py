@@ -65,9 +65,8 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
 from railhead.driver.script.run import ScriptHost
 from railhead.driver.storage.fence import find_claim, leave_outcome
-from railhead.driver.storage.history import complete_history
 from railhead.driver.storage.run_folder import open_own_folder
-from railhead.driver.storage.segments import find_spool
+from railhead.driver.storage.segments import complete_history, find_spool
 from railhead.driver.training import Attempt, run_training
 from railhead.driver.versions import find_version
 

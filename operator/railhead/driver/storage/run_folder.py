@@ -1,4 +1,5 @@
-"""The run's folder, on the very file system that Ray Train writes with: small files of ours and of Ray's.
+"""The run's folder, on the very file system that Ray Train writes with: small files of ours and of Ray's; and a folder
+there that only the head which has the run writes.
 
 Everything here may block for as long as the storage does, and raises what pyarrow raises.
 """
@@ -8,12 +9,13 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Iterable, Optional
+from typing import Callable, Iterable, Optional, Union
 
+from railhead.contract.run_folder import OWN_FOLDER
 from railhead.driver.ray.checkpoints import find_file_system
 from railhead.driver.ray.types import FileInfo, FileSystem, RunConfig
 from railhead.driver.storage.call import is_passing
-from railhead.driver.storage.path_folder import Stored
+from railhead.driver.storage.path_folder import PathFolder, Stored
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,39 @@ class RunFolder:
         paths = {name: PurePath(name) for name in names}
         there = {parent: set(self.list_names(str(parent))) for parent in {path.parent for path in paths.values()}}
         return {name for name, path in paths.items() if path.name in there[path.parent]}
+
+
+@dataclass(frozen=True)
+class PrivateFolder:
+    """The folder of this name in `.railhead`, on a path as in `PathFolder`.
+
+    `check` is the fence: it raises when the run belongs to another head, before each write.
+    """
+
+    run: RunFolder
+    name: str
+    check: Callable[[], None]
+
+    def write(self, name: str, data: bytes) -> None:
+        """Creates or replaces a file, atomically where the storage can."""
+        self.check()
+        self._files.write(f"{self._own}/{name}", data)
+
+    def read(self, name: str) -> Optional[bytes]:
+        """Returns None when there is no such file."""
+        return self._files.read(f"{self._own}/{name}")
+
+    def list_sizes(self) -> dict[str, int]:
+        """Returns the bytes of each file."""
+        return {file.name: file.size for file in self._files.list_files(self._own)}
+
+    @property
+    def _own(self) -> str:
+        return f"{OWN_FOLDER}/{self.name}"
+
+    @property
+    def _files(self) -> Union[PathFolder, RunFolder]:
+        return PathFolder(self.run.path) if self.run.filesystem.type_name == "local" else self.run
 
 
 def forget_listings(filesystem: FileSystem) -> None:

@@ -8,16 +8,21 @@ has it. If the storage takes none for long, the oldest are dropped and counted.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
 
-from railhead.contract.history import Header, Record, SegmentName, read_line, write_line
+from railhead.contract.history import JOURNAL, METRICS, Header, Record, SegmentName, read_line, write_line
+from railhead.contract.outcome import Outcome
 from railhead.driver.describe import describe_exception, log
 from railhead.driver.errors import AttemptFailed
-from railhead.driver.storage.private_folder import PrivateFolder
+from railhead.driver.reporting.journal import describe_end
+from railhead.driver.reporting.records import hide, stamp
+from railhead.driver.storage.fence import Claim, check_claim
+from railhead.driver.storage.run_folder import PrivateFolder, RunFolder
 
 SEGMENT_BYTES = 4 << 20  # a segment is closed beyond this
 MOST_WAITING = 4  # closed segments that the storage lacks
@@ -182,3 +187,16 @@ def halve(data: bytes) -> Optional[bytes]:
 def find_spool(temp: Path, *, fit: int = 1, is_own: bool = True) -> Path:
     """Returns the pod's folder for the segments of a fit(); what the job's own run lacks, the driver completes."""
     return temp / "history" / ("own" if is_own else f"fit-{fit}")
+
+
+def complete_history(folder: RunFolder, claim: Claim, spool: Path, outcome: Outcome) -> None:
+    """Adds the end of the attempt of the head with this claim, and writes what the storage lacks.
+
+    Runs in the driver's own process: Ray Train's controller may be gone. Raises Fenced or JobRefused when the run is
+    another's by now, and what the storage raises.
+    """
+    job, attempt = claim.uid, claim.attempt
+    journal, metrics = (Segments(spool, kind, job=job, attempt=attempt, pod=claim.pod) for kind in (JOURNAL, METRICS))
+    journal.append({**stamp(attempt), **hide(describe_end(outcome))})
+    for segments in (journal, metrics):
+        segments.upload(PrivateFolder(folder, segments.kind, functools.partial(check_claim, folder, claim)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
 from typing import Callable, Collection, Iterable, Optional
 
 from railhead.contract.run_folder import OWN_FOLDER
@@ -65,40 +64,27 @@ def finish_commit(folder: RunFolder, check: Callable[[], None]) -> None:
     forget_uploads(folder, snapshot.names)
 
 
-@dataclass(frozen=True)
-class Leftovers:
-    """What unfinished uploads have left.
+def find_leftovers(folder: RunFolder, *, committed: Collection[str]) -> tuple[list[str], list[str]]:
+    """Returns the names of the folders to remove, and of the records to remove whose folders are gone or stay.
 
-    Attributes:
-        folders: names of those to remove.
-        records: names of those to remove whose folders are gone or stay.
-    """
-
-    folders: tuple[str, ...] = ()
-    records: tuple[str, ...] = ()
-
-
-def find_leftovers(folder: RunFolder, *, committed: Collection[str]) -> Leftovers:
-    """Call only while no rank of this attempt trains.
-
-    A record goes only once there is no folder: a process on a lost node may still be writing. Raises
-    SnapshotUnreadable.
+    Call only while no rank of this attempt trains. A record goes only once there is no folder: a process on a lost node
+    may still be writing. Raises SnapshotUnreadable.
     """
     records = _list_records(folder)
     if not records or folder.read(ELSEWHERE) is not None:
-        return Leftovers(records=tuple(records))
+        return [], records
     data = folder.read(SNAPSHOT)
     kept = _find_folders([*committed, *(parse_snapshot(data.decode(errors="replace")).names if data else ())])
     left = folder.find_existing(records) - kept
-    return Leftovers(tuple(sorted(left)), tuple(name for name in records if name not in left))
+    return sorted(left), [name for name in records if name not in left]
 
 
-def remove_leftovers(folder: RunFolder, found: Leftovers) -> None:
+def remove_leftovers(folder: RunFolder, folders: list[str], records: list[str]) -> None:
     """Call only behind the fence. The next group may train already: its uploads have new names."""
-    for name in found.folders:
+    for name in folders:
         with contextlib.suppress(FileNotFoundError):  # an earlier removal was still under way
             folder.delete_folder(name)
-    for name in found.records:
+    for name in records:
         _forget(folder, name)
 
 

@@ -144,14 +144,14 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
     @never_raises("remove what unfinished uploads have left")
     def clean_up() -> None:
         try:
-            found = find_leftovers(folder, committed=committed)
+            folders, records = find_leftovers(folder, committed=committed)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the storage took longer than {LIST_PATIENCE_SECONDS:.0f} s to list {folder.path}")
             is_listed.set()
             check()
-            remove_leftovers(folder, found)
-            if found.folders:
-                log(f"removed what unfinished uploads had left: {', '.join(found.folders)}")
+            remove_leftovers(folder, folders, records)
+            if folders:
+                log(f"removed what unfinished uploads had left: {', '.join(folders)}")
         finally:
             is_listed.set()
 

@@ -22,8 +22,7 @@ from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.records import build_metrics, hide, stamp
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.fence import Claim
-from railhead.driver.storage.private_folder import PrivateFolder
-from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.run_folder import PrivateFolder, RunFolder
 from railhead.driver.storage.segments import Segments, Uploader, find_spool
 from railhead.driver.train_controller.group import Group
 

@@ -52,9 +52,9 @@ def names(folder: RunFolder) -> set[str]:
 
 def clean_up(folder: RunFolder, *, committed: Collection[str]) -> list[str]:
     """What it has removed."""
-    found = find_leftovers(folder, committed=committed)
-    remove_leftovers(folder, found)
-    return list(found.folders)
+    folders, records = find_leftovers(folder, committed=committed)
+    remove_leftovers(folder, folders, records)
+    return folders
 
 
 def commit(folder: RunFolder, *committed: str) -> None:

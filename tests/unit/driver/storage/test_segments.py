@@ -1,4 +1,5 @@
-"""Segments: when one is closed, what a storage that fails costs, and how a run's oldest reports thin out."""
+"""Segments: when one is closed, what a storage that fails costs, and how a run's oldest reports thin out; the end of an
+attempt's history, which the driver writes when Ray's processes are gone."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem
 
-from railhead.contract.history import METRICS, Header, parse_segment, write_line
+from railhead.contract.history import JOURNAL, METRICS, Header, parse_segment, write_line
+from railhead.contract.outcome import Outcome
+from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.storage import segments as segments_module
-from railhead.driver.storage.private_folder import PrivateFolder
-from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.segments import Segments, choose_dense, find_spool, halve, thin_out
+from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.run_folder import PrivateFolder, RunFolder, open_own_folder
+from railhead.driver.storage.segments import Segments, choose_dense, complete_history, find_spool, halve, thin_out
 from railhead.history import History, read_history
 from tests.waiting import wait_until
 
@@ -244,8 +247,10 @@ WRITER = """
 import sys
 from pathlib import Path
 from pyarrow.fs import LocalFileSystem
-from railhead.driver.storage.private_folder import PrivateFolder
-from railhead.driver.storage.run_folder import RunFolder
+
+from railhead.driver.storage.run_folder import PrivateFolder, RunFolder
+from railhead.contract.outcome import Outcome
+from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.storage import segments as module
 
 module.UPLOAD_SECONDS = 0.05
@@ -290,3 +295,41 @@ def test_sigkill_loses_only_what_came_after_the_last_upload(
         assert len(history.records) >= len(at_kill.records)
         for name in folder.list_sizes():
             (Path(folder.run.path) / ".railhead/metrics" / name).unlink()
+
+
+OUTCOME = Outcome("Preemption", "Terminated", "the head received SIGTERM")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return open_own_folder(str(tmp_path / "runs"), "r")
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    """What the controller has left in the pod: one report."""
+    spool = find_spool(tmp_path / "temp")
+    Segments(spool, METRICS, job=JOB, attempt=2, pod=UID).append({"time": "t", "attempt": 2, "report": 1})
+    return spool
+
+
+def test_the_storage_gets_what_the_controller_left_and_the_attempts_end(run: RunFolder, spool: Path) -> None:
+    complete_history(run, take_run(run, uid=JOB, attempt=2, pod=UID), spool, OUTCOME)
+    own = Path(run.path, ".railhead")
+    reports, events = (
+        read_history({file.name: file.read_bytes() for file in (own / kind).iterdir()}).records
+        for kind in (METRICS, JOURNAL)
+    )
+    assert [each["report"] for each in reports] == [1]
+    assert [(each["event"], each["outcome"], each["attempt"]) for each in events] == [("end", "Preemption", 2)]
+
+
+def test_a_head_that_has_lost_the_run_writes_nothing(run: RunFolder, spool: Path) -> None:
+    claim = take_run(run, uid=JOB, attempt=2, pod=UID)
+    take_run(run, uid=JOB, attempt=3, pod="successor")
+    with pytest.raises(Fenced):
+        complete_history(run, claim, spool, OUTCOME)
+    take_run(run, uid="another-job", attempt=1, pod="p")
+    with pytest.raises((Fenced, JobRefused)):
+        complete_history(run, claim, spool, OUTCOME)
+    assert not Path(run.path, ".railhead", METRICS).exists()

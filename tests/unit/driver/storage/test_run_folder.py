@@ -10,8 +10,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from railhead.driver.errors import Fenced
-from railhead.driver.storage.private_folder import PrivateFolder
-from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.run_folder import PrivateFolder, RunFolder
 
 
 def permit() -> None:
