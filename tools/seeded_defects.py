@@ -2873,17 +2873,17 @@ DEFECTS = (
     ),
     Defect(
         "a job has any number of series",
-        "driver/reporting/exposition.py",
+        "driver/reporting/job_metrics.py",
         "        series = metric.series[:most]\n",
         "        series = metric.series\n",
-        ("tests/unit/driver/reporting/test_exposition.py",),
+        ("tests/unit/driver/reporting/test_job_metrics.py",),
     ),
     Defect(
         "the value of a label may end the label",
-        "driver/reporting/exposition.py",
+        "driver/reporting/job_metrics.py",
         '.replace(\'"\', r"\\"")',
         "",
-        ("tests/unit/driver/reporting/test_exposition.py",),
+        ("tests/unit/driver/reporting/test_job_metrics.py",),
         ("ValueError",),
     ),
     Defect(

@@ -2,21 +2,43 @@
 
 They are those of one attempt, since each attempt has its own head pod. What is not known is absent. No label holds
 free text of the user's but `name` of `railhead_job_reported`, of which a report has at most 64.
+
+Written in Prometheus' text format, version 0.0.4. An image needs no Prometheus client for it: Ray brings one only with
+`ray[default]`.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, List, Optional, Tuple, get_args
+from dataclasses import dataclass
+from typing import Callable, Iterable, List, Literal, Optional, Tuple, get_args
 
 from railhead.contract.report import Report, State
 from railhead.contract.text import parse_time
 from railhead.driver.describe import clean
-from railhead.driver.reporting.exposition import Labels, Metric, write_metrics
 from railhead.driver.reporting.heartbeat import GpuUse
 from railhead.driver.reporting.mailbox import FromController, Mailbox
 from railhead.driver.reporting.publisher import Publisher
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MOST_SERIES = 2000
+Labels = Tuple[Tuple[str, str], ...]
 Series = Tuple[Tuple[Labels, float], ...]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric and its series.
+
+    Attributes:
+        name: with its unit, and for a counter with `_total`.
+        help: one line of ASCII.
+        series: labels and value; empty = the value is not known, so the metric is absent.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    series: Series
 
 
 def write_job_metrics(publisher: Publisher, mailbox: Mailbox) -> str:
@@ -102,3 +124,29 @@ def _read(text: str) -> Optional[float]:
         return float(text)
     except ValueError:
         return None
+
+
+def write_metrics(metrics: Iterable[Metric], *, most: int = MOST_SERIES) -> str:
+    """Returns the text with at most `most` series: those after them are left out."""
+    lines = []
+    for metric in metrics:
+        series = metric.series[:most]
+        most -= len(series)
+        if series:
+            lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
+        lines += [f"{metric.name}{_write_labels(labels)} {_write_number(value)}" for labels, value in series]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _write_labels(labels: Labels) -> str:
+    written = ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
+    return f"{{{written}}}" if written else ""
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _write_number(value: float) -> str:
+    """As Python does, whose nan and inf Prometheus reads too, but a whole number without a fraction."""
+    return repr(float(value)).removesuffix(".0")

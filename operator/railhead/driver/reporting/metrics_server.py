@@ -13,7 +13,7 @@ import time
 from typing import Callable, Optional
 
 from railhead.driver.describe import never_raises
-from railhead.driver.reporting.exposition import CONTENT_TYPE
+from railhead.driver.reporting.job_metrics import CONTENT_TYPE
 
 THREADS = 4
 BACKLOG = 16
