@@ -57,7 +57,7 @@ from railhead.driver.node.ray_node import (
     plan_hang_detector,
 )
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
-from railhead.driver.reporting.estimate import ProgressMetrics, RunEstimate
+from railhead.driver.reporting.estimate import MetricReader, RunEstimate
 from railhead.driver.reporting.job_metrics import write_job_metrics
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.metrics_server import MetricsServer
@@ -269,9 +269,7 @@ def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
         trusted = str(ca) if ca.exists() else None
         endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
     base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
-    metrics = ProgressMetrics(
-        job.progress.get("metric", ""), job.progress.get("totalMetric", ""), job.train_loop_config
-    )
+    metrics = MetricReader(job.progress.get("metric", ""), job.progress.get("totalMetric", ""), job.train_loop_config)
     limits, estimate = Limits(pod.progress_deadline), RunEstimate(metrics)
     return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, limits=limits, estimate=estimate)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Deque, Mapping, Optional
 
 from railhead.contract.report import Steps
@@ -19,24 +19,6 @@ SETTLED_SECONDS, SETTLED_PART = 30.0, 0.05  # a group's own pace counts after th
 WINDOW_PART = 0.25  # of the run: long enough for regular evaluations, short enough for a pace that changes
 WINDOW_SAMPLES = 256
 MOST = 2**53  # a larger total means that there is none
-
-
-@dataclass(frozen=True)
-class ProgressMetrics:
-    """Which metrics say how far training is.
-
-    Attributes:
-        metric, total_metric: spec.run.progress; empty = those of `DEFAULT_METRICS`.
-        config: trainer.trainLoopConfig, which may hold the total.
-    """
-
-    metric: str = ""
-    total_metric: str = ""
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def pairs(self) -> tuple[tuple[str, str], ...]:
-        return ((self.metric, self.total_metric),) if self.metric else DEFAULT_METRICS
 
 
 @dataclass(frozen=True)
@@ -54,8 +36,8 @@ class RunEstimate:
     no heartbeat yet, and not each report has the metrics.
     """
 
-    def __init__(self, metrics: ProgressMetrics) -> None:
-        self._metrics = MetricReader(metrics)
+    def __init__(self, metrics: MetricReader) -> None:
+        self._metrics = metrics
         self._pace = Pace()
         self._has_steps = False
         self._last: Optional[Position] = None
@@ -102,17 +84,19 @@ class MetricReader:
     A whole number counts from 0, as `for epoch in range(epochs)` does, and its report says that this epoch is done;
     unless the run's n-th report has n, or a report has the total. A fraction counts what is done. A head that resumes a
     run has not seen its first report: there the epochs of one that counts from 1 are one too high until the last.
+
+    `metric`, `total`: spec.run.progress; empty = those of `DEFAULT_METRICS`.
+    `config`: trainer.trainLoopConfig, which may hold the total.
     """
 
-    def __init__(self, metrics: ProgressMetrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metric: str = "", total: str = "", config: Optional[Mapping[str, Any]] = None) -> None:
+        self._metrics = ((metric, total),) if metric else DEFAULT_METRICS
+        self._config = config or {}
         self._is_count: dict[str, bool] = {}  # by metric: whether its value is what is done
 
     def read(self, progress: Progress) -> Optional[Position]:
-        for metric, total_metric in self._metrics.pairs:
-            total = _read_number(progress.metrics.get(total_metric)) or _read_number(
-                self._metrics.config.get(total_metric)
-            )
+        for metric, total_metric in self._metrics:
+            total = _read_number(progress.metrics.get(total_metric)) or _read_number(self._config.get(total_metric))
             if not total or total < 0:
                 continue
             value = _read_number(progress.metrics.get(metric))

@@ -39,7 +39,7 @@ from railhead.contract.report import (
 from railhead.contract.text import now_text
 from railhead.driver.describe import log, read_text
 from railhead.driver.node.hosts import compute_pause, find_in_hosts_file
-from railhead.driver.reporting.estimate import ProgressMetrics, RunEstimate
+from railhead.driver.reporting.estimate import MetricReader, RunEstimate
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.time_account import TimeAccount
 
@@ -89,7 +89,7 @@ class Publisher:
         self._mailbox = mailbox
         self.limits = limits
         self._report = base
-        self._estimate = estimate or RunEstimate(ProgressMetrics())
+        self._estimate = estimate or RunEstimate(MetricReader())
         self._account = TimeAccount(now=time.monotonic())
         self._lock = threading.Lock()
         self._stopping = threading.Event()

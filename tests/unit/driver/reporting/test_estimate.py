@@ -16,7 +16,6 @@ from railhead.driver.reporting.estimate import (
     MetricReader,
     Pace,
     Position,
-    ProgressMetrics,
     RunEstimate,
 )
 from railhead.driver.reporting.progress import Progress
@@ -32,7 +31,7 @@ def reported(count: int = 1, *, resumed: str = "", **metrics: Any) -> Progress:
 
 
 def read(progress: Progress, *, metric: str = "", total: str = "", **config: Any) -> Position | None:
-    return MetricReader(ProgressMetrics(metric, total, config)).read(progress)
+    return MetricReader(metric, total, config).read(progress)
 
 
 @pytest.mark.parametrize(
@@ -70,27 +69,27 @@ def test_metrics_say_what_is_done_or_nothing(progress: Progress, options: dict[s
 
 def test_whether_epochs_count_from_0_or_1_is_decided_by_the_first_report() -> None:
     for first in (0, 1):
-        reader = MetricReader(ProgressMetrics(config={"epochs": 4}))
+        reader = MetricReader(config={"epochs": 4})
         found = [reader.read(reported(number + 1, epoch=first + number)) for number in range(4)]
         assert found == [Position(done, 4) for done in (1, 2, 3, 4)]
 
 
 def test_steps_of_training_code_come_before_metrics() -> None:
-    estimate = RunEstimate(ProgressMetrics(config={"epochs": 4}))
+    estimate = RunEstimate(MetricReader(config={"epochs": 4}))
     assert estimate.add(Steps(step=90, total=100), reported(epoch=0), now=0).percent == 90
     assert estimate.add(Steps(step=90), reported(epoch=0), now=1).percent == 90, "of the last one with a total"
     assert estimate.add(Steps(), reported(epoch=0), now=2).percent == 90, "a new group has no heartbeat yet"
 
 
 def test_metrics_that_a_report_lacks_stay_as_they_were() -> None:
-    estimate = RunEstimate(ProgressMetrics(config={"epochs": 4}))
+    estimate = RunEstimate(MetricReader(config={"epochs": 4}))
     assert estimate.add(Steps(), reported(loss=1), now=0) == Steps()
     assert estimate.add(Steps(), reported(epoch=0), now=1).percent == 25
     assert estimate.add(Steps(), reported(2, loss=1), now=2).percent == 25
 
 
 def test_the_pace_begins_anew_when_steps_replace_epochs() -> None:
-    estimate = RunEstimate(ProgressMetrics(config={"epochs": 10}))
+    estimate = RunEstimate(MetricReader(config={"epochs": 10}))
     for now, epoch in ((0, 0), (100, 1), (200, 2), (300, 3)):
         known = estimate.add(Steps(), reported(epoch + 1, epoch=epoch), now=now)
     assert known.remaining_seconds == 600
@@ -99,7 +98,7 @@ def test_the_pace_begins_anew_when_steps_replace_epochs() -> None:
 
 
 def test_what_remains_of_a_failed_attempt_is_not_known() -> None:
-    estimate = RunEstimate(ProgressMetrics())
+    estimate = RunEstimate(MetricReader())
     for now in range(0, 60, 5):
         estimate.add(Steps(step=now, total=200), TRAINING, now=now)
     found = estimate.add(Steps(step=55, total=200), TRAINING, now=60, end="ERRORED")
@@ -108,24 +107,24 @@ def test_what_remains_of_a_failed_attempt_is_not_known() -> None:
 
 @pytest.mark.parametrize("total", [2**54, 10**400])
 def test_a_total_that_no_run_reaches_is_none(total: int) -> None:
-    estimate = RunEstimate(ProgressMetrics(config={"epochs": total}))
+    estimate = RunEstimate(MetricReader(config={"epochs": total}))
     for now in range(0, 90, 10):
         assert estimate.add(Steps(step=now, total=total), reported(now + 1, epoch=now), now=now).percent is None
 
 
 @pytest.mark.parametrize(("step", "percent"), [(0, 0), (1, 0), (199, 99), (200, 100), (300, 100), (-5, 0)])
 def test_100_percent_means_that_all_is_done(step: int, percent: int) -> None:
-    assert RunEstimate(ProgressMetrics()).add(Steps(step=step, total=200), TRAINING, now=0).percent == percent
+    assert RunEstimate(MetricReader()).add(Steps(step=step, total=200), TRAINING, now=0).percent == percent
 
 
 def test_a_run_that_stops_early_is_done() -> None:
-    estimate = RunEstimate(ProgressMetrics())
+    estimate = RunEstimate(MetricReader())
     found = estimate.add(Steps(step=50, total=200), TRAINING, now=0, end="FINISHED")
     assert (found.percent, found.remaining_seconds) == (100, 0)
 
 
 def test_the_rest_is_absent_until_the_pace_is_known_and_then_counts_down() -> None:
-    estimate, found = RunEstimate(ProgressMetrics()), []
+    estimate, found = RunEstimate(MetricReader()), []
     for second in range(0, 60, 5):
         found.append(estimate.add(Steps(step=second, total=3600), TRAINING, now=second).remaining_seconds)
     assert found[:7] == [None] * 7 and found[7:] == [3600 - second for second in range(35, 60, 5)]
@@ -182,12 +181,12 @@ class Run:
 
     def measure(self) -> tuple[float, float]:
         """Returns the median of the relative errors from a quarter of the run on, and how often there is one."""
-        estimate, known, looks, of_head = RunEstimate(ProgressMetrics()), [], 0, 0
+        estimate, known, looks, of_head = RunEstimate(MetricReader()), [], 0, 0
         played = list(self.play())
         end = played[-1][0]
         for now, step, steps, progress, head in played:
             if head != of_head:
-                estimate, of_head = RunEstimate(ProgressMetrics()), head
+                estimate, of_head = RunEstimate(MetricReader()), head
             found = estimate.add(steps, progress, now=now).remaining_seconds
             if self.total / 4 <= step < 0.99 * self.total:
                 looks += 1

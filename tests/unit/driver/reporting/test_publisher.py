@@ -16,7 +16,7 @@ import pytest
 
 from railhead.contract.report import Checkpoint, Report, RunWarning, SlowRank, Steps
 from railhead.driver.reporting import publisher as publisher_module
-from railhead.driver.reporting.estimate import ProgressMetrics, RunEstimate
+from railhead.driver.reporting.estimate import MetricReader, RunEstimate
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.mailbox import FromController, Mailbox
 from railhead.driver.reporting.progress import Progress
@@ -239,7 +239,7 @@ def test_a_slow_reader_never_counts_a_state_after_a_newer_one(tmp_path: Path, mo
         return found
 
     monkeypatch.setattr(Mailbox, "read_newest_fit", read)
-    publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE, estimate=Estimate(ProgressMetrics()))
+    publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE, estimate=Estimate(MetricReader()))
     slow, fast = threading.Thread(target=publisher.build_report), threading.Thread(target=publisher.build_report)
     slow.start()
     assert has_read.wait(10)
