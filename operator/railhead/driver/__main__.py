@@ -1,6 +1,5 @@
 """The pods' entry point: `head` and `worker`; `ray`, with which both start Ray's own command; `archive`, which uploads
-their logs; `stacks`, for `railhead stacks`; `fetch`, which runs before them in an init container; and `credential`,
-which answers git during the fetch.
+their logs; `stacks`, for `railhead stacks`; and `fetch`, which runs before them in an init container.
 
 Ray's command runs through this module rather than `python -m`, which would put the working
 directory, and with it a user's `queue.py`, first on sys.path.
@@ -28,10 +27,6 @@ def main() -> None:
         from railhead.driver.stacks import run_stacks
 
         run_stacks(os.environ)
-    elif role == "credential":
-        from railhead.driver.fetch import run_credential
-
-        run_credential(arguments)
     elif role in ("head", "worker", "fetch"):
         run_container(role)
     else:

@@ -3,8 +3,8 @@
 Runs nothing from the repository or from the image's git configuration: no hooks, no
 submodules, no filters (LFS files stay pointers), no protocol but https and ssh, no prompt.
 
-Credentials are never passed as an argument and never printed except to git itself: for https git asks the entry point
-`credential`, and ssh reads a copy of the key that only we can read.
+Credentials are never passed as an argument and never printed except to git itself: for https they are in its
+environment, and ssh reads a copy of the key that only we can read.
 
 A message ends with git's own last lines. What git prints is not read any further: a commit that no branch and no tag of
 a repository leads to is the user's to correct, and every other failure may pass, so it is tried again.
@@ -16,7 +16,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,8 @@ USERNAME, PASSWORD = "username", "password"  # of Secrets of type kubernetes.io/
 PRIVATE_KEY = "ssh-privatekey"  # of type kubernetes.io/ssh-auth
 KNOWN_HOSTS, CA = "known_hosts", "ca.crt"
 ANY_USERNAME = "git"  # servers that accept tokens require some username
+# A credential helper, in the shell that git runs it with; we store nothing that git sends.
+HELPER = '!answer() { printf "username=%s\\npassword=%s\\n" "$RAILHEAD_USERNAME" "$RAILHEAD_PASSWORD"; }; answer'
 
 SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -62,7 +63,7 @@ def run_fetch(variables: Mapping[str, str]) -> NoReturn:
     job = JobInput.from_json(Path(variables[environment.INPUT], FILE).read_text())
     try:
         fetch(variables, job.git)
-    except OSError as error:  # a full disk, an unreadable Secret
+    except (OSError, ValueError) as error:  # a full disk, an unreadable Secret, a password that is no text
         raise Unreachable(NOT_FETCHED, f"{FIELD}: {type(error).__name__}: {read_text(error)}") from error
     os._exit(0)
 
@@ -77,19 +78,12 @@ def fetch(variables: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
         variables,
         home=Path(variables[environment.TEMP]),
         credentials=Path(folder) if folder else None,
-        bundle=variables[environment.BUNDLE],
     )
     if git.credentials is not None:
         check_credentials(git.credentials, repository=git.repository, secret=wanted["secretName"])
     log(f"fetching commit {git.revision} of {git.repository}")
     fetch_commit(git, Path(variables[environment.SOURCE], CHECKOUT))
     log("the commit is checked out")
-
-
-def run_credential(arguments: list[str]) -> None:
-    """`credential FOLDER OPERATION`: git calls this while it fetches."""
-    folder, operation = arguments
-    print(answer_git(Path(folder), operation), end="")
 
 
 @dataclass(frozen=True)
@@ -100,7 +94,6 @@ class Git:
         environment: of this container.
         home: our own folder, which the training container does not see.
         credentials: the folder of the mounted Secret, or None.
-        bundle: our own zipapp, which git asks for the password.
         patience_seconds: for how long a server that cannot serve is tried again.
     """
 
@@ -110,8 +103,11 @@ class Git:
     environment: Mapping[str, str]
     home: Path
     credentials: Optional[Path]
-    bundle: str
     patience_seconds: float = 180.0  # a connection that nothing answers ends after two minutes
+
+    @property
+    def is_https(self) -> bool:
+        return self.repository.startswith("https://")
 
 
 def fetch_commit(git: Git, folder: Path) -> None:
@@ -181,11 +177,11 @@ def _quote(output: str) -> str:
 
 
 def build_command(git: Git) -> list[str]:
-    settings = [word for setting in SETTINGS for word in ("-c", setting)]
-    if git.credentials is None:
-        return ["git", *settings]
-    helper = build_helper(git.credentials, repository=git.repository, bundle=git.bundle)
-    return ["git", *settings, *helper]
+    settings = list(SETTINGS)
+    if git.credentials is not None and git.is_https and (git.credentials / PASSWORD).exists():
+        # For this server only, even after a redirect to another one.
+        settings.append(f"credential.https://{urlsplit(git.repository).netloc}.helper={HELPER}")
+    return ["git", *(word for setting in settings for word in ("-c", setting))]
 
 
 def build_environment(git: Git) -> dict[str, str]:
@@ -204,7 +200,10 @@ def build_environment(git: Git) -> dict[str, str]:
         return result
     if (git.credentials / CA).exists():
         result["GIT_SSL_CAINFO"] = str(git.credentials / CA)
-    if not git.repository.startswith("https://"):
+    if git.is_https:
+        result["RAILHEAD_USERNAME"] = (_read(git.credentials, USERNAME) or ANY_USERNAME).strip()
+        result["RAILHEAD_PASSWORD"] = (_read(git.credentials, PASSWORD) or "").strip()
+    else:
         result["GIT_SSH_COMMAND"] = build_ssh_command(git.credentials, home=git.home)
     return result
 
@@ -226,24 +225,6 @@ def check_credentials(folder: Path, *, repository: str, secret: str) -> None:
         raise Unreachable("SecretNotFound", f"{FIELD}.secretName: there is no Secret {secret}; create it")
     needs = "password (with username) or ca.crt" if is_https else PRIVATE_KEY
     raise JobRefused("SecretNotUsable", f"{FIELD}.secretName: Secret {secret} has no {needs} for {repository}")
-
-
-def answer_git(folder: Path, operation: str) -> str:
-    """Returns the output of git's credential helper; we store nothing that git sends."""
-    password = _read(folder, PASSWORD)
-    if operation != "get" or password is None:
-        return ""
-    username = (_read(folder, USERNAME) or ANY_USERNAME).strip()
-    return f"username={username}\npassword={password.strip()}\n"
-
-
-def build_helper(folder: Path, *, repository: str, bundle: str) -> list[str]:
-    """Returns options that make git ask us, for this server only, even after a redirect to another one."""
-    if not repository.startswith("https://"):
-        return []
-    server = f"https://{urlsplit(repository).netloc}"
-    command = " ".join(shlex.quote(word) for word in (sys.executable, bundle, "credential", str(folder)))
-    return ["-c", f"credential.{server}.helper=!{command}"]
 
 
 def build_ssh_command(folder: Path, *, home: Path) -> str:

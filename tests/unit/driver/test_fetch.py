@@ -57,7 +57,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def place(tmp_path: Path, bundle: str) -> Iterator[Place]:
+def place(tmp_path: Path) -> Iterator[Place]:
     versions = {"train.py": "first", "pkg/model.py": "m", "big.bin": LFS, ".gitattributes": "*.bin filter=lfs\n"}
     commits = make_repository(tmp_path / "root" / "code", versions, {"train.py": "second"})
     server = GitServer(tmp_path / "root", tmp_path / "tls")
@@ -75,7 +75,6 @@ def place(tmp_path: Path, bundle: str) -> Iterator[Place]:
         dict(os.environ),
         home=home,
         credentials=secret,
-        bundle=bundle,
         patience_seconds=0.0,
     )
     yield Place(server, commits, git, tmp_path / "source" / "repository")
@@ -88,7 +87,7 @@ def test_checks_out_a_commit_that_is_no_branch_head(place: Place, capfd: pytest.
     assert run_git(place.folder, "rev-parse", "HEAD") == place.commits[0]
     assert run_git(place.folder, "rev-list", "--all", "--count") == "1", "without its history"
     assert place.server.users == {"robot"}
-    assert "pass word" not in "".join(capfd.readouterr())
+    assert "pass word" not in "".join([*capfd.readouterr(), *build_command(place.git)])
     kept = [p for p in (*place.folder.rglob("*"), *place.git.home.rglob("*")) if p.is_file()]
     assert not [p for p in kept if b"pass word" in p.read_bytes()]
 
@@ -227,7 +226,7 @@ def test_ssh_uses_only_the_key_and_hosts_of_the_secret(secret: Path, tmp_path: P
 
 def test_git_uses_that_ssh_without_a_password(secret: Path, tmp_path: Path) -> None:
     variables = {"PATH": "/bin", "HTTPS_PROXY": "p", "SECRET": "s"}
-    git = Git("git@host:code.git", UNKNOWN, "", variables, home=tmp_path, credentials=secret, bundle="b.pyz")
+    git = Git("git@host:code.git", UNKNOWN, "", variables, home=tmp_path, credentials=secret)
     assert build_environment(git) == {
         "PATH": "/bin",
         "HTTPS_PROXY": "p",
@@ -241,7 +240,7 @@ def test_git_uses_that_ssh_without_a_password(secret: Path, tmp_path: Path) -> N
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_SSH_COMMAND": build_ssh_command(secret, home=tmp_path),
     }
-    assert not [word for word in build_command(git) if "b.pyz" in word]
+    assert not [word for word in build_command(git) if word.startswith("credential.https:")]
 
 
 def test_reports_a_missing_secret_or_one_of_the_wrong_kind(secret: Path, tmp_path: Path) -> None:
@@ -298,4 +297,13 @@ def test_reports_a_pod_that_cannot_write_as_retryable(place: Place, tmp_path: Pa
     assert code == FailureClass("Infrastructure").exit_code
     assert outcome is not None
     assert outcome.message.startswith("spec.source.git: FileNotFoundError: ")
+    assert "Traceback" not in log
+
+
+def test_reports_a_password_that_is_no_text_as_retryable(place: Place, tmp_path: Path, bundle: str) -> None:
+    assert place.git.credentials is not None
+    (place.git.credentials / "password").write_bytes(b"\xff")
+    code, log, outcome = run_container(place, tmp_path, bundle)
+    assert code == FailureClass("Infrastructure").exit_code
+    assert outcome is not None and outcome.reason == "SourceNotFetched"
     assert "Traceback" not in log
