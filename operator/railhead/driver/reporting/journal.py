@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Optional
+from typing import Optional, Union
 
 from railhead.contract.failure import Failure
 from railhead.contract.history import Record
@@ -28,9 +28,10 @@ def describe_controller(before: FromController, after: FromController) -> Iterat
     if after.lost_pods != before.lost_pods and after.lost_pods:
         yield {"event": "lostPods", "pods": list(after.lost_pods)}
     if after.restart != before.restart and after.restart:
-        yield _describe_restart(after.restart)
+        counts = {"number": after.restart.number, "charged": after.restart.charged}
+        yield {"event": "restart", **counts, "class": after.restart.cause, **_explain(after.restart)}
     if after.failure != before.failure and after.failure:
-        yield _describe_failure(after.failure)
+        yield {"event": "failure", "class": after.failure.class_.value, **_explain(after.failure)}
     yield from _describe_warning(_find_warning(before), _find_warning(after))
     if new.state != old.state:
         yield {"event": "state", "state": new.state}
@@ -51,23 +52,12 @@ def describe_group(before: int, after: int) -> Record:
 
 
 def describe_end(outcome: Outcome) -> Record:
-    found = {"outcome": outcome.outcome, "reason": outcome.reason, "message": outcome.message}
-    return {"event": "end", **found, **_name_suspect(outcome.suspect_pod)}
+    return {"event": "end", "outcome": outcome.outcome, **_explain(outcome)}
 
 
-def _describe_restart(restart: RestartInPlace) -> Record:
-    counts = {"number": restart.number, "charged": restart.charged}
-    found = {"class": restart.cause, "reason": restart.reason, "message": restart.message}
-    return {"event": "restart", **counts, **found, **_name_suspect(restart.suspect_pod)}
-
-
-def _describe_failure(failure: Failure) -> Record:
-    found = {"class": failure.class_.value, "reason": failure.reason, "message": failure.message}
-    return {"event": "failure", **found, **_name_suspect(failure.suspect_pod)}
-
-
-def _name_suspect(pod: str) -> Record:
-    return {"suspectPod": pod} if pod else {}
+def _explain(end: Union[RestartInPlace, Failure, Outcome]) -> Record:
+    suspect = {"suspectPod": end.suspect_pod} if end.suspect_pod else {}
+    return {"reason": end.reason, "message": end.message, **suspect}
 
 
 def _find_warning(value: FromController) -> Optional[RunWarning]:
