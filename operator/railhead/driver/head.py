@@ -111,7 +111,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
     _start_thread(_end_on_sigterm, head, signals, endings)
     _serve_metrics(head)
-    problem = _find_ray_problem(job)
+    problem = explain_ray_problem(find_version(), job)
     if problem:
         head.publisher.start()
         end(head, Failure(FailureClass.CONFIGURATION, "RayTooOld", problem))
@@ -253,13 +253,6 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQu
         print(clean(read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)), flush=True)
         message = f"Ray's head {describe_exit(code)}; the head's log has Ray's last lines"
         endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
-
-
-def _find_ray_problem(job: JobInput) -> str:
-    version = find_version()
-    if not version:
-        return f"spec.image has no Ray for {sys.executable}; use an image with Ray 2.52 or newer"
-    return explain_ray_problem(version, job)
 
 
 def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:

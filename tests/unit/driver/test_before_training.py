@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.hosts import DNS_WAIT_SECONDS, compute_pause, find_address, parse_hosts
+from railhead.driver.node.hosts import DNS_WAIT_SECONDS, compute_pause, find_address
 from railhead.driver.storage.acquire_run import prepare_storage
 from tests.unit.driver.storage.waiting import Waits, refuse_to_wait
 
@@ -34,7 +34,8 @@ def test_hosts_file_comes_first(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("# a comment\n127.0.0.5 other head.ns.svc # mine\n")
     assert find_address("head.ns.svc", hosts_file=str(hosts)) == "127.0.0.5"
-    assert parse_hosts("127.0.0.5 head\n127.0.0.6 head\n", "head") == "127.0.0.6"
+    hosts.write_text("127.0.0.5 head\n127.0.0.6 head\n")
+    assert find_address("head", hosts_file=str(hosts)) == "127.0.0.6"
     assert find_address("127.0.0.9", hosts_file=str(tmp_path / "absent")) == "127.0.0.9"
 
 

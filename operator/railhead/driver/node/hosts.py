@@ -6,6 +6,8 @@ then more slowly, until the pod is terminated from outside.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import socket
 import time
@@ -59,21 +61,11 @@ def find_address(host: str, *, hosts_file: Optional[str]) -> Optional[str]:
 
 
 def find_in_hosts_file(host: str, hosts_file: Optional[str]) -> Optional[str]:
-    """The address of the name in the file; None without a file, or if it has no such name."""
-    if not hosts_file:
-        return None
-    try:
-        with open(hosts_file) as file:
-            return parse_hosts(file.read(), host)
-    except OSError:
-        return None
-
-
-def parse_hosts(text: str, host: str) -> Optional[str]:
-    """The address of a name in the format of /etc/hosts; the last line that names it wins."""
+    """The address of the name in a file like /etc/hosts, by its last line with the name; None without such a line."""
     found = None
-    for line in text.splitlines():
-        fields = line.split("#", 1)[0].split()
-        if host in fields[1:]:
-            found = fields[0]
+    with contextlib.suppress(OSError), open(hosts_file or os.devnull) as file:
+        for line in file:
+            fields = line.split("#", 1)[0].split()
+            if host in fields[1:]:
+                found = fields[0]
     return found

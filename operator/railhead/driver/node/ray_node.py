@@ -62,6 +62,8 @@ FEATURES = (
 
 def explain_ray_problem(version: str, job: JobInput) -> str:
     """Returns why this Ray cannot run this job, or an empty string. Accepts a version that it cannot parse."""
+    if not version:
+        return f"spec.image has no Ray for {sys.executable}; use an image with Ray {write_version(OLDEST)} or newer"
     found = parse_version(version)
     if found is None:
         return ""

@@ -134,6 +134,7 @@ def test_rays_hang_detector_observes_where_gpus_and_nccls_client_are() -> None:
 @pytest.mark.parametrize(
     ("version", "is_rejected"),
     [
+        ("", True),
         ("2.51.1", True),
         ("2.9.0", True),
         ("1.13", True),
