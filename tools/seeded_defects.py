@@ -2853,8 +2853,8 @@ DEFECTS = (
     Defect(
         "credentials in the names of metrics are kept",
         "driver/reporting/records.py",
-        "        return {clean(name): _hide(each)",
-        "        return {name: _hide(each)",
+        "        return {change(name): _change_texts(each, change)",
+        "        return {name: _change_texts(each, change)",
         ("tests/unit/driver/reporting/test_records.py",),
     ),
     Defect(

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any, Iterator, List
+from typing import Any, Callable, List
 
 from railhead.contract.history import Record
 from railhead.driver.describe import clean
@@ -44,9 +44,15 @@ def build_metrics(metrics: Mapping[Any, Any]) -> Record:
 
 def hide(values: Record) -> Record:
     """Returns the record without credentials, in its texts and its keys."""
-    texts = list(_list_texts(values))
+    texts: List[str] = []
+
+    def note(text: str) -> str:
+        texts.append(text)
+        return text
+
+    _change_texts(values, note)
     joined = "\n".join(texts)
-    return values if clean(joined) == joined else _hide(values)  # nearly always one search for all
+    return values if clean(joined) == joined else _change_texts(values, clean)  # nearly always one search for all
 
 
 class _Plain:
@@ -104,24 +110,11 @@ def _name_float(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _list_texts(value: object) -> Iterator[str]:
+def _change_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for name, each in value.items():
-            yield name
-            yield from _list_texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _list_texts(each)
-
-
-def _hide(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean(value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {clean(name): _hide(each) for name, each in value.items()}
+        return {change(name): _change_texts(each, change) for name, each in value.items()}
     if isinstance(value, list):
-        result: List[Any] = [_hide(each) for each in value]
-        return result
+        return [_change_texts(each, change) for each in value]
     return value
