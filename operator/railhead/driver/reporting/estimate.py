@@ -64,18 +64,12 @@ class RunEstimate:
         )
 
     def _find(self, steps: Steps, progress: Progress) -> Optional[Position]:
-        position = find_position(steps)
-        if position is not None and not self._has_steps:
+        step, total = steps.step, steps.total
+        if step is None or total is None or not 0 < total <= MOST:
+            return None if self._has_steps else self._metrics.read(progress)
+        if not self._has_steps:
             self._has_steps, self._pace = True, Pace()
-        return position if self._has_steps else self._metrics.read(progress)
-
-
-def find_position(steps: Steps) -> Optional[Position]:
-    """Returns what training code has said itself; None without a total."""
-    step, total = steps.step, steps.total
-    if step is None or total is None or not 0 < total <= MOST:
-        return None
-    return Position(min(max(step, 0), total), total)
+        return Position(min(max(step, 0), total), total)
 
 
 class MetricReader:
