@@ -20,7 +20,6 @@ from typing import Callable, Mapping, Optional
 
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
-from railhead.contract.run_folder import name_attempt
 from railhead.driver.archive.layout import (
     INTERVAL_SECONDS,
     RANK_0_INTERVAL_SECONDS,
@@ -189,7 +188,6 @@ def start_archive(role: str, pod: Pod, job: JobInput, variables: Mapping[str, st
         spool=str(folder),
         storage_path=find_storage_path(pod, job),
         run_name=job.run_name,
-        attempt_folder=name_attempt(job.uid, pod.attempt),
         uid=job.uid,
         attempt=pod.attempt,
         only_failed=job.archive_logs == "Failed",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NoReturn, Optional, Union
 
-from railhead.contract.run_folder import LOGS
+from railhead.contract.run_folder import LOGS, name_attempt
 from railhead.driver.archive.layout import find_surplus
 from railhead.driver.describe import describe_exception
 from railhead.driver.storage.fence import FENCE, Claim, read_success
@@ -34,7 +34,6 @@ class Upload:
     Attributes:
         spool: the folder of the spool.
         storage_path, run_name: of the job; its run's folder.
-        attempt_folder: name of the attempt's folder in the archive.
         uid, attempt: of the job.
         write: names of files, with how many of their first bytes to copy.
         delete: names of files that the spool has dropped.
@@ -45,7 +44,6 @@ class Upload:
     spool: str
     storage_path: str
     run_name: str
-    attempt_folder: str
     uid: str
     attempt: int
     only_failed: bool
@@ -84,7 +82,7 @@ def ask_for_single_requests(uri: str) -> str:
 
 def copy(upload: Upload, folder: Folder) -> None:
     """Raises what the storage raises, and OSError of the spool. A copy that is repeated changes nothing."""
-    place = f"{LOGS}/{upload.attempt_folder}"
+    place = f"{LOGS}/{name_attempt(upload.uid, upload.attempt)}"
     if _is_unwanted(upload, folder):
         remove_attempt(upload, folder)
         return
@@ -112,7 +110,7 @@ def _is_unwanted(upload: Upload, folder: Folder) -> bool:
 def remove_attempt(upload: Upload, folder: Folder) -> None:
     """Removes the files of the upload's attempt, if there are any. Raises what the storage raises."""
     with contextlib.suppress(FileNotFoundError):
-        folder.delete_folder(f"{LOGS}/{upload.attempt_folder}")
+        folder.delete_folder(f"{LOGS}/{name_attempt(upload.uid, upload.attempt)}")
 
 
 def _delete(folder: Folder, name: str) -> None:

@@ -63,7 +63,6 @@ def make_archive(
         spool=str(tmp_path),
         storage_path=storage_path,
         run_name="run",
-        attempt_folder="a-1",
         uid="a",
         attempt=1,
         only_failed=only_failed,
@@ -275,7 +274,7 @@ def test_the_process_gets_the_containers_environment_and_its_error_is_read(tmp_p
     (tmp_path / "archive").mkdir()
     (tmp_path / "bundle.py").write_text(program)
     send = partial(send_upload, make_pod(tmp_path, str(tmp_path / "bundle.py")), {"A": "of the container"})
-    upload = Upload(str(tmp_path), "/runs", "run", "a-1", "a", 1, only_failed=True)
+    upload = Upload(str(tmp_path), "/runs", "run", "a", 1, only_failed=True)
     assert send(upload) == "of the container archive {"
     (tmp_path / "bundle.py").write_text("")
     assert send(upload) == ""
@@ -287,7 +286,7 @@ def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
         f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
     )
     pod = make_pod(tmp_path, str(tmp_path / "bundle.py"))
-    upload = Upload(str(tmp_path), "/runs", "run", "a-1", "a", 1, only_failed=True)
+    upload = Upload(str(tmp_path), "/runs", "run", "a", 1, only_failed=True)
     timeout, began = 0.0, time.monotonic()
     while not (tmp_path / "pid").exists():
         assert send_upload(pod, {}, upload, timeout=timeout) == f"no response within {timeout:.0f} s"

@@ -52,7 +52,6 @@ def upload(tmp_path: Path) -> Upload:
         spool=str(spool),
         storage_path=str(tmp_path / "runs"),
         run_name="run",
-        attempt_folder="0a1b2c3d-2",
         uid=UID,
         attempt=2,
         only_failed=True,
