@@ -61,7 +61,7 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, on_fatal: OnFatal
     check = AcceleratorCheck(job, wanted=wanted, has_run=pod.checkpoint_index >= 0)
     while True:
         try:
-            nodes = find_joined(ray.nodes())
+            nodes = [n for n in ray.nodes() if n["Alive"] and HEAD_RESOURCE not in n["Resources"]]
         except Exception:
             if not ray.is_initialized():
                 return
@@ -97,42 +97,32 @@ class AcceleratorCheck:
         self._has_run = self._has_run or len(wrong) < len(nodes)
         if not self._has_run:
             if len(nodes) >= max(self._wanted, 1):
-                raise JobRefused(ACCELERATOR_NOT_THERE, explain_wrong_type(self._job, wrong[0]))
+                # The field is wrong, or the choice of nodes.
+                advice = (
+                    "choose nodes with worker.podTemplate.spec.nodeSelector or scaling.rayLabelSelector, or fix "
+                    "acceleratorType (Ray's names: ray.util.accelerators)"
+                )
+                raise JobRefused(ACCELERATOR_NOT_THERE, f"{_describe(self._job, wrong[0])}; {advice}")
             return
         if not wrong:
             publisher.forget_warning(ACCELERATOR_NOT_THERE)
         new = [node for node in wrong if node["NodeID"] not in self._known]
         if new:
             self._known.update(node["NodeID"] for node in new)
+            # A GPU does not answer, or its node is of another pool.
+            advice = "the pod is replaced. If the same node is chosen again, check its GPU and cordon it"
+            messages = [f"{_describe(self._job, node)}; {advice}" for node in new]
             # The warning tells the operator that these pods are not out of the driver's reach.
-            warning = RunWarning(ACCELERATOR_NOT_THERE, warn_of_wrong_type(self._job, new[0]))
+            warning = RunWarning(ACCELERATOR_NOT_THERE, messages[0])
             pods = tuple(str(node["NodeManagerHostname"]) for node in new)
             publisher.update(lambda report: replace(report, warning=warning, lost_pods=(*pods, *report.lost_pods)))
-            for node in new:
-                log(warn_of_wrong_type(self._job, node))
-
-
-def find_joined(nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
-    """Returns Ray's live nodes, without the head."""
-    return [n for n in nodes if n["Alive"] and HEAD_RESOURCE not in n["Resources"]]
+            for message in messages:
+                log(message)
 
 
 def find_wrong_nodes(job: JobInput, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
     wanted = job.scaling.get("acceleratorType")
     return [node for node in nodes if ACCELERATOR + wanted not in node["Resources"]] if wanted else []
-
-
-def explain_wrong_type(job: JobInput, node: NodeInfo) -> str:
-    """Returns the message for a job none of whose nodes has the type: the field is wrong, or the choice of nodes."""
-    return (
-        f"{_describe(job, node)}; choose nodes with worker.podTemplate.spec.nodeSelector or scaling.rayLabelSelector, "
-        "or fix acceleratorType (Ray's names: ray.util.accelerators)"
-    )
-
-
-def warn_of_wrong_type(job: JobInput, node: NodeInfo) -> str:
-    """Returns the message for one node among others: its GPU does not answer, or it is of another pool."""
-    return f"{_describe(job, node)}; the pod is replaced. If the same node is chosen again, check its GPU and cordon it"
 
 
 def _describe(job: JobInput, node: NodeInfo) -> str:

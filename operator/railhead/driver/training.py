@@ -118,7 +118,8 @@ def _run_trainer(attempt: Attempt) -> Ending:
     if job.build or job.datasets:
         _join(attempt)
         os.chdir(find_working_folder())  # for files that the user's code opens; Ray recorded the previous one
-        trainer = _make_trainer(attempt, _make_datasets(job))
+        paths = json.loads(os.environ.get(environment.DATASETS) or "{}")  # of those that are paths
+        trainer = _make_trainer(attempt, build_datasets(job, paths=paths))
     else:
         trainer = _make_trainer(attempt, {})  # first, to report every problem before Ray is up
         _join(attempt)
@@ -166,12 +167,6 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
         partial(make_retries, default=job.max_failures),
         make_sizes=partial(make_sizes, bounds) if bounds else None,
     )
-
-
-def _make_datasets(job: JobInput) -> dict[str, object]:
-    """Returns Ray Data's datasets by name."""
-    paths = json.loads(os.environ.get(environment.DATASETS) or "{}")  # of those that are paths
-    return build_datasets(job, paths=paths) if job.datasets else {}
 
 
 def _make_trainer(attempt: Attempt, datasets: dict[str, object]) -> Trainer:
