@@ -38,30 +38,24 @@ def run_container(role: str) -> None:
     from railhead.contract.environment import TERMINATION_MESSAGE
     from railhead.driver.ending import end_process
     from railhead.driver.errors import AttemptFailed
-
-    try:
-        run_role(role)
-    except AttemptFailed as error:
-        end_process(error.failure, os.environ.get(TERMINATION_MESSAGE))
-
-
-def run_role(role: str) -> None:
-    """Raises AttemptFailed for what a pod cannot begin with."""
     from railhead.driver.pod import check_content
 
-    os.environ.update(check_content(os.environ))
-    if role == "head":
-        from railhead.driver.head import run_head
+    try:
+        os.environ.update(check_content(os.environ))
+        if role == "head":
+            from railhead.driver.head import run_head
 
-        run_head(os.environ)
-    elif role == "worker":
-        from railhead.driver.worker import run_worker
+            run_head(os.environ)
+        elif role == "worker":
+            from railhead.driver.worker import run_worker
 
-        run_worker(os.environ)
-    else:
-        from railhead.driver.fetch import run_fetch
+            run_worker(os.environ)
+        else:
+            from railhead.driver.fetch import run_fetch
 
-        run_fetch(os.environ)
+            run_fetch(os.environ)
+    except AttemptFailed as error:
+        end_process(error.failure, os.environ.get(TERMINATION_MESSAGE))
 
 
 if __name__ == "__main__":

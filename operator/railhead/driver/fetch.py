@@ -19,7 +19,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Mapping, NoReturn, Optional
+from typing import Mapping, NoReturn, Optional
 from urllib.parse import urlsplit
 
 from railhead.contract import environment
@@ -60,16 +60,7 @@ NOT_FETCHED = "SourceNotFetched"
 def run_fetch(variables: Mapping[str, str]) -> NoReturn:
     """Raises JobRefused or Unreachable."""
     exit_at_sigterm()
-    job = JobInput.from_json(Path(variables[environment.INPUT], FILE).read_text())
-    try:
-        fetch(variables, job.git)
-    except (OSError, ValueError) as error:  # a full disk, an unreadable Secret, a password that is no text
-        raise Unreachable(NOT_FETCHED, f"{FIELD}: {type(error).__name__}: {read_text(error)}") from error
-    os._exit(0)
-
-
-def fetch(variables: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
-    """`wanted`: spec.source.git. Raises JobRefused or Unreachable."""
+    wanted = JobInput.from_json(Path(variables[environment.INPUT], FILE).read_text()).git
     folder = variables.get(environment.GIT_CREDENTIALS)
     git = Git(
         wanted["repository"],
@@ -79,11 +70,15 @@ def fetch(variables: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
         home=Path(variables[environment.TEMP]),
         credentials=Path(folder) if folder else None,
     )
-    if git.credentials is not None:
-        check_credentials(git.credentials, repository=git.repository, secret=wanted["secretName"])
-    log(f"fetching commit {git.revision} of {git.repository}")
-    fetch_commit(git, Path(variables[environment.SOURCE], CHECKOUT))
+    try:
+        if git.credentials is not None:
+            check_credentials(git.credentials, repository=git.repository, secret=wanted["secretName"])
+        log(f"fetching commit {git.revision} of {git.repository}")
+        fetch_commit(git, Path(variables[environment.SOURCE], CHECKOUT))
+    except (OSError, ValueError) as error:  # a full disk, an unreadable Secret, a password that is no text
+        raise Unreachable(NOT_FETCHED, f"{FIELD}: {type(error).__name__}: {read_text(error)}") from error
     log("the commit is checked out")
+    os._exit(0)
 
 
 @dataclass(frozen=True)
