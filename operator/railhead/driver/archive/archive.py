@@ -151,10 +151,9 @@ class StoredArchive(Archive):
     def _upload(self) -> None:
         self._read_more()
         sizes = self._spool.write_all()
-        lost = self._spool.take_problem()
-        if lost and not self._has_lost:
+        if self._spool.problem and not self._has_lost:
             self._has_lost = True
-            log(f"cannot keep all lines for spec.logs.archive on the pod's own disk: {lost}")
+            log(f"cannot keep all lines for spec.logs.archive on the pod's own disk: {self._spool.problem}")
         # A file only grows, except for the one with the line about a gap.
         write = {name: size for name, size in sizes.items() if self._uploaded.get(name) != size}
         delete = [name for name in self._uploaded if name not in sizes]

@@ -34,6 +34,7 @@ class Spool:
 
     Attributes:
         folder: where the files are, under the names of `layout.name_segment`.
+        problem: why lines were lost last, or an empty string. `add` cannot log it: it gets the log.
     """
 
     def __init__(self, folder: Path, writer: str, *, limit: int, clock: Callable[[], float] = time.time) -> None:
@@ -44,7 +45,7 @@ class Spool:
         self._lock = threading.Lock()
         self._sources: dict[str, _Source] = {}
         self._sizes: dict[str, int] = {}
-        self._problem = ""
+        self.problem = ""
 
     def has(self, source: str) -> bool:
         return source in self._sources
@@ -58,12 +59,6 @@ class Spool:
             state.size += len(state.lines[-1])
             if state.size >= MEMBER_BYTES:
                 self._write(source, state)
-
-    def take_problem(self) -> str:
-        """Returns why lines were lost since the last call, or an empty string. `add` cannot log it: it gets the log."""
-        with self._lock:
-            problem, self._problem = self._problem, ""
-        return problem
 
     def write_all(self) -> dict[str, int]:
         """Returns the size of each file in bytes, with all lines so far."""
@@ -83,7 +78,7 @@ class Spool:
                 state.number += 1
                 self._drop(source, find_dropped(state.number))
         except OSError as error:
-            self._problem = describe_exception(error)
+            self.problem = describe_exception(error)
 
     def _append(self, name: str, text: str) -> None:
         path = self.folder / name
