@@ -164,7 +164,7 @@ def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
             f"{suspicion.because}, and Ray Train's controller does not respond; check for storage that does not "
             "respond and for run.callbacks that block"
         )
-    ranked = _rank_places(stacks)
+    ranked = _group(stacks, lambda rank: rank.place)
     where = "; ".join(_describe(ranks, place) for place, ranks in ranked[:PLACES])
     more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
     return f"{suspicion.because}: {where}{more}. The stacks are in the head's log. {suspicion.advice}"
@@ -177,15 +177,16 @@ def is_debugged(stacks: list[Stack]) -> bool:
 
 def find_odd_one(stacks: list[Stack]) -> Optional[Stack]:
     """The only rank that is alone at its place, so that the others wait for it; None if there is no such rank."""
-    alone = [ranks[0] for _, ranks in _rank_places(stacks) if len(ranks) == 1]
+    alone = [ranks[0] for _, ranks in _group(stacks, lambda rank: rank.place) if len(ranks) == 1]
     return alone[0] if len(alone) == 1 < len(stacks) else None
 
 
-def _rank_places(stacks: list[Stack]) -> list[tuple[str, list[Stack]]]:
-    places: dict[str, list[Stack]] = defaultdict(list)
+def _group(stacks: list[Stack], read: Callable[[Stack], str]) -> list[tuple[str, list[Stack]]]:
+    """Returns the ranks with the same place or text together, the smallest group first."""
+    groups: dict[str, list[Stack]] = defaultdict(list)
     for rank in stacks:
-        places[rank.place].append(rank)
-    return sorted(places.items(), key=lambda item: (len(item[1]), item[1][0].rank))
+        groups[read(rank)].append(rank)
+    return sorted(groups.items(), key=lambda item: (len(item[1]), item[1][0].rank))
 
 
 def _describe(ranks: list[Stack], place: str) -> str:
@@ -197,11 +198,8 @@ def _describe(ranks: list[Stack], place: str) -> str:
 
 def describe_stacks(stacks: Optional[list[Stack]]) -> list[str]:
     """For the log: each distinct stack once."""
-    same: dict[str, list[Stack]] = defaultdict(list)
-    for rank in stacks or []:
-        same[rank.text].append(rank)
     lines = []
-    for stack, ranks in sorted(same.items(), key=lambda item: len(item[1])):
+    for stack, ranks in _group(stacks or [], lambda rank: rank.text):
         text = stack or "no response: native code holds the GIL, or the process is stopped"
         lines += [f"stack of {_name(ranks)}:", *(f"  {line}" for line in text.splitlines())]
     return lines

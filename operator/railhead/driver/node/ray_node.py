@@ -120,7 +120,8 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
         result.setdefault(name, value)
     result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.most_workers)))
     if job.is_elastic:
-        result.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(compute_start_timeout(job.most_workers)))
+        # The group can be smaller, and need not insist on a node that was just lost.
+        result.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(20 + job.most_workers // 10))
     if job.collective_timeout_seconds is not None:
         result.setdefault("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", str(job.collective_timeout_seconds))
     result.setdefault(WORKING_FOLDER, folder)
@@ -150,11 +151,6 @@ def plan_hang_detector(job: JobInput, *, client: Optional[str]) -> dict[str, str
 def compute_poll_seconds(workers: int) -> float:
     """How often Ray Train's controller polls its workers: a report arrives one poll later at most."""
     return min(max(FASTEST_POLL_SECONDS, workers / POLLS_PER_SECOND), SLOWEST_POLL_SECONDS)
-
-
-def compute_start_timeout(workers: int) -> int:
-    """Seconds for an elastic group: it can be smaller, and need not insist on a node that was just lost."""
-    return 20 + workers // 10
 
 
 def build_head_command(pod: Pod, job: JobInput) -> list[str]:
