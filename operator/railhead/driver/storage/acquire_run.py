@@ -117,7 +117,14 @@ def restore_run(
     snapshot, damage = find_resumable(folder, known=known)
     forget_uploads(folder, None if damage else known)
     if snapshot is None:
-        _refuse_lost_checkpoints(damage, commits=commits)
+        if commits:
+            what = damage.message if damage else f"{SNAPSHOT} is gone"
+            raise JobRefused(
+                "CheckpointsLost",
+                f"run.storagePath: {what}, and none of the {commits} committed checkpoints is intact; Railhead does "
+                "not restart training from scratch by itself: restore the run's folder, or begin from scratch with "
+                "another job and another run.name",
+            )
         data = folder.read(SNAPSHOT)
         if data is not None and damage:  # Ray would raise on it
             folder.write(UNREADABLE, data)
@@ -129,17 +136,6 @@ def restore_run(
     if copy is None or copy.entries != snapshot.entries:
         finish_commit(folder, lambda: None)
     return snapshot.latest, _complete(damage, f"the run resumes from {snapshot.latest}")
-
-
-def _refuse_lost_checkpoints(damage: Optional[RunWarning], *, commits: int) -> None:
-    if commits:
-        what = damage.message if damage else f"{SNAPSHOT} is gone"
-        raise JobRefused(
-            "CheckpointsLost",
-            f"run.storagePath: {what}, and none of the {commits} committed checkpoints is intact; Railhead does not "
-            "restart training from scratch by itself: restore the run's folder, or begin from scratch with another job "
-            "and another run.name",
-        )
 
 
 def _complete(damage: Optional[RunWarning], then: str) -> Optional[RunWarning]:
