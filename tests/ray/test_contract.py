@@ -355,14 +355,24 @@ def test_a_torch_group_starts_without_torch_in_driver_and_controller(tmp_path: P
         assert done.returncode == 0, f"driver/trainers/torch_on_ranks.py: {done.stderr}"
 
 
-def test_ray_makes_a_torch_trainer_of_the_config_alone() -> None:
-    """driver/trainers/trainer.py uses its base class, which does not import torch; the config finds its backend."""
-    trainer = find("ray.train.torch", "TorchTrainer", used_by="driver/trainers/trainer.py")
-    assert trainer.__mro__[1] is find("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer", used_by="")
-    own = {name for name in vars(trainer) if not name.startswith(("__", "_annotated"))}
-    assert own <= {"_get_local_controller"}
-    source = inspect.getsource(trainer.__init__)
-    assert "backend_config=torch_config" in source
+@pytest.mark.parametrize(
+    ("module", "name", "own"),
+    [
+        ("ray.train.torch", "TorchTrainer", {"_get_local_controller"}),  # without workers
+        ("ray.train.v2.tensorflow.tensorflow_trainer", "TensorflowTrainer", set()),  # imports no TensorFlow
+        ("ray.train.xgboost", "XGBoostTrainer", {"get_model"}),
+        ("ray.train.lightgbm", "LightGBMTrainer", {"get_model"}),
+        ("ray.train.v2.jax", "JaxTrainer", {"_validate_scaling_config"}),  # which Ray does not call
+    ],
+)
+def test_ray_makes_a_trainer_of_the_config_alone(module: str, name: str, own: set[str]) -> None:
+    """driver/trainers/trainer.py uses their base class, and Torch's does not import torch."""
+    trainer = find(module, name, used_by="driver/trainers/trainer.py")
+    base = find("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer", used_by="")
+    assert trainer.__mro__[1] is base
+    assert {each for each in vars(trainer) if not each.startswith(("__", "_annotated"))} <= own
+    assert "backend_config=" in inspect.getsource(trainer.__init__)
+    assert "_validate_scaling_config" not in inspect.getsource(inspect.getmodule(base))
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))

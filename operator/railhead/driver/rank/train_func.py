@@ -9,23 +9,21 @@ Ray Train unchanged, since the user's code may inspect them; in addition they ca
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from typing import Callable
 
 from railhead.driver.errors import Kind, build_training_error
 from railhead.driver.rank.run import call_function, run_rank
 from railhead.driver.user_code import has_parameter, load_function
-
-ENTRYPOINT, CONFIG, RESUME_FROM = "entrypoint", "config", "resume_from"
 
 # What a broken entrypoint raises during its import. Anything else (a network that does
 # not respond, a full disk) may succeed next time.
 _PERMANENT = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 
-def run_train_func(values: dict[str, Any]) -> object:
-    """`values`: {entrypoint: "module:function", config: trainLoopConfig, resume_from: a checkpoint's URI or empty}."""
-    call = functools.partial(_load_and_call, values[ENTRYPOINT], values.get(CONFIG) or {})
-    result = run_rank(call, resume_from=values.get(RESUME_FROM) or "", keeps_exception=False)
+def run_train_func(entrypoint: str, config: object, resume_from: str) -> object:
+    """`entrypoint`: "module:function"; `config`: trainLoopConfig; `resume_from`: a checkpoint's URI, or empty."""
+    call = functools.partial(_load_and_call, entrypoint, config)
+    result = run_rank(call, resume_from=resume_from, keeps_exception=False)
     # The controller may lack the result's class, and nobody uses it.
     return result if isinstance(result, (str, int, float, bool)) else None
 

@@ -1,11 +1,15 @@
-"""Builds the trainer of `trainer.trainFunc`: that of `trainer.framework` in Ray Train, with our stub as its function.
+"""Builds the trainer of `trainer.trainFunc`: Ray Train's with the backend of `trainer.framework`, and our stub as its
+function.
 
-A table says which class implements each framework, and which names its options have there. The job's input becomes
-Ray Train's ScalingConfig and RunConfig: first pure plain values, then the objects.
+Ray has a trainer for each framework, which only hands the backend's config to their common base class
+(tests/ray/test_contract.py); so the base class is used. A table says which class is the config of each framework, and
+which names its options have there. The job's input becomes Ray Train's ScalingConfig and RunConfig: first pure plain
+values, then the objects.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -17,7 +21,7 @@ from railhead.contract import environment
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.train_func import CONFIG, ENTRYPOINT, RESUME_FROM, run_train_func
+from railhead.driver.rank.train_func import run_train_func
 from railhead.driver.ray.runtime_env import INSTALLERS
 from railhead.driver.ray.types import RunConfig, ScalingConfig, Trainer
 from railhead.driver.trainers.datasets import build_data_config
@@ -28,64 +32,37 @@ Options = Dict[str, Any]  # keyword arguments for one of Ray Train's classes
 # With only one, Ray deletes the old checkpoint right after writing the new one's snapshot;
 # in between, or with a truncated snapshot, a reader would find none.
 MIN_TO_KEEP = 2
-DATA_PARALLEL = "ray.train.v2.api.data_parallel_trainer:DataParallelTrainer"
 
 
 @dataclass(frozen=True)
 class Framework:
-    """Classes as `module:name`.
+    """What Ray Train needs to know of a framework; without values, nothing besides Ray.
 
     Attributes:
-        trainer: Ray Train's trainer.
-        package: the import name of the library it trains with; None = nothing besides Ray.
-        config: its backend's options, for the trainer's keyword `argument`; None = it has none.
+        package: the import name of the library it trains with.
+        config: the class of its backend's options, as `module:name`.
         options: key of `trainer.backend` -> keyword of `config`.
         gpu_option: keyword of `config` that is true when workers have GPUs; None = Ray detects that by itself.
     """
 
-    trainer: str
     package: Optional[str] = None
     config: Optional[str] = None
-    argument: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     gpu_option: Optional[str] = None
 
 
 FRAMEWORKS = {
     "Torch": Framework(
-        trainer=DATA_PARALLEL,  # as is TorchTrainer, whose module imports torch
-        package="torch",
-        config="ray.train.torch.config:TorchConfig",
-        argument="backend_config",
+        "torch",
+        "ray.train.torch.config:TorchConfig",  # as torch_on_ranks imports it
         options={"name": "backend", "timeoutSeconds": "timeout_s", "initMethod": "init_method"},
     ),
-    "TensorFlow": Framework(
-        trainer="ray.train.tensorflow:TensorflowTrainer",
-        package="tensorflow",
-        config="ray.train.tensorflow:TensorflowConfig",
-        argument="tensorflow_config",
-    ),
-    "XGBoost": Framework(
-        trainer="ray.train.xgboost:XGBoostTrainer",
-        package="xgboost",
-        config="ray.train.xgboost:XGBoostConfig",
-        argument="xgboost_config",
-        options={"name": "xgboost_communicator"},
-    ),
-    "LightGBM": Framework(
-        trainer="ray.train.lightgbm:LightGBMTrainer",
-        package="lightgbm",
-        config="ray.train.lightgbm:LightGBMConfig",
-        argument="lightgbm_config",
-    ),
-    "JAX": Framework(
-        trainer="ray.train.v2.jax:JaxTrainer",
-        package="jax",
-        config="ray.train.v2.jax:JaxConfig",
-        argument="jax_config",
-        gpu_option="use_gpu",  # its own default comes from the scaling_config, and Ray 2.52 does not know it
-    ),
-    "Python": Framework(trainer=DATA_PARALLEL),
+    "TensorFlow": Framework("tensorflow", "ray.train.tensorflow:TensorflowConfig"),
+    "XGBoost": Framework("xgboost", "ray.train.xgboost:XGBoostConfig", options={"name": "xgboost_communicator"}),
+    "LightGBM": Framework("lightgbm", "ray.train.lightgbm:LightGBMConfig"),
+    # The default of use_gpu comes from JaxTrainer, and Ray 2.52 does not know it.
+    "JAX": Framework("jax", "ray.train.v2.jax:JaxConfig", gpu_option="use_gpu"),
+    "Python": Framework(),
 }
 
 
@@ -94,6 +71,7 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mappin
     from railhead.driver.trainers.callbacks import add_callbacks, build_validation_config
 
     scaling_config, run_config = build_configs(job, storage_path=storage_path)
+    resume_from = os.environ.get(environment.RESUME_FROM, "")
     with refuse_configuration():
         options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
         more: dict[str, object] = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
@@ -104,13 +82,8 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mappin
             leave_out_torch()
         return build_framework_trainer(
             job.framework,
-            run_train_func,
+            functools.partial(run_train_func, job.train_func, job.train_loop_config, resume_from),
             options=options,
-            train_loop_config={
-                ENTRYPOINT: job.train_func,
-                CONFIG: job.train_loop_config,
-                RESUME_FROM: os.environ.get(environment.RESUME_FROM, ""),
-            },
             scaling_config=scaling_config,
             run_config=run_config,
             **more,
@@ -167,12 +140,13 @@ def plan_options(framework: str, backend: Mapping[str, object], *, use_gpu: bool
 def build_framework_trainer(
     framework: str, function: Callable[..., object], *, options: Mapping[str, object], **arguments: object
 ) -> Trainer:
-    """Raises JobRefused when its classes cannot be imported, and what Ray raises for invalid values."""
-    known = FRAMEWORKS[framework]
-    trainer = _load(framework, known.trainer)
-    if known.config:
-        arguments[known.argument] = _build_config(framework, _load(framework, known.config), options)
-    built: Trainer = trainer(function, **arguments)
+    """Raises JobRefused when its config cannot be imported, and what Ray raises for invalid values."""
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    config = FRAMEWORKS[framework].config
+    if config:
+        arguments["backend_config"] = _build_config(framework, _load(framework, config), options)
+    built: Trainer = DataParallelTrainer(function, **arguments)
     return built
 
 
@@ -199,21 +173,11 @@ def _load(framework: str, reference: str) -> Any:
         ) from error
 
 
-@dataclass(frozen=True)
-class ConfigPlan:
-    """The keyword arguments of each of Ray Train's classes; an absent key means Ray's default."""
-
-    scaling: Options
-    run: Options
-    failure: Options
-    checkpoint: Options
-    logging: Options
-
-
-def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
+def plan_configs(job: JobInput, *, storage_path: str) -> Dict[str, Options]:
+    """Returns the keyword arguments of each of Ray Train's classes; an absent one means Ray's default."""
     scaling = job.scaling
-    return ConfigPlan(
-        scaling=_present(
+    return {
+        "scaling": _present(
             num_workers=_count_workers(job),
             use_gpu=bool(scaling.get("useGPU")),
             resources_per_worker=_plan_resources(scaling.get("resourcesPerWorker") or {}) or None,
@@ -222,11 +186,11 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
             label_selector=scaling.get("rayLabelSelector") or None,
             elastic_resize_monitor_interval_s=scaling.get("resizeIntervalSeconds"),
         ),
-        run=_present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
-        failure=_present(max_failures=job.max_failures),
-        checkpoint=_plan_checkpoint(job.checkpoint),
-        logging=_present(log_level=job.log_level),
-    )
+        "run": _present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
+        "failure": _present(max_failures=job.max_failures),
+        "checkpoint": _plan_checkpoint(job.checkpoint),
+        "logging": _present(log_level=job.log_level),
+    }
 
 
 def _count_workers(job: JobInput) -> Union[int, Tuple[int, int]]:
@@ -268,11 +232,11 @@ def build_configs(job: JobInput, *, storage_path: str) -> Tuple[ScalingConfig, R
     plan = plan_configs(job, storage_path=storage_path)
     with refuse_configuration():
         # An older Ray has no LoggingConfig; `ray_node` has checked that this one has it.
-        more = {"logging_config": train.LoggingConfig(**plan.logging)} if plan.logging else {}
+        more = {"logging_config": train.LoggingConfig(**plan["logging"])} if plan["logging"] else {}
         run_config = train.RunConfig(
-            **plan.run,
+            **plan["run"],
             **more,
-            failure_config=train.FailureConfig(**plan.failure),
-            checkpoint_config=train.CheckpointConfig(**plan.checkpoint),
+            failure_config=train.FailureConfig(**plan["failure"]),
+            checkpoint_config=train.CheckpointConfig(**plan["checkpoint"]),
         )
-        return train.ScalingConfig(**plan.scaling), run_config
+        return train.ScalingConfig(**plan["scaling"]), run_config

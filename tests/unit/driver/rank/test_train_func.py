@@ -34,7 +34,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def run(source: Path, code: str, *, name: str = "mine_1", function: str = "f", config: object = None) -> object:
     (source / f"{name}.py").write_text(code)
-    return train_func.run_train_func({"entrypoint": f"{name}:{function}", "config": config})
+    return train_func.run_train_func(f"{name}:{function}", config, "")
 
 
 @pytest.mark.parametrize(
