@@ -142,7 +142,7 @@ def test_the_callback_and_the_policies_share_one_group_in_the_controller(
     parts = hand_over(trainer, monkeypatch, make_sizes=make)
     [callback] = [each for each in parts["callbacks"] if isinstance(each, RailheadCallback)]
     group = callback._steps[0]
-    assert parts["failure_policy"]._retries._group is group
+    assert parts["failure_policy"]._decide.__self__._group is group
     assert not is_elastic or parts["scaling_policy"]._sizes._group is group
 
 

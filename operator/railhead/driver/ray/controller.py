@@ -18,7 +18,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any, Callable, List, Mapping, NoReturn, Optional, Protocol, Sequence
 
-from railhead.driver.ray.types import FailureConfig, GroupContext, ScalingConfig, Trainer, Worker
+from railhead.driver.ray.types import FailureConfig, GroupContext, Trainer, Worker
 
 CLEANER = "PlacementGroupCleanerCallback"
 DATASETS = "DatasetsCallback"
@@ -26,12 +26,7 @@ MANAGER = "DatasetManager"
 _GROUPS = "ray.train.v2._internal.execution.worker_group.worker_group"
 _DATASETS = "ray.train.v2._internal.callbacks.datasets"
 REQUESTS = ("_send_resource_request", "_maybe_send_resource_request", "_cancel_resource_request")
-
-
-class Retries(Protocol):
-    """Decides after each failure of a fit() whether the group restarts."""
-
-    def decide(self, error: BaseException) -> bool: ...
+Retries = Callable[[BaseException], bool]  # whether the group restarts after this failure
 
 
 class Sizes(Protocol):
@@ -67,22 +62,22 @@ def replace_parts(make_retries: Callable[[int], Retries], *, make_sizes: Optiona
     DataParallelTrainer._initialize_and_run_controller = run_with_ours
 
 
-def build_failure_policy(config: FailureConfig, retries: Retries) -> object:
+def build_failure_policy(config: FailureConfig, decide: Retries) -> object:
     """Returns a policy of Ray's class, which is pickled into the controller."""
     from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
 
     class RailheadFailurePolicy(FailurePolicy):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__(config)
-            self._retries = retries
+            self._decide = decide
 
         def make_decision(self, training_failed_error: BaseException) -> object:
-            return FailureDecision.RETRY if self._retries.decide(training_failed_error) else FailureDecision.RAISE
+            return FailureDecision.RETRY if self._decide(training_failed_error) else FailureDecision.RAISE
 
     return RailheadFailurePolicy()
 
 
-def build_scaling_policy(config: ScalingConfig, sizes: Sizes) -> object:
+def build_scaling_policy(config: object, sizes: Sizes) -> object:
     """Returns a policy of Ray's class, which is pickled into the controller.
 
     Ray's own resizes at any time, which throws away the work since the last checkpoint, and after a loss it first

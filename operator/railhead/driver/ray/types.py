@@ -137,17 +137,11 @@ class RunConfig(Protocol):
     callbacks: Optional[List[object]]
 
 
-class ScalingConfig(Protocol):
-    """Whether the group's size may change."""
-
-    elasticity_enabled: bool
-
-
 class Trainer(Protocol):
     """One of Ray Train's trainers; without workers it runs in local mode, in this very process."""
 
     run_config: RunConfig
-    scaling_config: ScalingConfig
+    scaling_config: object
     datasets: Mapping[str, object]
     train_loop_per_worker: Callable[..., object]
     running_in_local_mode: bool

@@ -25,6 +25,7 @@ from railhead.driver.errors import (
     read_note,
 )
 from railhead.driver.rank.run import read_end
+from railhead.driver.ray.controller import Retries
 from railhead.driver.ray.nodes import (
     LostNode,
     confirm_lost,
@@ -53,13 +54,13 @@ _IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
-def make_retries(max_failures: int, *, default: Optional[int]) -> RetryDecider:
-    """Returns the decisions of the fit() that begins.
+def make_retries(max_failures: int, *, default: Optional[int]) -> Retries:
+    """Returns what decides after each failure of the fit() that begins.
 
     `default` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own.
     """
     run = RunContext.read()
-    return RetryDecider(find_group(run.run_uri), open_mailbox(fit=run.fit), max_failures=max_failures or default)
+    return RetryDecider(find_group(run.run_uri), open_mailbox(fit=run.fit), max_failures=max_failures or default).decide
 
 
 class RetryDecider:

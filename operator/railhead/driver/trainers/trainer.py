@@ -23,7 +23,7 @@ from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.train_func import run_train_func
 from railhead.driver.ray.runtime_env import INSTALLERS
-from railhead.driver.ray.types import RunConfig, ScalingConfig, Trainer
+from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.torch_on_ranks import leave_out_torch
 
@@ -225,7 +225,7 @@ def refuse_configuration() -> Iterator[None]:
         raise JobRefused("ConfigurationRefused", f"Ray Train rejects the configuration: {error}") from error
 
 
-def build_configs(job: JobInput, *, storage_path: str) -> Tuple[ScalingConfig, RunConfig]:
+def build_configs(job: JobInput, *, storage_path: str) -> Tuple[object, RunConfig]:
     """Returns the ScalingConfig and the RunConfig. Raises JobRefused for values that Ray rejects."""
     from ray import train
 
