@@ -15,7 +15,7 @@ from typing import Optional
 
 from railhead.contract import environment
 from railhead.driver.node.flight_dump import read_dump
-from railhead.driver.versions import find_version
+from railhead.driver.versions import find_version, parse_version
 
 _ENTRIES = "2000"  # torch's advice
 # The names of torch 2.8 and newer, and those of older ones, which newer ones read as well and call deprecated.
@@ -39,13 +39,12 @@ def find_prefix(pid: int) -> str:
 
 def set_variables(variables: MutableMapping[str, str], *, torch: str, prefix: str) -> None:
     """`torch`: its version, empty without it. The user's variables win, under either of torch's names."""
-    parts = torch.split(".")
-    if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
+    version = parse_version(torch)
+    if version is None:
         return
-    is_old = (int(parts[0]), int(parts[1])) < (2, 8)
     for names, value in ((_SIZE, _ENTRIES), (_FILE, prefix)):
         if not any(name in variables for name in names):
-            variables[names[is_old]] = value
+            variables[names[version < (2, 8)]] = value
     for name in _SWITCHES:
         variables.setdefault(name, "1")
 

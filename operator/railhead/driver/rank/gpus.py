@@ -9,7 +9,7 @@ import ctypes
 import os
 import threading
 import time
-from typing import Any, Iterator, Mapping, Tuple
+from typing import Any, Mapping, Tuple
 
 from railhead.contract import environment
 from railhead.driver.rank import steps
@@ -48,10 +48,7 @@ def _watch(nvml: Any, names: list[str]) -> None:
 
 def read_gpus(nvml: Any, names: list[str]) -> Tuple[GpuUse, ...]:
     """Returns the use of the GPUs of these names, as in CUDA_VISIBLE_DEVICES, without those that NVML cannot read."""
-    return tuple(_read_gpus(nvml, names))
-
-
-def _read_gpus(nvml: Any, names: list[str]) -> Iterator[GpuUse]:
+    found = []
     for number, name in enumerate(names):
         device, memory, utilization = ctypes.c_void_p(), _Memory(), _Utilization()
         if name.isdigit():
@@ -61,4 +58,5 @@ def _read_gpus(nvml: Any, names: list[str]) -> Iterator[GpuUse]:
         if is_wrong or nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)):
             continue
         if not nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(utilization)):  # MIG has none
-            yield GpuUse(number, memory.used, memory.total, utilization.gpu)
+            found.append(GpuUse(number, memory.used, memory.total, utilization.gpu))
+    return tuple(found)

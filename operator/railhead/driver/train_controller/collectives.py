@@ -115,14 +115,9 @@ def _parse_entry(values: Mapping[str, Any], group: tuple[str, str], name: str, *
 
 def compare_records(records: Mapping[int, Record], *, size: int) -> Optional[Finding]:
     """By rank, of those that have one; `size`: of the whole worker group. None if no rank waits in a collective."""
-    groups = _find_groups(records, size)
     waiting = {rank for rank, record in records.items() if not all(each.is_finished for each in record.entries)}
-    found: list[tuple[int, int, Finding]] = []
-    for number, group in enumerate(groups):
-        finding = _examine(group, records, waiting)
-        if finding:
-            found.append((finding[0], number, finding[1]))
-    return min(found, key=lambda each: each[:2])[2] if found else None
+    found = [_examine(group, records, waiting) for group in _find_groups(records, size)]
+    return min(filter(None, found), key=lambda each: each[0], default=(0, None))[1]
 
 
 def _find_groups(records: Mapping[int, Record], size: int) -> list[_Group]:
