@@ -27,12 +27,16 @@ PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage tha
 
 def watch_uploads() -> None:
     """Once per process. Without effect in a Ray whose methods take something else."""
-    watch_reports(Watch(steps.reporting, steps.read_times, _announce, _record_missing, _measure, _note_elsewhere))
+    watch_reports(Watch(steps.reporting, steps.read_times, _announce, _uploading, _note_elsewhere))
 
 
 @contextlib.contextmanager
-def _measure(path: str) -> Iterator[None]:
-    """Counts an upload that succeeds. Ray may delete the local files right after it, so their bytes count before."""
+def _uploading(storage: Storage, name: str, path: str) -> Iterator[None]:
+    """Records an upload that rank 0 has not recorded, and counts one that succeeds.
+
+    Ray may delete the local files right after it, so their bytes count before.
+    """
+    _record(_find_folder(storage), name, is_new=False)
     size, began = _count_bytes(path), time.monotonic()
     yield
     with _LOCK:  # uploads in the background have threads of their own
@@ -53,10 +57,6 @@ def _announce(storage: Storage, name: str) -> None:
     thread = threading.Thread(target=_record, args=(_find_folder(storage), name), daemon=True)
     thread.start()
     thread.join(PATIENCE_SECONDS)
-
-
-def _record_missing(storage: Storage, name: str) -> None:
-    _record(_find_folder(storage), name, is_new=False)
 
 
 def _note_elsewhere(storage: Storage, name: str, path: str) -> None:

@@ -36,16 +36,14 @@ class Watch:
         reporting: for each report, from its begin to its end.
         read_times: of this rank, as in `rank.steps`.
         announce: on rank 0, with the folder of a checkpoint before the other ranks learn its name.
-        before_upload: with the folder, right before the rank's own upload.
-        uploading: with the path of the rank's own copy, for its upload.
+        uploading: with the folder and the path of the rank's own copy, for its upload.
         after_upload: with the folder, and with the path where the checkpoint is.
     """
 
     reporting: Callable[[], ContextManager[None]]
     read_times: Callable[[], Tuple[float, float]]
     announce: Callable[[Storage, str], None]
-    before_upload: Callable[[Storage, str], None]
-    uploading: Callable[[str], ContextManager[None]]
+    uploading: Callable[[Storage, str, str], ContextManager[None]]
     after_upload: Callable[[Storage, str, str], None]
 
 
@@ -98,8 +96,7 @@ def _watch_upload(upload: _Method, watch: Watch) -> _Method:
     ) -> object:
         if checkpoint is None:
             return upload(self, checkpoint_dir_name, metrics, checkpoint, *others, **options)
-        watch.before_upload(self.storage_context, checkpoint_dir_name)
-        with watch.uploading(checkpoint.path):
+        with watch.uploading(self.storage_context, checkpoint_dir_name, checkpoint.path):
             done = upload(self, checkpoint_dir_name, metrics, checkpoint, *others, **options)
         if done.checkpoint is not None:
             blocked, trained = watch.read_times()
