@@ -29,21 +29,15 @@ def run_train_func(entrypoint: str, config: object, resume_from: str) -> object:
 
 
 def _load_and_call(entrypoint: str, config: object, rank: int) -> object:
-    function = _load(entrypoint, rank)
+    try:
+        function = load_function(entrypoint)
+    except _PERMANENT as error:
+        raise build_training_error(Kind.UNUSABLE, rank, error) from error
     try:
         takes_config = has_parameter(function)
     except (TypeError, ValueError) as error:
         raise build_training_error(Kind.UNUSABLE, rank, error) from error
     return call_function(function, config) if takes_config else call_function(function)
-
-
-def _load(entrypoint: str, rank: int) -> Callable[..., object]:
-    try:
-        return load_function(entrypoint)
-    except _PERMANENT as error:
-        raise build_training_error(Kind.UNUSABLE, rank, error) from error
-    except Exception as error:
-        raise build_training_error(Kind.RAISED, rank, error) from error
 
 
 def mark_loop(function: Callable[..., object], *, resume_from: str = "") -> Callable[..., object]:
