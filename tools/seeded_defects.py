@@ -2790,7 +2790,7 @@ DEFECTS = (
     Defect(
         "a stand-in for torch meets the user's own code in the head",
         "driver/trainers/trainer.py",
-        " and not runs_own_code_in_head(job)",
+        " and not runs_own_code\n",
         "",
         ("tests/unit/driver/trainers/test_trainer.py",),
     ),

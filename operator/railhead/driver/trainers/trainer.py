@@ -15,7 +15,7 @@ import importlib.util
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
 
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
@@ -91,13 +91,12 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mappin
 
 
 def leaves_out_torch(job: JobInput) -> bool:
-    """Whether the head trains with torch without importing it."""
-    return job.framework == "Torch" and not runs_own_code_in_head(job)
+    """Whether the head trains with torch without importing it.
 
-
-def runs_own_code_in_head(job: JobInput) -> bool:
-    """Whether the driver or Ray Train's controller imports modules of the user's, which may use torch there."""
-    return bool(job.callbacks or job.build or any(values.get("function") for values in job.datasets.values()))
+    Not if the driver or Ray Train's controller imports modules of the user's, which may use torch there.
+    """
+    runs_own_code = job.callbacks or job.build or any(values.get("function") for values in job.datasets.values())
+    return job.framework == "Torch" and not runs_own_code
 
 
 def require_package(job: JobInput) -> None:
@@ -178,7 +177,7 @@ def plan_configs(job: JobInput, *, storage_path: str) -> Dict[str, Options]:
     scaling = job.scaling
     return {
         "scaling": _present(
-            num_workers=_count_workers(job),
+            num_workers=(scaling["minWorkers"], job.most_workers) if job.is_elastic else job.most_workers,
             use_gpu=bool(scaling.get("useGPU")),
             resources_per_worker=_plan_resources(scaling.get("resourcesPerWorker") or {}) or None,
             placement_strategy=scaling.get("placementStrategy"),
@@ -191,11 +190,6 @@ def plan_configs(job: JobInput, *, storage_path: str) -> Dict[str, Options]:
         "checkpoint": _plan_checkpoint(job.checkpoint),
         "logging": _present(log_level=job.log_level),
     }
-
-
-def _count_workers(job: JobInput) -> Union[int, Tuple[int, int]]:
-    """Returns a number, or the bounds of an elastic job."""
-    return (job.scaling["minWorkers"], job.most_workers) if job.is_elastic else job.most_workers
 
 
 def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
