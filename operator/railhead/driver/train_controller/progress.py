@@ -170,14 +170,11 @@ def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) 
     and is skipped.
     """
     sign = -1.0 if ranking.order == "min" else 1.0
-    best: Optional[tuple[float, str, Metrics]] = None
-    for name, metrics in ranking.kept:
-        score = find_score(metrics, ranking.attribute)
-        if score is not None and name in commits and (best is None or sign * score >= best[0]):
-            best = (sign * score, name, metrics)
-    if best is None:
+    scored = [(find_score(metrics, ranking.attribute), name, metrics) for name, metrics in ranking.kept]
+    known = [(sign * score, name, metrics) for score, name, metrics in scored if score is not None and name in commits]
+    if not known:
         return NO_CHECKPOINT
-    _, name, metrics = best
+    _, name, metrics = max(reversed(known), key=lambda each: each[0])  # max takes the first of equal ones
     commit = commits[name]
     return CheckpointRecord(
         build_checkpoint_uri(run_uri, name),
