@@ -587,8 +587,8 @@ DEFECTS = (
     Defect(
         "four of the ranks that died are asked",
         "driver/train_controller/post_mortem.py",
-        "    for each in processes.values():\n",
-        "    for each in list(processes.values())[:4]:\n",
+        "    for rank, each in processes.items():\n",
+        "    for rank, each in list(processes.items())[:4]:\n",
         ("tests/unit/driver/train_controller/test_post_mortem.py",),
     ),
     Defect(

@@ -71,31 +71,30 @@ def ask_pods(processes: Mapping[int, Metadata]) -> dict[int, PodReport]:
 
     import ray
 
-    pids: dict[str, list[int]] = defaultdict(list)
-    for each in processes.values():
-        pids[each.node_id].append(each.pid)
-    found: dict[tuple[str, int], PodReport] = {}
+    nodes: dict[str, dict[int, int]] = defaultdict(dict)
+    for rank, each in processes.items():
+        nodes[each.node_id][rank] = each.pid
+    found: dict[int, PodReport] = {}
     with contextlib.suppress(Exception):  # a node that has just left
         task = ray.remote(num_cpus=0, max_retries=0)(read_pod)
-        asked = {
-            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(wanted): node
-            for node, wanted in pids.items()
-        }
-        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=ANSWER_TIMEOUT_SECONDS)
+        asked = [
+            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(pids)
+            for node, pids in nodes.items()
+        ]
+        ready, _ = ray.wait(asked, num_returns=len(asked), timeout=ANSWER_TIMEOUT_SECONDS)
         for reference in ready:
             with contextlib.suppress(Exception):
-                found.update({(asked[reference], pid): report for pid, report in ray.get(reference).items()})
-    places = {rank: (each.node_id, each.pid) for rank, each in processes.items()}
-    return {rank: found[place] for rank, place in places.items() if place in found}
+                found.update(ray.get(reference))
+    return found
 
 
-def read_pod(pids: Collection[int]) -> dict[int, PodReport]:
-    """On the node of processes that are gone, or that CUDA has failed."""
+def read_pod(pids: Mapping[int, int]) -> dict[int, PodReport]:
+    """By rank, on the node of processes that are gone, or that CUDA has failed; `pids`: by rank too."""
     gpus = int(os.environ.get(environment.GPUS) or 0)
     answering = begin_count_of_gpus()() if gpus else None
     lost = 0 if answering is None else max(gpus - answering, 0)
-    records = read_records(pids)
-    return {pid: PodReport(read_last_words(pid), lost, gpus, records.get(pid)) for pid in pids}
+    records = read_records(pids.values())
+    return {rank: PodReport(read_last_words(pid), lost, gpus, records.get(pid)) for rank, pid in pids.items()}
 
 
 def read_last_words(pid: int) -> str:

@@ -44,9 +44,9 @@ def test_reads_the_end_of_each_ranks_stderr(tmp_path: Path, monkeypatch: pytest.
     (logs / "worker-0a-01000000-71.err").write_text("x" * TAIL_BYTES + "\n" + BUS_ERROR)
     stacks = "\n".join([TIMEOUT_2_5, *["frame #9: <unknown function> + 0x8609"] * 5000])
     (logs / "worker-0b-01000000-72.err").write_text("x" * TAIL_BYTES + "\n" + stacks)
-    found = read_pod([71, 72, 73])
-    assert [found[pid].words for pid in (71, 73)] == ["Fatal Python error: Bus error", ""]
-    assert "Watchdog caught collective operation timeout" in found[72].words
+    found = read_pod({0: 71, 4: 72, 2: 73})
+    assert [found[rank].words for rank in (0, 2)] == ["Fatal Python error: Bus error", ""]
+    assert "Watchdog caught collective operation timeout" in found[4].words
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_counts_the_gpus_that_are_gone_since_the_pod_started(
     monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
     monkeypatch.setenv("RAILHEAD_GPUS", before)
     monkeypatch.setattr(post_mortem, "begin_count_of_gpus", lambda: lambda: answering)
-    [report] = read_pod([71]).values()
+    [report] = read_pod({0: 71}).values()
     assert (report.lost_gpus, report.gpus) == (lost, int(before))
 
 
@@ -68,9 +68,9 @@ def test_reads_the_flight_record_of_each_process_once(tmp_path: Path, monkeypatc
     dump = pickle_dump(make_dump(run(3)))
     for name, data in {"71-5": dump, "72-6": dump[:-30], "7-1": dump, "711-2": dump}.items():
         (tmp_path / f"flight-record-{name}").write_bytes(data)
-    records = {pid: report.record for pid, report in read_pod([71, 72, 73]).items()}
-    assert records[71] is not None and len(json.loads(zlib.decompress(records[71]))["entries"]) == 3
-    assert (records[72], records[73]) == (None, None)
+    records = {rank: report.record for rank, report in read_pod({0: 71, 1: 72, 2: 73}).items()}
+    assert records[0] is not None and len(json.loads(zlib.decompress(records[0]))["entries"]) == 3
+    assert (records[1], records[2]) == (None, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["flight-record-7-1", "flight-record-711-2"]
 
 
@@ -78,16 +78,19 @@ class Nodes:
     """Ray's tasks, each with the node on which it runs; `silent` ones never end."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, silent: set[str]) -> None:
-        self.asked: dict[str, list[int]] = {}
+        self.asked: dict[str, dict[int, int]] = {}
         self.silent = silent
         monkeypatch.setattr("ray.remote", lambda **options: lambda function: self)
         monkeypatch.setattr("ray.wait", self.wait)
-        monkeypatch.setattr("ray.get", lambda node: {pid: PodReport(f"{node} {pid}") for pid in self.asked[node]})
+        monkeypatch.setattr("ray.get", self.get)
 
     def options(self, *, scheduling_strategy: Any) -> Any:
         return SimpleNamespace(remote=partial(self.run, scheduling_strategy.node_id))
 
-    def run(self, node: str, pids: list[int]) -> str:
+    def get(self, node: str) -> dict[int, PodReport]:
+        return {rank: PodReport(f"{node} {pid}") for rank, pid in self.asked[node].items()}
+
+    def run(self, node: str, pids: dict[int, int]) -> str:
         assert node not in self.asked, "one task per node"
         self.asked[node] = pids
         return node
