@@ -64,10 +64,6 @@ class TrainingError(Exception):
         return (type(self), (self.kind, self.rank, self.text, self.exit_code))
 
 
-class CallbackRaised(Exception):
-    """A user callback raised in Ray Train's controller; the message begins with its field."""
-
-
 class AttemptFailed(Exception):
     """Ends the attempt; `failure` has the class and the reason."""
 
@@ -95,6 +91,13 @@ class Unreachable(AttemptFailed):
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(Failure(FailureClass.INFRASTRUCTURE, reason, message))
+
+
+class CallbackRaised(AttemptFailed):
+    """A user callback raised in Ray Train's controller; the message begins with its field."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Failure(FailureClass.APPLICATION, "CallbackRaised", message))
 
 
 class Fenced(AttemptFailed):

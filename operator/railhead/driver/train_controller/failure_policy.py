@@ -17,7 +17,6 @@ from railhead.contract.text import now_text
 from railhead.driver.describe import clean, describe_exception, log, read_text
 from railhead.driver.errors import (
     AttemptFailed,
-    CallbackRaised,
     JobRefused,
     Kind,
     TrainingError,
@@ -78,7 +77,7 @@ class RetryDecider:
         """Whether to retry. A failure that ends the run goes into the mailbox, for the driver."""
         facts, box = collect_facts(error, self._group), self._mailbox.controller
         if facts.lost_pods:
-            _report_lost_pods(box, facts.lost_pods)
+            box.change(lambda value: replace(value, lost_pods=facts.lost_pods[:MAX_LOST_PODS]))
         found = failure.classify_failure(facts)
         found = replace(found, message=clean(found.message))
         if found.class_ is FailureClass.INFRASTRUCTURE and found.reason in STORAGE_TROUBLES:
@@ -143,13 +142,9 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
 
 
-def _report_lost_pods(box: Box[FromController], names: tuple[str, ...]) -> None:
-    box.change(lambda value: replace(value, lost_pods=names[:MAX_LOST_PODS]))
-
-
 def _give_up_pod(pod: str, box: Box[FromController], group: Group) -> None:
     """The operator, which knows the reason by then, replaces the pod, and no rank of the next group runs there."""
-    _report_lost_pods(box, (pod,))
+    box.change(lambda value: replace(value, lost_pods=(pod,)))
     nodes = {each.node_id: each.node_ip for each in group.read_processes().values() if each.hostname == pod}
     mark_dead_in_ray(LostNode(node, address, is_known=False, host=pod) for node, address in nodes.items())
 
@@ -206,8 +201,8 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
         text = f"the head pod ran out of memory (spec.head.resources): {_begin(error)}"
         return FailureFacts(Source.CONTROLLER, (RankError(-1, Kind.KILLED_FOR_MEMORY, text),))
     inner = getattr(error, "controller_failure", error)
-    refusal = _find_refusal(inner)
-    if refusal:
+    if isinstance(inner, AttemptFailed):
+        refusal = inner.failure
         is_passing = refusal.class_ in (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE)
         source = Source.WORKERS if is_passing else Source.CONTROLLER
         return FailureFacts(source, text=refusal.message, refusal=refusal)
@@ -226,35 +221,26 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
     if _is_actor_error(inner):
         # An actor of the group that died during a call from the controller.
         return FailureFacts(Source.WORKERS, (translate_rank_error(-1, inner, group),), text=_cut(inner))
-    if _is_broken_framework(inner):
-        text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(inner)}); fix the image"
-        return FailureFacts(Source.WORKERS, (RankError(-1, Kind.MISSING, text),))
     if "RayTaskError" in _class_names(inner):
         return _translate_set_up_error(inner, group)
     return FailureFacts(Source.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
 
 
 def _translate_set_up_error(error: BaseException, group: Group) -> FailureFacts:
-    """Of Ray's backend on a rank, such as a process group that does not form."""
+    """Of Ray's backend on a rank, such as a process group that does not form.
+
+    A framework that the workers' image lacks appears here: Ray imports it to set up its backend, or to read what that
+    is called with.
+    """
+    if "ImportError" in _class_names(error) or _IN_FRAMEWORK.search(read_text(error)):
+        text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(error)}); fix the image"
+        return FailureFacts(Source.WORKERS, (RankError(-1, Kind.MISSING, text),))
     text = describe_exception(error)
     # Rank 0 says it of the others.
     rank = -1 if "clients joined" in text else group.find_rank(read_text(error))
     kind = find_kind(text, has_trained=group.has_trained(rank))
     text = f"the workers could not be set up: {text}"
     return FailureFacts(Source.WORKERS, (RankError(rank, kind, text),) if kind else (), text=text)
-
-
-def _is_broken_framework(error: BaseException) -> bool:
-    """In the workers' image: Ray imports it there to set up its backend, or to read what that is called with."""
-    is_import = "ImportError" in _class_names(error) or _IN_FRAMEWORK.search(read_text(error))
-    return "RayTaskError" in _class_names(error) and bool(is_import)
-
-
-def _find_refusal(error: BaseException) -> Optional[Failure]:
-    """The failure that one of our checks, or the user's callback, raised."""
-    if isinstance(error, CallbackRaised):
-        return Failure(FailureClass.APPLICATION, "CallbackRaised", read_text(error))
-    return error.failure if isinstance(error, AttemptFailed) else None
 
 
 def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankError:
