@@ -174,7 +174,7 @@ def _load(framework: str, reference: str) -> Any:
 
 def plan_configs(job: JobInput, *, storage_path: str) -> Dict[str, Options]:
     """Returns the keyword arguments of each of Ray Train's classes; an absent one means Ray's default."""
-    scaling = job.scaling
+    scaling, keep = job.scaling, job.checkpoint.get("numToKeep")
     return {
         "scaling": _present(
             num_workers=(scaling["minWorkers"], job.most_workers) if job.is_elastic else job.most_workers,
@@ -187,7 +187,11 @@ def plan_configs(job: JobInput, *, storage_path: str) -> Dict[str, Options]:
         ),
         "run": _present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
         "failure": _present(max_failures=job.max_failures),
-        "checkpoint": _plan_checkpoint(job.checkpoint),
+        "checkpoint": _present(
+            num_to_keep=None if keep is None else max(keep, MIN_TO_KEEP),
+            checkpoint_score_attribute=job.checkpoint.get("scoreAttribute"),
+            checkpoint_score_order=job.checkpoint.get("scoreOrder"),
+        ),
         "logging": _present(log_level=job.log_level),
     }
 
@@ -195,15 +199,6 @@ def plan_configs(job: JobInput, *, storage_path: str) -> Dict[str, Options]:
 def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
     """Returns whole numbers as integers: JaxTrainer counts a worker's devices with `range(GPU)`."""
     return {name: int(amount) if amount == int(amount) else amount for name, amount in resources.items()}
-
-
-def _plan_checkpoint(values: Options) -> Options:
-    keep = values.get("numToKeep")
-    return _present(
-        num_to_keep=None if keep is None else max(keep, MIN_TO_KEEP),
-        checkpoint_score_attribute=values.get("scoreAttribute"),
-        checkpoint_score_order=values.get("scoreOrder"),
-    )
 
 
 def _present(**values: object) -> Options:
