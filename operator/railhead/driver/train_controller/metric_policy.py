@@ -25,27 +25,14 @@ LONGEST_LOOK_SECONDS = 30.0  # a controller that was busy or suspended for longe
 STEPS_SECONDS = 5.0  # between two looks at the heartbeat
 
 
-class Clock:
-    """Counts the seconds in which the controller polls its group."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._looked_at: Optional[float] = None
-
-    def look(self, monotonic: float) -> float:
-        if self._looked_at is not None:
-            self.now += min(monotonic - self._looked_at, LONGEST_LOOK_SECONDS)
-        self._looked_at = monotonic
-        return self.now
-
-
 class MetricRulesStep(Step):
     """Looks at each report and each poll. The rules are those that the operator's last answer had."""
 
     def __init__(self, group: Group, mailbox: Mailbox) -> None:
         self._group = group
         self._mailbox = mailbox
-        self._rules, self._clock = MetricRules(), Clock()
+        self._rules = MetricRules()
+        self._now, self._looked_at = 0.0, time.monotonic()
         self._steps_at = 0.0
         self._reports = 0  # since the newest checkpoint
         self._restarts: Dict[MetricRule, Tuple[int, int]] = {}  # with the commits and reports at the last one
@@ -54,7 +41,7 @@ class MetricRulesStep(Step):
     @never_raises("begin to watch the metrics")
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         self._reports = 0
-        now = self._clock.look(time.monotonic())
+        now = self._look()
         self._rules.begin_again(now=now)
         self._rules.set_rules(self._mailbox.driver.read().metric_rules, now=now)
         self._warn(None)
@@ -64,16 +51,22 @@ class MetricRulesStep(Step):
         is_commit = report.checkpoint is not None
         self._reports = 0 if is_commit else self._reports + 1
         values = (metrics[0] if metrics else report.metrics) or {}
-        self._rules.note_report(values, is_commit=is_commit, now=self._clock.look(time.monotonic()))
+        self._rules.note_report(values, is_commit=is_commit, now=self._look())
 
     @never_raises("apply spec.metricPolicy")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
-        now, driver = self._clock.look(time.monotonic()), self._mailbox.driver.read()
+        now, driver = self._look(), self._mailbox.driver.read()
         self._rules.set_rules(driver.metric_rules, now=now)
         self._note_steps(now)
         fired = self._rules.find_fired(now=now)
         self._warn(self._find_warning(fired, now))
         self._act(fired, status, driver)
+
+    def _look(self) -> float:
+        """Returns the seconds in which the controller has polled its group."""
+        before, self._looked_at = self._looked_at, time.monotonic()
+        self._now += min(self._looked_at - before, LONGEST_LOOK_SECONDS)
+        return self._now
 
     def _note_steps(self, now: float) -> None:
         if not self._rules.wants_steps or now - self._steps_at < STEPS_SECONDS:

@@ -17,7 +17,7 @@ from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.train_controller import metric_policy
 from railhead.driver.train_controller.group import Group
-from railhead.driver.train_controller.metric_policy import Clock, MetricRulesStep
+from railhead.driver.train_controller.metric_policy import MetricRulesStep
 from tests.unit.driver.mailboxes import tell
 
 NAN = math.nan
@@ -157,11 +157,6 @@ def test_a_controller_that_was_suspended_saw_no_commits_meanwhile(
     controller.start_group()
     controller.poll(after=20)
     assert controller.warning is None
-
-
-def test_the_clock_counts_little_of_a_long_pause() -> None:
-    clock = Clock()
-    assert [clock.look(each) for each in (100.0, 101.0, 141.0)] == [0.0, 1.0, 31.0]
 
 
 @pytest.mark.parametrize("steps", [Steps(), Steps(step=40)])
