@@ -10,9 +10,9 @@ values, then the objects.
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import os
+import pkgutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
@@ -105,15 +105,15 @@ def require_package(job: JobInput) -> None:
     Imports nothing: importing TensorFlow takes seconds, and this runs before Ray is up. Packages of runtimeEnv are on
     the ranks alone, which raise the same error if torch is not among them.
     """
-    known = FRAMEWORKS.get(job.framework)
-    if known is None or known.package is None or _is_installed(known.package):
+    package = FRAMEWORKS[job.framework].package
+    if package is None or _is_installed(package):
         return
     if leaves_out_torch(job) and any(job.runtime_env.get(installer) for installer in INSTALLERS):
         return
     raise JobRefused(
         MISSING,
-        f"trainer.framework: {job.framework} needs the Python package {known.package}, which spec.image does not have; "
-        f"use an image with {known.package}",
+        f"trainer.framework: {job.framework} needs the Python package {package}, which spec.image does not have; "
+        f"use an image with {package}",
     )
 
 
@@ -125,10 +125,8 @@ def _is_installed(package: str) -> bool:
 
 
 def plan_options(framework: str, backend: Mapping[str, object], *, use_gpu: bool = False) -> dict[str, object]:
-    """The keyword arguments of the framework's config. Raises ValueError for an unknown framework or option."""
-    known = FRAMEWORKS.get(framework)
-    if known is None:
-        raise ValueError(f"trainer.framework: {framework} is not supported by this version of Railhead")
+    """The keyword arguments of the framework's config. Raises ValueError for an unknown option."""
+    known = FRAMEWORKS[framework]
     unknown = sorted(set(backend) - set(known.options))
     if unknown:
         raise ValueError(f"trainer.backend.{unknown[0]}: {framework} has no such option; remove it")
@@ -160,9 +158,8 @@ def _build_config(framework: str, config: Any, options: Mapping[str, object]) ->
 
 
 def _load(framework: str, reference: str) -> Any:
-    module, _, name = reference.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)
+        return pkgutil.resolve_name(reference)
     except Exception as error:  # a library that does not load may raise anything
         detail = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:400]
         raise JobRefused(
