@@ -7,7 +7,7 @@ tests/ray/test_contract.py checks the table, and more, with each Ray version.
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +33,9 @@ class Hook:
 
     @property
     def is_there(self) -> bool:
-        *owners, last = self.name.split(".")
+        owner_name, _, last = self.name.rpartition(".")
         try:
-            owner: Any = importlib.import_module(self.module)
-            for part in owners:
-                owner = getattr(owner, part)
+            owner = pkgutil.resolve_name(f"{self.module}:{owner_name}")
         except (ImportError, AttributeError):
             return False
         return hasattr(owner, last) or last in _find_attributes(owner)

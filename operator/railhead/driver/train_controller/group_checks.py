@@ -135,13 +135,11 @@ def end_processes(
 ) -> str:
     """Kills, on a worker, what is left of these process groups. Returns an empty string, or what remains."""
     deadline = time.monotonic() + patience
-    left = find_left(pids, proc)
-    while left and time.monotonic() < deadline:
+    while (left := find_left(pids, proc)) and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         sleep(END_PAUSE_SECONDS)
-        left = find_left(pids, proc)
     if not left:
         return ""
     pod = os.environ.get(environment.POD_NAME, "of another node")
