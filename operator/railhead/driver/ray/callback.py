@@ -52,8 +52,8 @@ class Step:
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
         """All ranks have answered a poll, several times a second."""
 
-    def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
-        """All ranks have reported, and their checkpoint is committed; `metrics` are by rank."""
+    def after_report(self, report: TrainingReport, metrics: Metrics) -> None:
+        """All ranks have reported, and their checkpoint is committed; `metrics` are rank 0's."""
 
     def after_state(self, name: str) -> None:
         """The controller is in another state, of this name."""
@@ -107,8 +107,9 @@ class StepsCallback(_Base):  # type: ignore[misc]
                 step.after_poll(worker_group_status, self._group)
 
     def after_report(self, training_report: TrainingReport, metrics: list[Metrics]) -> None:
+        of_rank_0 = (metrics[0] if metrics else training_report.metrics) or {}
         for step in self._steps:
-            step.after_report(training_report, metrics)
+            step.after_report(training_report, of_rank_0)
 
     def after_controller_state_update(self, previous_state: object, current_state: Any) -> None:
         for step in self._steps:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -63,13 +63,12 @@ class HistoryStep(Step):
         self._look()
 
     @never_raises("keep the run's history")
-    def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
+    def after_report(self, report: TrainingReport, metrics: Metrics) -> None:
         self._look()
         beat = self._controller.heartbeat
         reports = self._controller.progress.reports
         position = {"report": reports, "workers": self._workers, "step": beat.steps.step if beat else None}
-        values = (metrics[0] if metrics else report.metrics) or {}
-        self._metrics.append({**stamp(self._attempt), **position, **build_metrics(values)})
+        self._metrics.append({**stamp(self._attempt), **position, **build_metrics(metrics)})
 
     @never_raises("keep the run's history")
     def after_finish(self) -> None:

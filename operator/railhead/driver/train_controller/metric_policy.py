@@ -47,11 +47,10 @@ class MetricRulesStep(Step):
         self._warn(None)
 
     @never_raises("watch the metrics")
-    def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
+    def after_report(self, report: TrainingReport, metrics: Metrics) -> None:
         is_commit = report.checkpoint is not None
         self._reports = 0 if is_commit else self._reports + 1
-        values = (metrics[0] if metrics else report.metrics) or {}
-        self._rules.note_report(values, is_commit=is_commit, now=self._look())
+        self._rules.note_report(metrics, is_commit=is_commit, now=self._look())
 
     @never_raises("apply spec.metricPolicy")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import numbers
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Mapping, Optional
 
@@ -75,16 +74,15 @@ class ProgressStep(Step):
         self._change(self._with_best(self._progress))
 
     @never_raises("record progress")
-    def after_report(self, report: TrainingReport, metrics: Sequence[Metrics]) -> None:
+    def after_report(self, report: TrainingReport, metrics: Metrics) -> None:
         checkpoint = report.checkpoint
         self._group.commits += checkpoint is not None
         self._group.note_report()
         name = checkpoints.name_checkpoint(self._manager, checkpoint) if self._manager and checkpoint else None
-        values = (metrics[0] if metrics else report.metrics) or {}
-        progress = self._progress.with_report(values)
+        progress = self._progress.with_report(metrics)
         if name:
             self._box.change(lambda value: replace(value, warning=None))  # the storage takes checkpoints again
-            progress = self._add_commit(progress, name, values)
+            progress = self._add_commit(progress, name, metrics)
             begun = self._group.reports_before_end
             times = ReportTimes(*checkpoints.read_times(checkpoint))
             is_last = progress.has_last_commit or (begun is not None and self._group.reports > begun)

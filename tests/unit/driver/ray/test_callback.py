@@ -34,7 +34,7 @@ class Noted(Step):
         self.calls.append((self.name, "after_poll"))
 
     def after_report(self, report: Any, metrics: Any) -> None:
-        self.calls.append((self.name, "after_report"))
+        self.calls.append((self.name, f"after_report {metrics}"))
 
     def after_state(self, name: str) -> None:
         self.calls.append((self.name, f"after_state {name}"))
@@ -70,14 +70,20 @@ def test_each_call_reaches_all_steps_in_their_order(callback: Any, calls: list[t
     assert callback.before_init_train_context([]) == {}
     callback.after_worker_group_start(Workers())
     callback.after_worker_group_poll_status(None)
-    callback.after_report(None, [])
+    callback.after_report(None, [{"loss": 1.0}, {"loss": 9.0}])
     callback.after_controller_state_update(None, state)
     callback.after_controller_finish(None)
     names = [
-        "before_group_start 2", "before_training_context", "after_group_start", "after_poll", "after_report",
-        "after_state RUNNING", "after_finish",
+        "before_group_start 2", "before_training_context", "after_group_start", "after_poll",
+        "after_report {'loss': 1.0}", "after_state RUNNING", "after_finish",
     ]  # fmt: skip
     assert [call for call in calls if call[1] != "started"] == [(step, name) for name in names for step in "ab"]
+
+
+def test_the_steps_get_the_reports_own_metrics_if_ray_has_none_by_rank(callback: Any, calls: list[Any]) -> None:
+    callback.after_report(SimpleNamespace(metrics={"loss": 2.0}), [])
+    callback.after_report(SimpleNamespace(metrics=None), [])
+    assert [call for step, call in calls if step == "a"] == ["after_report {'loss': 2.0}", "after_report {}"]
 
 
 def test_a_part_that_ray_has_replaced_reaches_the_steps_and_one_of_the_first_start_does_not(

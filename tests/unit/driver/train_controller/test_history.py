@@ -47,8 +47,8 @@ class Run:
     def start(self, workers: int = 2) -> None:
         self.step.after_group_start(SimpleNamespace(get_workers=lambda: [None] * workers))
 
-    def report(self, *metrics: Any) -> None:
-        self.step.after_report(SimpleNamespace(metrics={}, checkpoint=None), metrics)
+    def report(self, metrics: dict[str, Any]) -> None:
+        self.step.after_report(SimpleNamespace(checkpoint=None), metrics)
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         return _read(self.path / ".railhead" / kind)
@@ -75,7 +75,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 def test_a_report_has_rank_0s_values_and_where_training_is(run: Run) -> None:
     run.start(workers=4)
     tell(run.mailbox.controller, progress=Progress(reports=7), heartbeat=Heartbeat(1, 2, 3, False, Steps(120)))
-    run.report({"loss": 0.12345678901}, {"loss": 9.0})
+    run.report({"loss": 0.12345678901})
     run.step.after_finish()
     (record,) = run.records(METRICS)
     assert record.pop("time").endswith("Z")
@@ -194,5 +194,5 @@ def test_the_step_travels_to_the_controller(run: Run) -> None:
     """Ray pickles the steps before the run begins."""
     again = pickle.loads(pickle.dumps(run.step))
     assert isinstance(again, HistoryStep) and os.environ[e.ATTEMPT] == "3"
-    again.after_report(SimpleNamespace(metrics={"loss": 2.0}, checkpoint=None), [])
+    again.after_report(SimpleNamespace(checkpoint=None), {"loss": 2.0})
     assert [each["metrics"] for each in run.left(METRICS)] == [{"loss": 2.0}]

@@ -44,7 +44,7 @@ class Controller:
         self.group.commits += commit
         checkpoint = SimpleNamespace(path="/c") if commit else None
         report: Any = SimpleNamespace(checkpoint=checkpoint, metrics=metrics)
-        self.step.after_report(report, [metrics, {"loss": NAN}])
+        self.step.after_report(report, metrics)
         return self.poll()
 
     def poll(self, *, error: Exception | None = None, after: float = 0.0) -> Any:
