@@ -1759,7 +1759,7 @@ DEFECTS = (
         "driver/rank/run.py",
         "error.code in (None, 0) and not",
         "error.code is None and not",
-        ("tests/unit/driver/rank/test_train_func.py",),
+        ("tests/unit/driver/rank/test_run.py",),
         raises=("SystemExit",),
     ),
     Defect(
@@ -1767,7 +1767,7 @@ DEFECTS = (
         "driver/rank/run.py",
         ' and not hasattr(error, "is_ray_terminate")',
         "",
-        ("tests/unit/driver/rank/test_train_func.py",),
+        ("tests/unit/driver/rank/test_run.py",),
     ),
     Defect(
         "the log files of Ray Train itself fill the disk",

@@ -212,7 +212,7 @@ def test_stacks_show_the_place_of_the_training_thread() -> None:
 def test_finds_the_package_of_a_file() -> None:
     assert find_package("/x/lib/python3.11/site-packages/torch/nn/modules/linear.py") == "torch"
     assert find_package("/x/dist-packages/six.py") == "six"
-    assert find_package("/var/lib/railhead.pyz/railhead/driver/rank/train_func.py") == "railhead"
+    assert find_package("/var/lib/railhead.pyz/railhead/driver/rank/run.py") == "railhead"
     assert find_package(threading.__file__) == "threading"
     assert find_package("<frozen importlib>") is not None
     assert find_package("/code/train.py") is None

@@ -1,5 +1,10 @@
 """One rank's run of the user's function, and how it ended: the only record of success that counts.
 
+Ray receives one of our functions, which calls the user's in Ray Train's training thread, once per rank. That of
+trainer.trainFunc imports the user's function on the worker. That of a trainer that the user built calls the function it
+was built with, and the user's own exceptions reach Ray Train unchanged, since the user's code may inspect them; in
+addition they carry our description of them (`errors.note_exception`).
+
 Ray Train runs the function in a thread, builds and logs its exception there, and treats a thread
 that ended without an error as a success. Building and logging may both fail, because the exception
 and the streams are the user's. So this module first records the outcome in this process, where Ray
@@ -10,6 +15,7 @@ function can raise.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import logging
 import os
@@ -28,12 +34,16 @@ from railhead.driver.rank.gpus import watch_gpus
 from railhead.driver.rank.steps import watch_optimizers
 from railhead.driver.rank.uploads import watch_uploads
 from railhead.driver.ray.context import NOTICES, start_from_checkpoint, watch_notices
+from railhead.driver.user_code import has_parameter, load_function
 
 _NOT_PERMITTED = (
     "Ray Train's controller does not run Railhead's callbacks, so that nothing would keep an earlier head of this job "
     "from committing; check RAY_TRAIN_CALLBACKS if the image or the script sets it, and use a Ray version that "
     "Railhead is tested with"
 )
+# What a broken entrypoint raises during its import. Anything else (a network that does
+# not respond, a full disk) may succeed next time.
+_PERMANENT = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 NOT_BEGUN, BEGUN, RAISED, RETURNED = "not started", "started", "raised", "returned"
 
 
@@ -71,6 +81,44 @@ def read_end() -> RankEnd:
     """The controller calls this on a worker."""
     age = time.monotonic() - _ended_at
     return RankEnd(_END.stage, _END.error, os.environ.get(environment.POD_NAME, ""), age, NOTICES.was_read)
+
+
+def run_train_func(entrypoint: str, config: object, resume_from: str) -> object:
+    """`entrypoint`: "module:function"; `config`: trainLoopConfig; `resume_from`: a checkpoint's URI, or empty."""
+    call = functools.partial(_load_and_call, entrypoint, config)
+    result = run_rank(call, resume_from=resume_from, keeps_exception=False)
+    # The controller may lack the result's class, and nobody uses it.
+    return result if isinstance(result, (str, int, float, bool)) else None
+
+
+def _load_and_call(entrypoint: str, config: object, rank: int) -> object:
+    try:
+        function = load_function(entrypoint)
+    except _PERMANENT as error:
+        raise build_training_error(Kind.UNUSABLE, rank, error) from error
+    try:
+        takes_config = has_parameter(function)
+    except (TypeError, ValueError) as error:
+        raise build_training_error(Kind.UNUSABLE, rank, error) from error
+    return call_function(function, config) if takes_config else call_function(function)
+
+
+def mark_loop(function: Callable[..., object], *, resume_from: str = "") -> Callable[..., object]:
+    """Returns a function with as many parameters as the user's, for a trainer that the user built.
+
+    `resume_from` is the URI of a checkpoint to start from, or empty. Raises TypeError when Ray would not accept the
+    function.
+    """
+    return functools.partial(_run_with_config if has_parameter(function) else _run_without, function, resume_from)
+
+
+# Ray inspects the signature to decide whether to pass the config.
+def _run_with_config(function: Callable[..., object], resume_from: str, config: object) -> object:
+    return run_rank(lambda _: call_function(function, config), resume_from=resume_from, keeps_exception=True)
+
+
+def _run_without(function: Callable[..., object], resume_from: str) -> object:
+    return run_rank(lambda _: call_function(function), resume_from=resume_from, keeps_exception=True)
 
 
 def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_exception: bool) -> object:

@@ -21,7 +21,7 @@ from railhead.contract import environment
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.train_func import run_train_func
+from railhead.driver.rank.run import run_train_func
 from railhead.driver.ray.runtime_env import INSTALLERS
 from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.trainers.datasets import build_data_config

@@ -19,7 +19,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import describe_exception, log, strip_credentials
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.train_func import mark_loop
+from railhead.driver.rank.run import mark_loop
 from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RUN_NAME, STORAGE_PATH, RunContext, RunSettings

@@ -14,7 +14,7 @@ from ray.train.v2._internal.execution import train_fn_utils
 from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils, TrainFnUtils
 
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.train_func import mark_loop
+from railhead.driver.rank.run import mark_loop
 from railhead.driver.ray import context
 from railhead.driver.ray.context import NOTICE, start_from_checkpoint
 from railhead.driver.storage.acquire_run import check_resume_from

@@ -10,7 +10,7 @@ import pytest
 
 from railhead.api.trainer import Backend, Framework
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.train_func import run_train_func
+from railhead.driver.rank.run import run_train_func
 from railhead.driver.trainers import trainer
 from railhead.driver.trainers.trainer import (
     FRAMEWORKS,

@@ -17,7 +17,7 @@ from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused, Kind, TrainingError, read_note
 from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
-from railhead.driver.rank.train_func import mark_loop
+from railhead.driver.rank.run import mark_loop
 from railhead.driver.run_context import RunContext, RunSettings
 from railhead.driver.train_controller.failure_policy import translate_rank_error
 from railhead.driver.train_controller.group import Group
