@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import os
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from railhead.driver.describe import read_text
 from railhead.driver.errors import JobRefused
@@ -98,14 +98,10 @@ def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
         from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
         for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
-            values.update(_call(upload, values, scratch_dir=scratch, include_gitignore=True))
+            known = inspect.signature(upload).parameters  # Ray versions differ in the options that they accept
+            options = {"scratch_dir": scratch, "include_gitignore": True}
+            taken: dict[str, Any] = {name: value for name, value in options.items() if name in known}
+            values.update(upload(dict(values), **taken))
     except Exception as error:
         raise _refuse(f"{FIELD}: Ray cannot upload it: {_shorten(error)}") from error
     values.pop("excludes", None)  # already applied
-
-
-def _call(function: Callable[..., Any], values: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Ray versions differ in the options that they accept."""
-    known = inspect.signature(function).parameters
-    result: dict[str, Any] = function(dict(values), **{k: v for k, v in options.items() if k in known})
-    return result
