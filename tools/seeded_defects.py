@@ -3312,8 +3312,8 @@ DEFECTS = (
     Defect(
         "a pause of the head counts as slow",
         "driver/train_controller/slow_ranks.py",
-        "length = min((now - began) / self._window_seconds, LONGEST_WINDOWS)",
-        "length = (now - began) / self._window_seconds",
+        "length = min((now - began) / WINDOW_SECONDS, LONGEST_WINDOWS)",
+        "length = (now - began) / WINDOW_SECONDS",
         (SLOW_RANKS,),
     ),
     Defect(

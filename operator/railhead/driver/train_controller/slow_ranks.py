@@ -63,8 +63,7 @@ def _mean(begin: Beat, end: Beat) -> float:
 class SlowRankWatch:
     """Looks at the ranks of one group. Who is slow changes at most once in `WINDOWS` windows, so that it is news."""
 
-    def __init__(self, *, window_seconds: float = WINDOW_SECONDS) -> None:
-        self._window_seconds = window_seconds
+    def __init__(self) -> None:
         self._ranks: dict[int, _Rank] = {}
         self._shown: dict[int, str] = {}  # slow ranks -> since when
         self._windows_shown = float(WINDOWS)
@@ -87,8 +86,8 @@ class SlowRankWatch:
         began, began_text = self._began
         if not began_text:
             self._began = (now, time)
-        elif now - began >= self._window_seconds:
-            length = min((now - began) / self._window_seconds, LONGEST_WINDOWS)
+        elif now - began >= WINDOW_SECONDS:
+            length = min((now - began) / WINDOW_SECONDS, LONGEST_WINDOWS)
             self._close_windows(beats, length=length, since=began_text)
             self._began = (now, time)
         return tuple(
