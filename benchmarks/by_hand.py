@@ -197,10 +197,10 @@ def _build_settings(job: JobInput, head: Pod, *, storage: Path) -> dict[str, obj
         "port": head.head_port,
         "trainFunc": job.train_func,
         "trainLoopConfig": job.train_loop_config,
-        "scaling": plan["scaling"],
-        "run": plan["run"],
-        "failure": plan["failure"],
-        "checkpoint": plan["checkpoint"],
+        "scaling": plan.scaling,
+        "run": plan.run,
+        "failure": plan.failure,
+        "checkpoint": plan.checkpoint,
         "torch": plan_options(job.framework, job.backend),
     }
 

@@ -372,7 +372,7 @@ def test_ray_makes_a_trainer_of_the_config_alone(module: str, name: str, own: se
     assert trainer.__mro__[1] is base
     assert {each for each in vars(trainer) if not each.startswith(("__", "_annotated"))} <= own
     assert "backend_config=" in inspect.getsource(trainer.__init__)
-    assert "_validate_scaling_config" not in inspect.getsource(inspect.getmodule(base))
+    assert "_validate_scaling_config" not in inspect.getsource(sys.modules[base.__module__])
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))

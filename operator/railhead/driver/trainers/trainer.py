@@ -15,7 +15,7 @@ import os
 import pkgutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
@@ -169,11 +169,20 @@ def _load(framework: str, reference: str) -> Any:
         ) from error
 
 
-def plan_configs(job: JobInput, *, storage_path: str) -> Dict[str, Options]:
-    """Returns the keyword arguments of each of Ray Train's classes; an absent one means Ray's default."""
+class ConfigPlan(NamedTuple):
+    """The keyword arguments of each of Ray Train's classes; an absent one means Ray's default."""
+
+    scaling: Options
+    run: Options
+    failure: Options
+    checkpoint: Options
+    logging: Options
+
+
+def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
     scaling, keep = job.scaling, job.checkpoint.get("numToKeep")
-    return {
-        "scaling": _present(
+    return ConfigPlan(
+        scaling=_present(
             num_workers=(scaling["minWorkers"], job.most_workers) if job.is_elastic else job.most_workers,
             use_gpu=bool(scaling.get("useGPU")),
             resources_per_worker=_plan_resources(scaling.get("resourcesPerWorker") or {}) or None,
@@ -182,15 +191,15 @@ def plan_configs(job: JobInput, *, storage_path: str) -> Dict[str, Options]:
             label_selector=scaling.get("rayLabelSelector") or None,
             elastic_resize_monitor_interval_s=scaling.get("resizeIntervalSeconds"),
         ),
-        "run": _present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
-        "failure": _present(max_failures=job.max_failures),
-        "checkpoint": _present(
+        run=_present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
+        failure=_present(max_failures=job.max_failures),
+        checkpoint=_present(
             num_to_keep=None if keep is None else max(keep, MIN_TO_KEEP),
             checkpoint_score_attribute=job.checkpoint.get("scoreAttribute"),
             checkpoint_score_order=job.checkpoint.get("scoreOrder"),
         ),
-        "logging": _present(log_level=job.log_level),
-    }
+        logging=_present(log_level=job.log_level),
+    )
 
 
 def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
@@ -218,11 +227,11 @@ def build_configs(job: JobInput, *, storage_path: str) -> Tuple[object, RunConfi
     plan = plan_configs(job, storage_path=storage_path)
     with refuse_configuration():
         # An older Ray has no LoggingConfig; `ray_node` has checked that this one has it.
-        more = {"logging_config": train.LoggingConfig(**plan["logging"])} if plan["logging"] else {}
+        more = {"logging_config": train.LoggingConfig(**plan.logging)} if plan.logging else {}
         run_config = train.RunConfig(
-            **plan["run"],
+            **plan.run,
             **more,
-            failure_config=train.FailureConfig(**plan["failure"]),
-            checkpoint_config=train.CheckpointConfig(**plan["checkpoint"]),
+            failure_config=train.FailureConfig(**plan.failure),
+            checkpoint_config=train.CheckpointConfig(**plan.checkpoint),
         )
-        return train.ScalingConfig(**plan["scaling"]), run_config
+        return train.ScalingConfig(**plan.scaling), run_config

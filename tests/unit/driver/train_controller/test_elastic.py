@@ -134,8 +134,8 @@ def test_ray_receives_the_bounds_and_the_input_omits_the_desired_number() -> Non
     assert built.worker_pods == 4
     assert {key: built.scaling[key] for key in SCALING} == {**SCALING, "startWaitSeconds": 120}
     plan = plan_configs(built, storage_path="/runs")
-    assert plan["scaling"]["num_workers"] == (2, 8)
-    assert plan["scaling"]["elastic_resize_monitor_interval_s"] == 60
+    assert plan.scaling["num_workers"] == (2, 8)
+    assert plan.scaling["elastic_resize_monitor_interval_s"] == 60
 
 
 def test_an_elastic_group_has_a_short_start_timeout() -> None:

@@ -25,10 +25,10 @@ from tests.ray.pods import make_job
 
 def test_defaults_are_left_to_ray() -> None:
     plan = plan_configs(make_job(), storage_path="/runs")
-    assert plan["checkpoint"] == {}
-    assert plan["failure"] == {}
-    assert plan["run"] == {"name": "test-0a1b2c3d", "storage_path": "/runs"}
-    assert plan["scaling"] == {"num_workers": 2, "use_gpu": False, "resources_per_worker": {"CPU": 1}}
+    assert plan.checkpoint == {}
+    assert plan.failure == {}
+    assert plan.run == {"name": "test-0a1b2c3d", "storage_path": "/runs"}
+    assert plan.scaling == {"num_workers": 2, "use_gpu": False, "resources_per_worker": {"CPU": 1}}
 
 
 def test_passes_on_every_option() -> None:
@@ -46,7 +46,7 @@ def test_passes_on_every_option() -> None:
         log_level="WARNING",
     )
     plan = plan_configs(job, storage_path="s3://bucket/x")
-    assert plan["scaling"] == {
+    assert plan.scaling == {
         "num_workers": 4,
         "use_gpu": True,
         "resources_per_worker": {"CPU": 2.0, "GPU": 1.0},
@@ -54,25 +54,25 @@ def test_passes_on_every_option() -> None:
         "accelerator_type": "H100",
         "label_selector": {"pool": "a"},
     }
-    assert plan["checkpoint"] == {
+    assert plan.checkpoint == {
         "num_to_keep": 3,
         "checkpoint_score_attribute": "loss",
         "checkpoint_score_order": "min",
     }
-    assert plan["failure"] == {"max_failures": 2}
-    assert plan["logging"] == {"log_level": "WARNING"}
+    assert plan.failure == {"max_failures": 2}
+    assert plan.logging == {"log_level": "WARNING"}
 
 
 def test_whole_numbers_are_integers() -> None:
     """JaxTrainer makes a list of a worker's devices by `range(GPU)`."""
     scaling = {"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"CPU": 0.5, "GPU": 2.0}}
-    planned = plan_configs(make_job(scaling=scaling), storage_path="/r")["scaling"]["resources_per_worker"]
+    planned = plan_configs(make_job(scaling=scaling), storage_path="/r").scaling["resources_per_worker"]
     assert planned == {"CPU": 0.5, "GPU": 2}
     assert isinstance(planned["GPU"], int)
 
 
 def test_ray_keeps_at_least_two_checkpoints() -> None:
-    assert plan_configs(make_job(checkpoint={"numToKeep": 1}), storage_path="/r")["checkpoint"] == {"num_to_keep": 2}
+    assert plan_configs(make_job(checkpoint={"numToKeep": 1}), storage_path="/r").checkpoint == {"num_to_keep": 2}
 
 
 @pytest.mark.filterwarnings("ignore")
