@@ -142,24 +142,14 @@ def build_framework_trainer(
 
     config = FRAMEWORKS[framework].config
     if config:
-        arguments["backend_config"] = _build_config(framework, _load(framework, config), options)
+        arguments["backend_config"] = _build_config(framework, config, options)
     built: Trainer = DataParallelTrainer(function, **arguments)
     return built
 
 
-def _build_config(framework: str, config: Any, options: Mapping[str, object]) -> object:
-    absent = sorted(name for name in options if name not in config.__dataclass_fields__)
-    if absent:
-        raise ValueError(
-            f"trainer.framework: in the Ray of spec.image, {config.__name__} has no {absent[0]}, "
-            f"which {framework} needs for this job; use an image with a newer Ray"
-        )
-    return config(**options)
-
-
-def _load(framework: str, reference: str) -> Any:
+def _build_config(framework: str, reference: str, options: Mapping[str, object]) -> object:
     try:
-        return pkgutil.resolve_name(reference)
+        config = pkgutil.resolve_name(reference)
     except Exception as error:  # a library that does not load may raise anything
         detail = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:400]
         raise JobRefused(
@@ -167,6 +157,13 @@ def _load(framework: str, reference: str) -> Any:
             f"trainer.framework: {framework} cannot be imported from spec.image ({detail}); "
             f"fix the image, or use another one",
         ) from error
+    absent = sorted(name for name in options if name not in config.__dataclass_fields__)
+    if absent:
+        raise ValueError(
+            f"trainer.framework: in the Ray of spec.image, {config.__name__} has no {absent[0]}, "
+            f"which {framework} needs for this job; use an image with a newer Ray"
+        )
+    return config(**options)
 
 
 class ConfigPlan(NamedTuple):
