@@ -45,9 +45,7 @@ class MetricRules:
         self._watches: Dict[MetricRule, _Watch] = {}
         self._seen: Set[str] = set()  # metrics that a report had, also of an earlier group
         self._reported: Tuple[str, ...] = ()
-        self._reports = 0
-        self._began = 0.0
-        self._place = "before the first report"
+        self.begin_again(now=0.0)
 
     def begin_again(self, *, now: float) -> None:
         """A new group trains: nothing that the one before did counts."""
