@@ -11,11 +11,9 @@ import base64
 import functools
 import io
 import zipfile
-from collections.abc import Iterator
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
-from railhead import __version__
+import railhead
 from railhead.api.base import Object
 from railhead.contract.failure import FailureClass
 from railhead.contract.text import CHARS, digest
@@ -59,10 +57,12 @@ def build_bundle() -> bytes:
     files = {
         "__main__.py": MAIN.encode(),
         "sitecustomize.py": SITECUSTOMIZE.encode(),
-        "railhead/__init__.py": resources.files("railhead").joinpath("__init__.py").read_bytes(),
+        "railhead/__init__.py": Path(railhead.__file__).read_bytes(),
     }
+    root = Path(railhead.__file__).parents[1]
     for package in PACKAGES:
-        files.update(_read_sources(resources.files(f"railhead.{package}"), f"railhead/{package}"))
+        sources = (root / "railhead" / package).rglob("*.py")
+        files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in sources}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
@@ -73,16 +73,8 @@ def build_bundle() -> bytes:
     return buffer.getvalue()
 
 
-def _read_sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
-    for item in folder.iterdir():
-        if item.is_dir() and item.name != "__pycache__":
-            yield from _read_sources(item, f"{path}/{item.name}")
-        elif item.name.endswith(".py"):
-            yield f"{path}/{item.name}", item.read_bytes()
-
-
 def bundle_name(bundle: bytes) -> str:
-    return f"railhead-driver-{__version__.replace('.', '-')}-{digest(bundle)}"
+    return f"railhead-driver-{railhead.__version__.replace('.', '-')}-{digest(bundle)}"
 
 
 def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> Object:

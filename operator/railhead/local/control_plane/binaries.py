@@ -25,7 +25,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import resources
 from pathlib import Path
 
 from railhead.local import Echo, LocalError
@@ -99,7 +98,7 @@ def find_go() -> list[str] | None:
 
 def read_checksums() -> dict[str, str]:
     """Returns the SHA-256 of release binaries by their URL, as `make checksums` has written them."""
-    text = (resources.files("railhead.local.control_plane") / CHECKSUMS).read_text()
+    text = Path(__file__).with_name(CHECKSUMS).read_text()
     lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
     return {url: checksum for checksum, url in lines}
 
@@ -193,8 +192,7 @@ def build(go: list[str], target: Path, *, kubernetes: str, echo: Echo) -> None:
         subprocess.CalledProcessError: a build failed; its output is in `<target>.log`.
     """
     modules = (GoModule("etcd"), GoModule("kube", flags=build_flags(kubernetes), links=KUBE_PROGRAMS))
-    with resources.as_file(resources.files("railhead.local.control_plane") / "go") as sources:
-        build_modules(go, target, sources=sources, modules=modules, echo=echo)
+    build_modules(go, target, sources=Path(__file__).with_name("go"), modules=modules, echo=echo)
 
 
 def build_modules(go: list[str], target: Path, *, sources: Path, modules: Sequence[GoModule], echo: Echo) -> None:
