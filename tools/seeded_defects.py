@@ -1248,8 +1248,8 @@ DEFECTS = (
     Defect(
         "nobody waits for a pod that is being deleted",
         "planning/observed.py",
-        "if pod.phase not in OVER and pod.uid not in abandoned)",
-        "if pod.phase not in OVER and not pod.is_deleting)",
+        "return tuple(pod for pod in self.pods if pod.may_act(self.now))",
+        "return tuple(pod for pod in self.pods if pod.may_act(self.now) and not pod.is_deleting)",
         (
             "tests/unit/planning/test_properties.py",
             CRASHES,
@@ -2113,6 +2113,13 @@ DEFECTS = (
         "if workload is None or observed.acting_pods or not (is_over or workload.is_deleting):",
         "if workload is None or not (is_over or workload.is_deleting):",
         (QUEUE_SCHEDULES,),
+    ),
+    Defect(
+        "the quota of a job that is gone waits for its pods on a node that does not respond",
+        "planning/pod_view.py",
+        "return self.phase not in OVER and (at is None or now < at)",
+        "return self.phase not in OVER",
+        (QUEUE_CRASHES,),
     ),
     Defect(
         "a job comes to rest although its pods run",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from railhead.api import names
 from tests.kueue.workload import is_true
 from tests.model.api_server import Object
-from tests.model.kueue import NAME, ModelKueue
+from tests.model.kueue import NAME, WORKLOADS, ModelKueue
 from tests.model.play import Act, Scenario, committed
 from tests.model.scenarios import end_head, has_succeeded, worker
 from tests.model.world import NODE, World, place_of, role_of
@@ -90,6 +90,15 @@ def evict_and_delete(world: World) -> None:
     kueue_of(world).stop()
     world.step()
     world.delete_job()
+
+
+def cut_off_and_delete(world: World) -> None:
+    world.cut_off(worker(world, 0))
+    world.delete_job()
+
+
+def has_given_quota_back(world: World) -> bool:
+    return not any(kind == WORKLOADS for kind, _, _ in world.api.objects)
 
 
 def has_pods(world: World) -> bool:
@@ -228,6 +237,11 @@ QUEUED = (
     queued("deleted after its children", Act(committed(2), lambda w: w.delete_job(policy="Foreground"))),
     queued("deleted while it waits", Act(is_created, STOP), Act(is_waiting, World.delete_job)),
     queued("deleted while it is evicted", Act(committed(2), evict_and_delete)),
+    queued(
+        "deleted while a node does not respond",
+        Act(committed(2), cut_off_and_delete),
+        Act(has_given_quota_back, World.remove_nodes),
+    ),
     queued("on nodes that Kueue chooses", nodes=GPUS, restarts={"infrastructure": 0}),
     queued(
         "a worker that is lost on a node that Kueue chose",

@@ -14,6 +14,7 @@ from railhead.controller.discovery import Discovery
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.expiring import Expiring
 from railhead.controller.queue import KeyedQueue
+from railhead.controller.queues import RETRY_SECONDS
 from railhead.controller.store import Store
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.planning.amendments.workload import release
@@ -105,31 +106,37 @@ class Loop:
     async def reconcile(self, key: JobKey) -> None:
         """One pass over one job, and over what earlier jobs of its name left. An error stays with that job: nothing is
         raised."""
-        await self._reconcile(key)
-        await self._release_workloads(key)
-
-    async def _reconcile(self, key: JobKey) -> None:
+        left = await self._release_workloads(key)
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
         if observed is None:
             self._wake_line(key)
         if observed is None or not self.is_current(key.namespace):
             self.queue.forget(key)
+            if left:
+                self.queue.wake(key, min(left))
             return
         began = self.monotonic()
         before = self._find_place(key)
-        result = await self._do(key, observed)
+        result = await self._do(key, observed, left)
         if before is not None and self._find_place(key) != before:
             self._wake_line(key)
         self.count(result, self.monotonic() - began)
 
-    async def _release_workloads(self, key: JobKey) -> None:
-        """Lets the Workload of a job go that is gone, when its last pod has ended: its quota is free then."""
-        for workload in self.store.find_left_workloads(key) if self.is_current(key.namespace) else ():
+    async def _release_workloads(self, key: JobKey) -> list[float]:
+        """Lets the Workload of a job that is gone go once no pod of it can act: its quota is free then. Returns the
+        seconds after which to try those again that stay."""
+        now, again = self.now(), list[float]()
+        for workload, pods in self.store.find_left_workloads(key) if self.is_current(key.namespace) else ():
+            acting = [pod for pod in pods if pod.may_act(now)]
+            again += [(pod.out_of_reach_at - now).total_seconds() for pod in acting if pod.out_of_reach_at]
+            if acting:
+                continue
             try:
                 await self.executor.patch_workload(key, release(workload))
             except (LostCompare, KubeError) as error:
-                delay = self.queue.fail(key)
-                log.info("%s: Workload of a deleted job: %s; retrying in %.1f s", key, error, delay)
+                again.append(RETRY_SECONDS)
+                log.info("%s: Workload of a deleted job: %s; retrying in %.0f s", key, error, RETRY_SECONDS)
+        return again
 
     def _find_place(self, key: JobKey) -> Place | None:
         record = self.store.job(key)
@@ -141,8 +148,8 @@ class Loop:
             if other != key:
                 self.queue.add(other)
 
-    async def _do(self, key: JobKey, observed: Observed) -> str:
-        """The pass's result: done, lost, refused or error."""
+    async def _do(self, key: JobKey, observed: Observed, left: list[float]) -> str:
+        """The pass's result: done, lost, refused or error. `left`: seconds after which another one is due anyway."""
         try:
             if observed.may_choose_gang:
                 observed = replace(observed, serves_pod_groups=await self.discovery.find_pod_groups())
@@ -177,9 +184,9 @@ class Loop:
         if wanted.creates:
             self.store.forget_rejection(observed.uid)
         self.queue.succeed(key)
-        delays = [wait] if wait else []
+        delays = [*left, wait] if wait else left
         if wanted.wake_at is not None:
-            delays.append((wanted.wake_at - self.now()).total_seconds())
+            delays = [*delays, (wanted.wake_at - self.now()).total_seconds()]
         if delays:
             self.queue.wake(key, min(delays))
         return "done"

@@ -292,11 +292,11 @@ class Store:
             queue=self.queues.look(record),
         )
 
-    def find_left_workloads(self, key: JobKey) -> list[WorkloadView]:
-        """Returns the deleted Workloads of jobs of this name that are gone, as far as their pods have ended."""
+    def find_left_workloads(self, key: JobKey) -> list[tuple[WorkloadView, tuple[PodView, ...]]]:
+        """Returns the deleted Workloads of jobs of this name that are gone, each with the pods of its job."""
         record = self._jobs.get(key)
         left = self.queues.find_left(key, record.uid if record is not None else None)
-        return [each for each in left if all(pod.is_over for pod in self.pods(Owner(key.namespace, each.job_uid)))]
+        return [(each, self.pods(Owner(key.namespace, each.job_uid))) for each in left]
 
     def _divide_pods(self, record: JobRecord) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
         """The job's own pods, and the names of the foreign ones."""

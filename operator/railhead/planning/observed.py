@@ -18,7 +18,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.outcome import Outcome
 from railhead.contract.text import parse_time
-from railhead.planning.pod_view import OVER, PodView, Problem
+from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.queue_view import QueueView
 from railhead.resources.base import OperatorSettings
 
@@ -165,8 +165,7 @@ class Observed:
     @cached_property
     def acting_pods(self) -> tuple[PodView, ...]:
         """Pods of any attempt that may still act; the job waits for them."""
-        abandoned = {pod.uid for pod in self.abandoned_pods}
-        return tuple(pod for pod in self.pods if pod.phase not in OVER and pod.uid not in abandoned)
+        return tuple(pod for pod in self.pods if pod.may_act(self.now))
 
     @cached_property
     def abandoned_pods(self) -> tuple[PodView, ...]:

@@ -136,6 +136,11 @@ class PodView:
             return None
         return self.gone_by + timedelta(seconds=UNANSWERED_SECONDS)
 
+    def may_act(self, now: datetime) -> bool:
+        """Whether a container of it may still run: the job waits for it, and it holds the job's quota."""
+        at = self.out_of_reach_at if self.is_deleting else None
+        return self.phase not in OVER and (at is None or now < at)
+
     @property
     def stuck_at(self) -> datetime | None:
         """When it counts as stuck: it should be gone for minutes, and somebody has to look at its node."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name, worker_name
 from railhead.controller.config import OperatorConfig
@@ -26,17 +27,20 @@ from railhead.controller.loop import (
     pause_after,
 )
 from railhead.controller.observe import record_pod
+from railhead.controller.observe_queue import observe_workload
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
+from railhead.controller.queues import RETRY_SECONDS
 from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
 from railhead.planning.observed import Denial, Observed
-from railhead.planning.plan import Plan
+from railhead.planning.plan import Plan, WorkloadPatch
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from tests.model.client import make_client
 from tests.unit.builders import NOW, SETTINGS, SPEC
 from tests.unit.controller.raws import make_job, make_pod
 from tests.unit.controller.test_discovery import BETA, SILENT, WITH, DiscoveryClient
 from tests.unit.controller.test_queue import FakeClock
+from tests.unit.kueue import OWNER, make_raw
 
 QUOTA = Problem("QuotaExceeded", "Pod head was rejected: exceeded quota")
 A, B, C = (JobKey("default", name) for name in "abc")
@@ -62,6 +66,7 @@ class ScriptedExecutor(Executor):
         self.plans: list[tuple[JobKey, str, Plan]] = []
         self.pod_problems: list[Problem] = []
         self.looked_up: list[str] = []
+        self.patched: list[WorkloadPatch] = []
         self.at_once = 0
         self.most_at_once = 0
 
@@ -71,6 +76,11 @@ class ScriptedExecutor(Executor):
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0)
         self.at_once -= 1
+        if errors := self.script.get(key):
+            raise errors.pop(0)
+
+    async def patch_workload(self, key: JobKey, patch: WorkloadPatch) -> None:
+        self.patched.append(patch)
         if errors := self.script.get(key):
             raise errors.pop(0)
 
@@ -418,6 +428,53 @@ async def test_a_deleted_job_leaves_no_timer_and_no_work(harness: Harness) -> No
     await harness.loop.reconcile(A)
     assert harness.clock.pending == []
     assert len(harness.executor.plans) == 1
+
+
+def leave_workload(harness: Harness) -> None:
+    """The job a is gone, and its Workload waits for the operator."""
+    owner = {**OWNER, "name": "a", "uid": "uid-a"}
+    metadata = {"deletionTimestamp": "2026-01-01T12:00:00Z", "ownerReferences": [owner]}
+    raw = make_raw(names.workload_name("a", "uid-a"), metadata=metadata)
+    raw["metadata"]["labels"] = {names.LABEL_JOB_NAME: "a"}
+    harness.store.queues.change_workload(None, observe_workload(raw))
+    harness.store.drop_job(A, "uid-a", version=9)
+
+
+@pytest.mark.parametrize("is_followed", [False, True], ids=["", "by a job of the same name"])
+async def test_a_job_that_is_gone_gives_its_quota_back_once_no_node_can_run_its_pods(
+    harness: Harness, is_followed: bool
+) -> None:
+    """The node does not respond: its pod stays until the node is removed."""
+    pod = make_pod("a-w0", owner="uid-a", deletionTimestamp="2026-01-01T12:00:30Z", status={"phase": "Running"})
+    harness.store.change_pod(None, record_pod(pod))
+    leave_workload(harness)
+    if is_followed:
+        harness.store.put_job(make_job(10, name="a", uid="uid-next"))
+    async with harness.running() as settle:
+        harness.queue.add(A)
+        await settle()
+        harness.clock.pass_seconds(30)
+        await settle()
+        assert not harness.executor.patched
+        harness.clock.pass_seconds(35)
+        await settle()
+    assert [patch.name for patch in harness.executor.patched] == [names.workload_name("a", "uid-a")]
+
+
+async def test_a_denied_release_is_tried_again_after_a_pause(harness: Harness) -> None:
+    """A webhook denies it, for example, which may last for days."""
+    leave_workload(harness)
+    harness.executor.script = {A: [Denied(403, "Forbidden", "no"), Denied(403, "Forbidden", "no")]}
+    async with harness.running() as settle:
+        harness.queue.add(A)
+        await settle()
+        for tries in (1, 2, 3):
+            harness.clock.pass_seconds(RETRY_SECONDS - 1)
+            await settle()
+            assert len(harness.executor.patched) == tries
+            harness.clock.pass_seconds(1)
+            await settle()
+    assert len(harness.executor.patched) == 3 and harness.clock.pending == []
 
 
 async def test_several_jobs_are_reconciled_at_once_up_to_the_limit(harness: Harness) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.controller.cluster_state import ClusterState
+from railhead.controller.observe import record_pod
 from railhead.controller.observe_queue import observe_workload
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.queues import Queues
@@ -20,6 +20,7 @@ from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
 from tests.model.faults import Faults
 from tests.unit.builders import NOW, SETTINGS, SPEC, UID
+from tests.unit.controller.raws import make_pod
 from tests.unit.kueue import make_raw
 
 KEY = JobKey("default", "digits")
@@ -116,15 +117,16 @@ async def test_the_jobs_labels_its_workload_and_the_flavors_reach_the_job() -> N
     assert seen.workload.version == "7" and seen.flavors["spot"].node_labels == {"pool": "spot"}
 
 
-def test_the_workload_of_a_job_that_is_gone_is_left_until_its_pods_have_ended() -> None:
+def test_the_workload_of_a_job_that_is_gone_is_left_with_its_pods() -> None:
     world = World()
     world.state.record_job(make_job())
     world.state.record_workload(make_raw(metadata={"deletionTimestamp": "2026-01-01T12:00:00Z"}))
+    world.state.on_pod(None, record_pod(make_pod("head")))
     assert world.store.find_left_workloads(KEY) == [], "the job still exists"
     world.state.record_job_gone(KEY, UID)
-    assert [each.name for each in world.store.find_left_workloads(KEY)] == ["digits-0f1e2d"]
-    other = replace(world.store.find_left_workloads(KEY)[0], job_uid="another")
-    assert other.has_finalizer and WORKLOAD.path() == "/apis/kueue.x-k8s.io/v1beta2/workloads"
+    [(workload, pods)] = world.store.find_left_workloads(KEY)
+    assert (workload.name, [pod.name for pod in pods]) == ("digits-0f1e2d", ["head"])
+    assert workload.has_finalizer and WORKLOAD.path() == "/apis/kueue.x-k8s.io/v1beta2/workloads"
 
 
 def test_a_denied_change_is_forgotten_with_the_workload() -> None:
