@@ -97,13 +97,9 @@ def build_node_role(node: str) -> list[Object]:
     name = "railhead:local-volumes"
     group = "rbac.authorization.k8s.io"
     rules = [
-        {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "list", "watch", "patch"]},
-        {
-            "apiGroups": [""],
-            "resources": ["persistentvolumes"],
-            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-        },
-        {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list", "watch", "create"]},
+        {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "create"]},
+        {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["create"]},
     ]
     return [
         {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
