@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from railhead.cli.output import prepare_output
 from railhead.cli.parser import build_parser, job_name
 from railhead.client.errors import ClientError
 
@@ -63,8 +64,6 @@ def complete_for_shell(words: Sequence[str]) -> None:
 def complete_for_kubectl() -> None:
     """Answers kubectl, which starts the program kubectl_complete-railhead, and writes the option before a value after
     = itself; :0 says that files may follow."""
-    from railhead.cli.main import prepare_output
-
     prepare_output()
     print(*find_candidates(build_parser(), sys.argv[1:], ask_cluster), ":0", sep="\n")
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from railhead.cli.completion import ASK, complete_for_shell
-from railhead.cli.output import Console
+from railhead.cli.output import Console, prepare_output
 from railhead.cli.parser import parse_arguments
 from railhead.client.errors import ClientError, ExitCode
 from railhead.local import LocalError
@@ -63,14 +62,6 @@ def interrupt_on_termination() -> None:
     for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.default_int_handler)
-
-
-def prepare_output() -> None:
-    """Lets standard output take any character, of which its encoding may lack some, and the same bytes on all systems:
-    on Windows a pipe or a file gets the code page of the system and other ends of lines otherwise."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        is_windows = sys.platform == "win32"
-        sys.stdout.reconfigure(errors="replace", newline="\n", encoding="utf-8" if is_windows else None)
 
 
 def is_broken_pipe(error: OSError) -> bool:

@@ -6,6 +6,7 @@ Text of the cluster is hostile: no character of it reaches the terminal that a t
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import re
@@ -32,6 +33,14 @@ COLOURS: Mapping[str, str] = {
     "Restarting": "33",
 }
 _COLOUR = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
+
+
+def prepare_output() -> None:
+    """Lets standard output take any character, of which its encoding may lack some, and the same bytes on all systems:
+    on Windows a pipe or a file gets the code page of the system and other ends of lines otherwise."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        is_windows = sys.platform == "win32"
+        sys.stdout.reconfigure(errors="replace", newline="\n", encoding="utf-8" if is_windows else None)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import io
 import os
 import re
 import subprocess
@@ -16,7 +15,7 @@ from aiohttp import web
 
 from railhead import __version__
 from railhead.cli import local
-from railhead.cli.main import is_broken_pipe, main, prepare_output
+from railhead.cli.main import is_broken_pipe, main
 from railhead.local import LocalError
 from railhead.resources.bundle import build_bundle, bundle_name
 from tests.unit.cli.api_server import serve
@@ -173,15 +172,6 @@ def test_a_text_that_is_no_name_of_a_job_is_bad_usage(
         main([command, name])
     assert exit_.value.code == 2
     assert "is no name of a TrainJob" in capsys.readouterr().err
-
-
-def test_windows_gets_the_bytes_of_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="cp1252", newline="\r\n"))
-    prepare_output()
-    print("\u2588", flush=True)
-    assert raw.getvalue() == "\u2588\n".encode()
 
 
 def test_windows_calls_a_reader_that_is_gone_an_invalid_argument(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 
-from railhead.cli.output import Column, Console, layout
+from railhead.cli.output import Column, Console, layout, prepare_output
 
 COLUMNS = (Column("NAME", can_be_cut=True), Column("SIZE"), Column("NOTE", drop=1))
 ROWS = [("a-long-name", "12", "of no interest")]
@@ -55,3 +56,12 @@ def test_a_paragraph_is_wrapped_on_a_terminal_only() -> None:
         stream = io.StringIO()
         Console(stream, width=width).paragraph("one two three\nfour", "  ")
         assert stream.getvalue() == shown
+
+
+def test_windows_gets_the_bytes_of_other_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="cp1252", newline="\r\n"))
+    prepare_output()
+    print("\u2588", flush=True)
+    assert raw.getvalue() == "\u2588\n".encode()
