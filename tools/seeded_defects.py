@@ -1265,9 +1265,9 @@ DEFECTS = (
     ),
     Defect(
         "the wait for a pod on a dead node never ends",
-        "planning/observed.py",
-        "pod.out_of_reach_at and pod.out_of_reach_at <= self.now",
-        "False",
+        "planning/pod_view.py",
+        "return self.phase not in OVER and (at is None or now < at)",
+        "return self.phase not in OVER",
         ("tests/unit/planning/test_scenarios.py",),
     ),
     Defect(
@@ -2116,9 +2116,9 @@ DEFECTS = (
     ),
     Defect(
         "the quota of a job that is gone waits for its pods on a node that does not respond",
-        "planning/pod_view.py",
-        "return self.phase not in OVER and (at is None or now < at)",
-        "return self.phase not in OVER",
+        "controller/loop.py",
+        "acting = [pod for pod in pods if pod.may_act(now)]",
+        "acting = [pod for pod in pods if not pod.is_over]",
         (QUEUE_CRASHES,),
     ),
     Defect(

@@ -170,7 +170,7 @@ class Observed:
     @cached_property
     def abandoned_pods(self) -> tuple[PodView, ...]:
         """Pods that the job no longer waits for."""
-        return tuple(pod for pod in self.leaving_pods if pod.out_of_reach_at and pod.out_of_reach_at <= self.now)
+        return tuple(pod for pod in self.pods if not pod.is_over and not pod.may_act(self.now))
 
     @property
     def next_out_of_reach(self) -> datetime | None:
