@@ -8,20 +8,6 @@ from railhead.kube import kinds
 
 Object = dict[str, Any]
 KINDS = {kind.plural: kind for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
-CLUSTER_SCOPED = {
-    "nodes",
-    "namespaces",
-    "persistentvolumes",
-    "storageclasses",
-    "tokenreviews",
-    "subjectaccessreviews",
-    "selfsubjectaccessreviews",
-    "customresourcedefinitions",
-    "validatingadmissionpolicies",
-    "validatingadmissionpolicybindings",
-    "resourceflavors",
-    "workloadpriorityclasses",
-}
 VERBS = ["create", "delete", "get", "list", "patch", "watch"]
 
 
@@ -34,7 +20,7 @@ def _resource(kind: kinds.Kind) -> Object:
     return {
         "name": kind.plural,
         "singularName": kind.kind.lower(),
-        "namespaced": kind.plural not in CLUSTER_SCOPED,
+        "namespaced": kind.is_namespaced,
         "kind": kind.kind,
         "verbs": ["create"] if kind.plural.endswith("reviews") else VERBS,
     }

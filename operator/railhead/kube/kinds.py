@@ -15,6 +15,7 @@ class Kind:
     version: str
     plural: str
     kind: str
+    is_namespaced: bool = True
 
     @property
     def api_version(self) -> str:
@@ -26,9 +27,9 @@ class Kind:
         return replace(self, group=group, version=version) if api_version else self
 
     def path(self, *, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
-        """The URL path; without a namespace it covers all namespaces, or names an object that is in none."""
+        """The URL path; without a namespace it covers all namespaces."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
-        if namespace:
+        if self.is_namespaced and namespace:
             parts += ["namespaces", namespace]
         parts.append(self.plural)
         parts += [part for part in (name, subresource) if part]
@@ -40,32 +41,40 @@ SERVICE = Kind("", "v1", "services", "Service")
 SECRET = Kind("", "v1", "secrets", "Secret")
 CONFIG_MAP = Kind("", "v1", "configmaps", "ConfigMap")
 EVENT = Kind("", "v1", "events", "Event")
-NODE = Kind("", "v1", "nodes", "Node")
-NAMESPACE = Kind("", "v1", "namespaces", "Namespace")
+NODE = Kind("", "v1", "nodes", "Node", is_namespaced=False)
+NAMESPACE = Kind("", "v1", "namespaces", "Namespace", is_namespaced=False)
 PVC = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
-PV = Kind("", "v1", "persistentvolumes", "PersistentVolume")
+PV = Kind("", "v1", "persistentvolumes", "PersistentVolume", is_namespaced=False)
 RESOURCE_QUOTA = Kind("", "v1", "resourcequotas", "ResourceQuota")
 SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 JOB = Kind("batch", "v1", "jobs", "Job")
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
-STORAGE_CLASS = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass")
-TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview")
-SUBJECT_ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview")
-SELF_ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", is_namespaced=False)
+TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", is_namespaced=False)
+SUBJECT_ACCESS_REVIEW = Kind(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", is_namespaced=False
+)
+SELF_ACCESS_REVIEW = Kind(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", is_namespaced=False
+)
 DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
 DAEMON_SET = Kind("apps", "v1", "daemonsets", "DaemonSet")
 ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
-CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False)
 TRAIN_JOB = Kind(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 _ADMISSION = "admissionregistration.k8s.io"
-ADMISSION_POLICY = Kind(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy")
+ADMISSION_POLICY = Kind(
+    _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", is_namespaced=False
+)
 ADMISSION_POLICY_BINDING = Kind(
-    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
+    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", is_namespaced=False
 )
 # Kubernetes' own; those of other gang schedulers have the same plural in other groups.
 POD_GROUP = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 WORKLOAD = Kind("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
-RESOURCE_FLAVOR = Kind("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor")
-WORKLOAD_PRIORITY_CLASS = Kind("kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass")
+RESOURCE_FLAVOR = Kind("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", is_namespaced=False)
+WORKLOAD_PRIORITY_CLASS = Kind(
+    "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", is_namespaced=False
+)
 CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP, NETWORK_POLICY, POD_GROUP, WORKLOAD)}
