@@ -358,6 +358,13 @@ DEFECTS = (
         (STALE,),
     ),
     Defect(
+        "an attempt whose head has reported gets a second one",
+        "planning/decisions/workers.py",
+        "GUARD.requiring(Requirement.FRESH_PODS) if is_head_missing else GUARD",
+        "GUARD",
+        (STALE,),
+    ),
+    Defect(
         "a 403 ends the watch of all namespaces",
         "controller/handlers.py",
         "PASSING = (403, 404, EXPIRED, 429)",
@@ -1056,7 +1063,7 @@ DEFECTS = (
     Defect(
         "missing pods are created without checking the status",
         "planning/decisions/workers.py",
-        "        status=GUARD,\n",
+        "        status=GUARD.requiring(Requirement.FRESH_PODS) if is_head_missing else GUARD,\n",
         "",
         (STALE,),
     ),

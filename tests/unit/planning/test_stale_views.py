@@ -43,6 +43,18 @@ def test_uncreated_pods_are_created_only_while_the_status_is_unchanged() -> None
     assert wanted.status.tests["/status/round"] == 0 and wanted.status.tests["/status/attempt"] == 1
 
 
+def test_an_uncreated_head_is_created_only_after_a_fresh_list_of_pods_of_an_unchanged_job() -> None:
+    """Reports that the view lacks would tell that this attempt has had a head: a second one would start its driver
+    anew, and count its reports from zero, so that the endpoint would take them for outrun ones."""
+    status = {**RUNNING_STATUS, "head": {}, "workers": {}, "progress": {}, "phase": "Pending"}
+    worker = make_worker(0)
+    headless = decide(worker, status=status).status
+    assert headless is not None and headless.pods == frozenset({worker.uid})
+    assert headless.tests["/metadata/resourceVersion"] == "0"
+    workerless = decide(make_head(), status=status).status
+    assert workerless is not None and workerless.pods is None, "workers report nothing"
+
+
 def test_a_head_gone_without_a_trace_requires_a_fresh_list_of_pods() -> None:
     workers = (make_worker(0), make_worker(1))
     wanted = decide(*workers, status=RUNNING_STATUS)

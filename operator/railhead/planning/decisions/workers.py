@@ -87,7 +87,8 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
         return None
     head = (head_pod(job, attempt=job.attempt, workers=job.desired_workers),) if is_head_missing else ()
     return Decision(
-        status=GUARD,
+        # Reports that the view lacks may tell that this attempt has had a head.
+        status=GUARD.requiring(Requirement.FRESH_PODS) if is_head_missing else GUARD,
         creates=(
             *prerequisites(job, attempt=job.attempt),
             *head,
