@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from railhead.api import names
 from railhead.planning.facts.deadlines import OUTAGE_SECONDS
 from railhead.planning.facts.failure import LossReason
-from railhead.planning.facts.reasons import PARTIAL_START, QUOTA_EXCEEDED, REJECTIONS
+from railhead.planning.facts.reasons import EXCEEDS_QUOTA, PARTIAL_START, QUOTA_EXCEEDED, REJECTIONS, RELEASED
 from tests.model.api_server import Entry, Object, Place
 from tests.model.world import NAMESPACE, World, count_change, is_inert, is_live, name_of, role_of
 
@@ -142,7 +142,7 @@ class HealthyPodsStay(Oracle):
         if attempt in self._judged:
             return  # what happens to its head after it was lost is of no interest
         self._judged.add(attempt)
-        if failure["reason"] in REJECTIONS | {PARTIAL_START} or job["spec"].get("suspend"):
+        if failure["reason"] in REJECTIONS | RELEASED or job["spec"].get("suspend"):
             return
         head = find_head(self.world, job)
         if head is None or job["status"]["phase"] in FINISHED:
@@ -300,7 +300,8 @@ class GangsHoldLittle(Oracle):
             wanted = job["spec"]["scaling"].get("minWorkers") or job["spec"]["scaling"].get("numWorkers", 1)
             live = [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
             workers = sum(role_of(pod) == names.WORKER for pod in live)
-            is_right = not live or workers >= wanted or not reasons & REJECTIONS or status.get("phase") in AT_REST
+            is_rejected = bool(reasons & {*REJECTIONS, EXCEEDS_QUOTA})
+            is_right = not live or workers >= wanted or not is_rejected or status.get("phase") in AT_REST
             if is_right or self.now.are_releases_denied():
                 self._since.pop(key, None)
                 continue
