@@ -44,8 +44,8 @@ def test_uncreated_pods_are_created_only_while_the_status_is_unchanged() -> None
 
 
 def test_an_uncreated_head_is_created_only_after_a_fresh_list_of_pods_of_an_unchanged_job() -> None:
-    """Reports that the view lacks would tell that this attempt has had a head: a second one would start its driver
-    anew, and count its reports from zero, so that the endpoint would take them for outrun ones."""
+    """Reports that the view lacks would tell that this attempt has had a head. The driver of a second one would count
+    its reports from zero, and the endpoint would take them for outrun ones."""
     status = {**RUNNING_STATUS, "head": {}, "workers": {}, "progress": {}, "phase": "Pending"}
     worker = make_worker(0)
     headless = decide(worker, status=status).status
