@@ -798,8 +798,8 @@ DEFECTS = (
     Defect(
         "a second fit() of a script resumes the run of the first one",
         "driver/run_context.py",
-        'self.run_name if number == 1 else f"{self.run_name}-fit-{number}"',
-        "self.run_name",
+        'run_name if number == 1 else f"{run_name}-fit-{number}"',
+        "run_name",
         (RUN_CONFIG,),
     ),
     Defect(

@@ -1,6 +1,6 @@
-"""The job's run, and the run of one fit(), as values that travel in environment variables.
+"""The run of one fit(): its name, and what travels to its callbacks in an environment variable.
 
-That of a fit() is written once, right before it, and read by the callbacks that Ray creates in this process.
+That is written once, right before fit(), and read by the callbacks that Ray creates in this process.
 """
 
 from __future__ import annotations
@@ -9,44 +9,25 @@ import json
 import os
 import re
 from dataclasses import asdict, dataclass
-from typing import Mapping, Optional
+from typing import Optional
 
-from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 
+# In a script's environment: the job's own run, and the maximum number of workers for an elastic job.
 RUN_NAME = "RAILHEAD_RUN_NAME"
 STORAGE_PATH = "RAILHEAD_STORAGE_PATH"
 NUM_WORKERS = "RAILHEAD_NUM_WORKERS"
 _FIT = "RAILHEAD_RUN"  # JSON; Ray creates callbacks without arguments
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """The job's run, the same in each attempt, as a script's environment has it."""
+def name_fit(run_name: str, number: int) -> str:
+    """Returns the name of the run of a script's fit() of this number, from 1; `run_name` is the job's."""
+    return run_name if number == 1 else f"{run_name}-fit-{number}"
 
-    run_name: str
-    storage_path: str
-    num_workers: int
 
-    @staticmethod
-    def from_job(job: JobInput, *, storage_path: str) -> RunSettings:
-        """Returns the run, with the maximum number of workers for an elastic job."""
-        return RunSettings(job.run_name, storage_path, job.most_workers)
-
-    def to_environment(self) -> dict[str, str]:
-        return {RUN_NAME: self.run_name, STORAGE_PATH: self.storage_path, NUM_WORKERS: str(self.num_workers)}
-
-    def name_run(self, number: int) -> str:
-        """Returns the name of the run of a script's fit() of this number, from 1."""
-        return self.run_name if number == 1 else f"{self.run_name}-fit-{number}"
-
-    def owns(self, name: str) -> bool:
-        """Whether `name_run` gives this name."""
-        return re.fullmatch(re.escape(self.run_name) + r"(-fit-\d+)?", name) is not None
-
-    @staticmethod
-    def from_environment(variables: Mapping[str, str]) -> RunSettings:
-        return RunSettings(variables[RUN_NAME], variables[STORAGE_PATH], int(variables[NUM_WORKERS]))
+def is_of_job(name: str, run_name: str) -> bool:
+    """Whether `name_fit` gives this name."""
+    return re.fullmatch(re.escape(run_name) + r"(-fit-\d+)?", name) is not None
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from railhead.driver.ray.types import Trainer
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
 from railhead.driver.reporting.publisher import Publisher
-from railhead.driver.run_context import RunContext, RunSettings
+from railhead.driver.run_context import RunContext
 from railhead.driver.script.run import ScriptHost, check_script, run_script
 from railhead.driver.storage.acquire_run import acquire_run, prepare_storage
 from railhead.driver.storage.call import call_storage
@@ -146,8 +146,7 @@ def _run_script(attempt: Attempt) -> Ending:
             attempt.watch()
 
     threading.Thread(target=join_and_watch, daemon=True).start()
-    settings = RunSettings.from_job(attempt.job, storage_path=attempt.storage_path)
-    return run_script(attempt.job, attempt.pod, settings=settings, mailbox=attempt.mailbox, host=attempt.host)
+    return run_script(attempt.job, attempt.pod, mailbox=attempt.mailbox, host=attempt.host)
 
 
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:

@@ -25,7 +25,6 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.publisher import Endpoint, Publisher
-from railhead.driver.run_context import RunSettings
 from railhead.driver.storage.call import call_storage
 from railhead.driver.train_controller.failure_policy import RetryDecider
 from railhead.driver.train_controller.fence import warn
@@ -132,7 +131,7 @@ def test_no_warning_has_one(tmp_path: Path) -> None:
 def test_a_run_at_a_path_of_the_users_own_has_none() -> None:
     path = f"s3://AKIA:{MARK}/x@other/runs?region=eu&secret_key={MARK}"
     config = SimpleNamespace(storage_path=path, name="run")
-    run = find_run(RunSettings("run", "/runs", 2), config, job_path="/runs")
+    run = find_run(config, "run", "/runs", job_path="/runs")
     assert run.run_uri == "s3://other/runs/run?region=eu"
     assert run.warning is not None and MARK not in run.warning.message
 

@@ -14,10 +14,10 @@ from typing import Any, Callable, Optional
 
 from railhead.contract.report import RunWarning
 from railhead.driver.errors import AttemptFailed
-from railhead.driver.pod import Pod
+from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox, open_mailbox
-from railhead.driver.run_context import STORAGE_PATH, RunSettings
+from railhead.driver.run_context import STORAGE_PATH, name_fit
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
 
@@ -57,11 +57,11 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
     controller = open_mailbox(fit=number).controller
     _write(mailbox, Fit(number, RUNNING))
     try:
-        settings = RunSettings.from_environment(os.environ)
         pod = Pod.from_environment(os.environ)
         job = pod.read_job()
-        name_run(trainer.run_config, settings, number=number)
-        run = make_ready(trainer, who="trainer.entrypoint", job=job, settings=settings, job_path=settings.storage_path)
+        path = find_storage_path(pod, job)
+        name_run(trainer.run_config, job.run_name, number=number)
+        run = make_ready(trainer, who="trainer.entrypoint", job=job, storage_path=path, job_path=path)
         if not trainer.running_in_local_mode:
             acquire_run(trainer.run_config, replace(run, fit=number), pod=pod, job=job, warn=partial(_warn, mailbox))
         result = fit(trainer)
@@ -105,8 +105,8 @@ def complete_run_configs(module: Any) -> None:
     module.RunConfig.__post_init__ = __post_init__
 
 
-def name_run(run_config: RunConfig, settings: RunSettings, *, number: int) -> None:
+def name_run(run_config: RunConfig, run_name: str, *, number: int) -> None:
     """Names the run of the script's fit() of this number; a RunConfig that is used again keeps its run, as in Ray."""
     if getattr(run_config, _IS_UNNAMED, False):
-        run_config.name = settings.name_run(number)
+        run_config.name = name_fit(run_name, number)
         setattr(run_config, _IS_UNNAMED, False)

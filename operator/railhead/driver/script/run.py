@@ -25,9 +25,9 @@ from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import JobRefused
 from railhead.driver.logs import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS
 from railhead.driver.node.machine import kill_group, start_piped_child
-from railhead.driver.pod import Pod
+from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
-from railhead.driver.run_context import RunSettings
+from railhead.driver.run_context import NUM_WORKERS, RUN_NAME, STORAGE_PATH
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.user_code import find_working_folder
 
@@ -65,11 +65,13 @@ def build_command(entrypoint: Iterable[str]) -> list[str]:
     return command
 
 
-def build_environment(environment: Mapping[str, str], *, pod: Pod, settings: RunSettings) -> dict[str, str]:
+def build_environment(environment: Mapping[str, str], *, pod: Pod, job: JobInput) -> dict[str, str]:
     callbacks = [CALLBACK, environment.get("RAY_TRAIN_CALLBACKS", "")]
     return {
         **environment,
-        **settings.to_environment(),
+        RUN_NAME: job.run_name,
+        STORAGE_PATH: find_storage_path(pod, job),
+        NUM_WORKERS: str(job.most_workers),
         SCRIPT: "1",
         "RAY_ADDRESS": f"{pod.ip}:{pod.head_port}",
         "RAY_TRAIN_CALLBACKS": ",".join(filter(None, callbacks)),
@@ -101,10 +103,10 @@ def check_script(job: JobInput) -> None:
         )
 
 
-def run_script(job: JobInput, pod: Pod, *, settings: RunSettings, mailbox: Mailbox, host: ScriptHost) -> Ending:
+def run_script(job: JobInput, pod: Pod, *, mailbox: Mailbox, host: ScriptHost) -> Ending:
     """Call once Ray's head listens. Raises JobRefused."""
     command = build_command(job.entrypoint)
-    environment = build_environment(os.environ, pod=pod, settings=settings)
+    environment = build_environment(os.environ, pod=pod, job=job)
     try:
         child = start_piped_child(command, environment=environment, folder=find_working_folder())
     except OSError as error:

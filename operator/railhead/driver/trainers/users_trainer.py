@@ -22,7 +22,7 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.rank.run import mark_loop
 from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.reporting.progress import build_checkpoint_uri
-from railhead.driver.run_context import RUN_NAME, STORAGE_PATH, RunContext, RunSettings
+from railhead.driver.run_context import RUN_NAME, STORAGE_PATH, RunContext, is_of_job
 from railhead.driver.trainers.trainer import build_configs
 from railhead.driver.user_code import load_function
 
@@ -45,9 +45,8 @@ def build_users_trainer(
         "datasets": datasets,
     }
     who = f"trainer.build {job.build}"
-    settings = RunSettings.from_job(job, storage_path=storage_path)
     trainer = call_build(_load(job.build, who), arguments, who=who)
-    run = make_ready(trainer, who=who, job=job, settings=settings, job_path=run_config.storage_path)
+    run = make_ready(trainer, who=who, job=job, storage_path=storage_path, job_path=run_config.storage_path)
     return trainer, run
 
 
@@ -84,7 +83,7 @@ def call_build(function: Callable[..., object], arguments: Mapping[str, object],
     return built
 
 
-def make_ready(trainer: Trainer, *, who: str, job: JobInput, settings: RunSettings, job_path: str) -> RunContext:
+def make_ready(trainer: Trainer, *, who: str, job: JobInput, storage_path: str, job_path: str) -> RunContext:
     """Changes the trainer in place, idempotently; returns its run, not claimed yet. Raises JobRefused.
 
     `who` begins the message; `job_path`: the storage path in the RunConfig that was offered.
@@ -92,7 +91,7 @@ def make_ready(trainer: Trainer, *, who: str, job: JobInput, settings: RunSettin
     from railhead.driver.trainers.callbacks import add_callbacks
 
     add_callbacks(trainer.run_config, job.callbacks)
-    run = find_run(settings, trainer.run_config, job_path=job_path)
+    run = find_run(trainer.run_config, job.run_name, storage_path, job_path=job_path)
     resume_from = os.environ.get(environment.RESUME_FROM, "") if run.is_own else ""
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
@@ -104,13 +103,13 @@ def make_ready(trainer: Trainer, *, who: str, job: JobInput, settings: RunSettin
     return run
 
 
-def find_warning(settings: RunSettings, *, name: str, storage_path: str) -> Optional[RunWarning]:
-    """Returns a warning if the run is not the job's."""
-    if not settings.owns(name):
-        what = f'RunConfig has the name "{name}", but the job\'s run is "{settings.run_name}"'
+def find_warning(name: str, path: str, *, run_name: str, storage_path: str) -> Optional[RunWarning]:
+    """Returns a warning if the run of this name and path is not the job's."""
+    if not is_of_job(name, run_name):
+        what = f'RunConfig has the name "{name}", but the job\'s run is "{run_name}"'
         return _warn("RunNameDiffers", what, f'RunConfig(name=os.environ["{RUN_NAME}"])')
-    if storage_path.rstrip("/") != settings.storage_path.rstrip("/"):
-        what = f'RunConfig has the storage_path "{storage_path}", but the job\'s is "{settings.storage_path}"'
+    if path.rstrip("/") != storage_path.rstrip("/"):
+        what = f'RunConfig has the storage_path "{path}", but the job\'s is "{storage_path}"'
         return _warn("StoragePathDiffers", what, f'RunConfig(storage_path=os.environ["{STORAGE_PATH}"])')
     return None
 
@@ -120,16 +119,16 @@ def _warn(reason: str, what: str, remedy: str) -> RunWarning:
     return RunWarning(reason, message)
 
 
-def find_run(settings: RunSettings, run_config: RunConfig, *, job_path: str) -> RunContext:
+def find_run(run_config: RunConfig, run_name: str, storage_path: str, *, job_path: str) -> RunContext:
     """Returns the run at which the RunConfig puts its checkpoints, with a warning if that is not the job's location.
 
-    `job_path`: the storage path of the offered RunConfig, as normalized by Ray.
+    `run_name`, `storage_path`: the job's; `job_path`: that path in the offered RunConfig, as normalized by Ray.
     """
     is_ours = run_config.storage_path == job_path
-    path = settings.storage_path if is_ours else strip_credentials(os.path.expanduser(run_config.storage_path))
-    warning = find_warning(settings, name=run_config.name, storage_path=path)
+    path = storage_path if is_ours else strip_credentials(os.path.expanduser(run_config.storage_path))
+    warning = find_warning(run_config.name, path, run_name=run_name, storage_path=storage_path)
     if warning:
         log(warning.message)
     run_uri = build_checkpoint_uri(path, run_config.name)
-    is_own = run_uri == build_checkpoint_uri(settings.storage_path, settings.run_name)
+    is_own = run_uri == build_checkpoint_uri(storage_path, run_name)
     return RunContext(run_uri, warning=warning, is_own=is_own)

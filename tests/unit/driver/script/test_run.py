@@ -24,7 +24,7 @@ from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.node.machine import kill_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
-from railhead.driver.run_context import RunContext, RunSettings
+from railhead.driver.run_context import RunContext
 from railhead.driver.script import fit as script_fit
 from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, decide_ending, find_missing_file, run_script
 from railhead.driver.train_controller import CALLBACK
@@ -152,10 +152,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(folder: Path, code: str, host: Host, *, entrypoint: list[str] | None = None) -> Ending:
     (folder / "train.py").write_text(textwrap.dedent(code))
-    job = make_job(train_func="", entrypoint=entrypoint or ["python", "train.py", "two words"])
-    settings = RunSettings("the-run", "/runs", 3)
+    command, scaling = entrypoint or ["python", "train.py", "two words"], {"numWorkers": 3}
+    job = make_job(train_func="", entrypoint=command, run_name="the-run", scaling=scaling)
     own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
-    return run_script(job, Pod.from_environment(own), settings=settings, mailbox=Mailbox(folder), host=host.as_host())
+    return run_script(
+        job, Pod.from_environment({**own, e.STORAGE: "/runs"}), mailbox=Mailbox(folder), host=host.as_host()
+    )
 
 
 def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

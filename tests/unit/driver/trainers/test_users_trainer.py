@@ -18,7 +18,7 @@ from railhead.driver.errors import JobRefused, Kind, TrainingError, read_note
 from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
 from railhead.driver.rank.run import mark_loop
-from railhead.driver.run_context import RunContext, RunSettings
+from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.failure_policy import translate_rank_error
 from railhead.driver.train_controller.group import Group
 from railhead.driver.trainers.users_trainer import build_users_trainer, find_warning
@@ -91,9 +91,8 @@ def test_rejects_an_unusable_function_with_the_field(source: Path, code: str, re
 
 
 def test_warns_of_another_storage_path() -> None:
-    settings = RunSettings("run", "s3://bucket/runs", 2)
-    assert find_warning(settings, name="run", storage_path="s3://bucket/runs/") is None
-    found = find_warning(settings, name="run", storage_path="/tmp/runs")
+    assert find_warning("run", "s3://bucket/runs/", run_name="run", storage_path="s3://bucket/runs") is None
+    found = find_warning("run", "/tmp/runs", run_name="run", storage_path="s3://bucket/runs")
     assert found is not None and found.reason == "StoragePathDiffers"
     assert '"/tmp/runs"' in found.message and 'os.environ["RAILHEAD_STORAGE_PATH"]' in found.message
 
