@@ -41,19 +41,11 @@ class MetricsServer:
         for number in range(THREADS):
             threading.Thread(target=self._serve, name=f"railhead-metrics-{number}", daemon=True).start()
 
-    def close(self) -> None:
-        """Wakes the threads, which end."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
     def _serve(self) -> None:
         while True:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                if self._socket.fileno() < 0:
-                    return
                 time.sleep(FRESH_SECONDS)  # no file descriptor is free
                 continue
             with connection, contextlib.suppress(OSError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
@@ -33,11 +32,11 @@ def source() -> Source:
 
 
 @pytest.fixture
-def server(source: Source, monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsServer]:
+def server(source: Source, monkeypatch: pytest.MonkeyPatch) -> MetricsServer:
     monkeypatch.setattr(metrics_server, "FRESH_SECONDS", 0.0)
-    with closing(MetricsServer("127.0.0.1", 0, source.write)) as server:
-        server.start()
-        yield server
+    server = MetricsServer("127.0.0.1", 0, source.write)
+    server.start()
+    return server
 
 
 def get(server: MetricsServer, path: str = "/metrics", *, method: str = "GET") -> tuple[int, str]:
