@@ -120,26 +120,18 @@ def build_checkpoint_uri(run_uri: str, name: str) -> str:
     return f"{path.rstrip('/')}/{name}{mark}{query}"
 
 
-@dataclass(frozen=True)
-class Commit:
-    """What is known only at the time of the commit; `index` counts across all attempts."""
-
-    index: int
-    time: str
-    attempt: int
-
-
-def parse_known(text: str, *, run_uri: str) -> dict[str, Commit]:
-    """The status's commits of earlier attempts in this run, by their folder's name; empty if malformed.
+def parse_known(text: str, *, run_uri: str) -> dict[str, Checkpoint]:
+    """The status's commits of earlier attempts in this run, by folder's name, without metrics; empty if malformed.
 
     `text`: `contract.environment.KNOWN_CHECKPOINTS`, where a script with several runs has the commits of all.
     """
     run = PurePosixPath(run_uri.partition("?")[0]).name
     try:
         return {
-            str(known["name"]): Commit(int(known["index"]), str(known["time"]), int(known["attempt"]))
+            name: Checkpoint(uri, int(known["index"]), str(known["time"]), attempt=int(known["attempt"]))
             for known in json.loads(text or "[]")
             if known["run"] == run
+            for name, uri in [(known["name"], build_checkpoint_uri(run_uri, known["name"]))]
         }
     except (ValueError, KeyError, TypeError):
         return {}

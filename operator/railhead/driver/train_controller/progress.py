@@ -23,7 +23,6 @@ from railhead.driver.ray.checkpoints import Ranking
 from railhead.driver.ray.types import CheckpointManager, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import (
-    Commit,
     Progress,
     ReportTimes,
     build_checkpoint_uri,
@@ -111,10 +110,10 @@ class ProgressStep(Step):
 
     def _add_commit(self, progress: Progress, name: str, metrics: Metrics) -> Progress:
         """Records it under the next index, which continues those of earlier attempts."""
-        index, time = self._first_index + progress.commits, now_text()
-        self._commits[name] = Commit(index, time, self._attempt)
-        uri = build_checkpoint_uri(self._run_uri, name)
-        return progress.with_commit(CheckpointRecord(uri, index, time, format_metrics(metrics)))
+        index, uri = self._first_index + progress.commits, build_checkpoint_uri(self._run_uri, name)
+        commit = CheckpointRecord(uri, index, now_text())
+        self._commits[name] = replace(commit, attempt=self._attempt)
+        return progress.with_commit(replace(commit, metrics=format_metrics(metrics)))
 
     def _with_best(self, progress: Progress) -> Progress:
         self._ranking = ranking = checkpoints.read_ranking(self._manager) if self._manager else None
@@ -122,7 +121,7 @@ class ProgressStep(Step):
             return progress
         kept = {name for name, _ in ranking.kept}
         self._commits = {name: commit for name, commit in self._commits.items() if name in kept}
-        return replace(progress, best_checkpoint=find_best(ranking, self._commits, run_uri=self._run_uri))
+        return replace(progress, best_checkpoint=find_best(ranking, self._commits))
 
     def _warn_of_missing_score(self, name: str) -> None:
         """Once: every report is likely to lack it."""
@@ -161,7 +160,7 @@ def find_score(metrics: Metrics, attribute: str) -> Optional[float]:
     return None if math.isnan(score) else score
 
 
-def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) -> CheckpointRecord:
+def find_best(ranking: Ranking, commits: Mapping[str, CheckpointRecord]) -> CheckpointRecord:
     """The best one, or NO_CHECKPOINT.
 
     On equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` has no index
@@ -173,11 +172,4 @@ def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) 
     if not known:
         return NO_CHECKPOINT
     _, name, metrics = max(reversed(known), key=lambda each: each[0])  # max takes the first of equal ones
-    commit = commits[name]
-    return CheckpointRecord(
-        build_checkpoint_uri(run_uri, name),
-        commit.index,
-        commit.time,
-        format_metrics(metrics, first=ranking.attribute),
-        commit.attempt,
-    )
+    return replace(commits[name], metrics=format_metrics(metrics, first=ranking.attribute))

@@ -30,7 +30,7 @@ from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.ray.checkpoints import Ranking, find_manager, read_ranking, repair_scores
 from railhead.driver.ray.context import TIMES
 from railhead.driver.reporting.mailbox import Mailbox
-from railhead.driver.reporting.progress import Commit, parse_known
+from railhead.driver.reporting.progress import parse_known
 from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.group import Group
 from railhead.driver.train_controller.progress import ProgressStep, find_best, find_score
@@ -40,10 +40,12 @@ from tests.unit.driver.mailboxes import tell
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 
 
+RUN_URI = "s3://b/r?region=x"
+
+
 def best_of(order: str, *kept: tuple[str, Mapping[str, Any]]) -> str:
-    commits = {name: Commit(index, "t", 1) for index, (name, _) in enumerate(kept)}
-    best = find_best(Ranking("loss", order, kept), commits, run_uri="/runs/r")
-    return best.uri.removeprefix("/runs/r/")
+    commits = {name: CommittedCheckpoint(name, index, "t", attempt=1) for index, (name, _) in enumerate(kept)}
+    return find_best(Ranking("loss", order, kept), commits).uri
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,8 @@ def test_no_kept_checkpoint_is_better_than_the_best(order: str, all_metrics: lis
 
 def test_skips_a_checkpoint_without_a_known_commit() -> None:
     ranking = Ranking("loss", "min", (("lost", {"loss": 1}), ("told", {"loss": 2})))
-    best = find_best(ranking, {"told": Commit(4, "then", 2)}, run_uri="s3://b/r?region=x")
+    known = parse_known('[{"name": "told", "run": "r", "index": 4, "time": "then", "attempt": 2}]', run_uri=RUN_URI)
+    best = find_best(ranking, known)
     assert best == CommittedCheckpoint("s3://b/r/told?region=x", 4, "then", {"loss": "2"}, 2)
 
 
