@@ -298,8 +298,4 @@ class _Connection(http.client.HTTPSConnection):
     def connect(self) -> None:
         address = find_in_hosts_file(self.host, self._hosts_file) or self.host
         plain = socket.create_connection((address, self.port), timeout=TIMEOUT_SECONDS)
-        try:
-            self.sock = self._ssl_context.wrap_socket(plain, server_hostname=self.host)
-        except BaseException:
-            plain.close()
-            raise
+        self.sock = self._ssl_context.wrap_socket(plain, server_hostname=self.host)  # closes it if that fails
