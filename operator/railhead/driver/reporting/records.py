@@ -20,10 +20,6 @@ _MOST_VALUES = 40_000  # in one report, and names: a value and its comma take tw
 _LARGEST = 10_000  # characters of a text, bits of a number
 
 
-class TooLarge(Exception):
-    """A metric that does not fit into a record."""
-
-
 def stamp(attempt: int) -> Record:
     """Returns the fields that every record begins with: RFC 3339 in UTC, with milliseconds."""
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
@@ -73,10 +69,10 @@ class _Plain:
         return result
 
     def convert(self, value: Any) -> Any:
-        """Raises TooLarge, and RecursionError."""
+        """Raises ValueError for what is too large, and RecursionError."""
         self._left -= 1
         if self._left < 0:
-            raise TooLarge
+            raise ValueError("too many values")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -93,7 +89,7 @@ class _Plain:
 
     def _check(self, size: int, value: Any) -> Any:
         if size > _LARGEST:
-            raise TooLarge
+            raise ValueError("too large a value")
         return value
 
     def _convert_other(self, value: Any) -> Any:
