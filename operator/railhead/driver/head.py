@@ -63,7 +63,6 @@ from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.metrics_server import MetricsServer
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
-from railhead.driver.script.run import ScriptHost
 from railhead.driver.storage.fence import find_claim, leave_outcome
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.storage.segments import complete_history, find_spool
@@ -206,8 +205,7 @@ def _kill_training(head: Head) -> None:
 
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
-    host = ScriptHost(adopt=head.scripts.append, wait_for_ranks=head.ranks.wait_until_ended)
-    attempt = Attempt(head.pod, head.job, head.publisher, head.mailbox, on_fatal=endings.put, host=host)
+    attempt = Attempt(head.pod, head.job, head.publisher, head.mailbox, endings.put, head.ranks, head.scripts)
     endings.put(run_training(attempt))
 
 

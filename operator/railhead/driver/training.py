@@ -21,6 +21,7 @@ from railhead.driver.cluster import OnFatal, connect, wait_for_head, watch_nodes
 from railhead.driver.describe import describe_exception, log
 from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import AttemptFailed, JobRefused
+from railhead.driver.logs import Ranks
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.ray.runtime_env import prepare_runtime_env, upload_local_folders
 from railhead.driver.ray.types import Trainer
@@ -28,7 +29,7 @@ from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.run_context import RunContext
-from railhead.driver.script.run import ScriptHost, check_script, run_script
+from railhead.driver.script.run import Scripts, check_script, run_script
 from railhead.driver.storage.acquire_run import acquire_run, prepare_storage
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import read_success
@@ -45,14 +46,18 @@ CALLBACKS = "RAY_TRAIN_CALLBACKS"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What training needs from the head; `on_fatal` receives a failure that fit() would not detect by itself."""
+    """What training needs from the head.
+
+    `on_fatal` receives a failure that fit() would not detect by itself, `scripts` the process of a script.
+    """
 
     pod: Pod
     job: JobInput
     publisher: Publisher
     mailbox: Mailbox
     on_fatal: OnFatal
-    host: ScriptHost
+    ranks: Ranks
+    scripts: Scripts
 
     @property
     def storage_path(self) -> str:
@@ -146,7 +151,7 @@ def _run_script(attempt: Attempt) -> Ending:
             attempt.watch()
 
     threading.Thread(target=join_and_watch, daemon=True).start()
-    return run_script(attempt.job, attempt.pod, mailbox=attempt.mailbox, host=attempt.host)
+    return run_script(attempt.job, attempt.pod, attempt.mailbox, attempt.ranks, attempt.scripts)
 
 
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:

@@ -13,17 +13,17 @@ import sys
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Callable, Iterable, Mapping, Optional
+from typing import IO, Any, Iterable, List, Mapping, Optional
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import clean, describe_exit, log
 from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import JobRefused
-from railhead.driver.logs import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS
+from railhead.driver.logs import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
 from railhead.driver.node.machine import kill_group, start_piped_child
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
@@ -31,6 +31,7 @@ from railhead.driver.run_context import NUM_WORKERS, RUN_NAME, STORAGE_PATH
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.user_code import find_working_folder
 
+Scripts = List[subprocess.Popen[bytes]]
 SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, for sitecustomize to recognise it
 NOT_USABLE = "EntrypointNotUsable"
 LOOK_SECONDS = 0.1
@@ -47,14 +48,6 @@ _NO_FIT = (
 # Such a failure ends fit(), and the script with it.
 _NOT_THE_SCRIPTS = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG, FailureClass.METRIC_RULE)
 _FAILED = "trainer.entrypoint: the script's last fit() failed without a recorded reason; check the head's log"
-
-
-@dataclass(frozen=True)
-class ScriptHost:
-    """What the script needs from the head: `adopt` ties it to the head, `wait_for_ranks` waits for their last lines."""
-
-    adopt: Callable[[subprocess.Popen[bytes]], None]
-    wait_for_ranks: Callable[..., bool]
 
 
 def build_command(entrypoint: Iterable[str]) -> list[str]:
@@ -103,8 +96,8 @@ def check_script(job: JobInput) -> None:
         )
 
 
-def run_script(job: JobInput, pod: Pod, *, mailbox: Mailbox, host: ScriptHost) -> Ending:
-    """Call once Ray's head listens. Raises JobRefused."""
+def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts: Scripts) -> Ending:
+    """Call once Ray's head listens; adds the process to `scripts`, which the head kills. Raises JobRefused."""
     command = build_command(job.entrypoint)
     environment = build_environment(os.environ, pod=pod, job=job)
     try:
@@ -112,11 +105,11 @@ def run_script(job: JobInput, pod: Pod, *, mailbox: Mailbox, host: ScriptHost) -
     except OSError as error:
         problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
         raise JobRefused(NOT_USABLE, problem) from error
-    host.adopt(child)
+    scripts.append(child)
     log(f"running the script: {clean(' '.join(job.entrypoint))[:500]}")
     last_lines: deque[str] = deque(maxlen=QUOTED_LINES)
     pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", last_lines)]
-    _wait(child, mailbox, host)
+    _wait(child, mailbox, ranks)
     for pump in pumps:
         pump.join(OUTPUT_SECONDS)
     kill_group(child)
@@ -124,14 +117,14 @@ def run_script(job: JobInput, pod: Pod, *, mailbox: Mailbox, host: ScriptHost) -
     return decide_ending(child.returncode, fit=fit, failure=failure, last_lines=list(last_lines))
 
 
-def _wait(child: subprocess.Popen[bytes], mailbox: Mailbox, host: ScriptHost) -> None:
+def _wait(child: subprocess.Popen[bytes], mailbox: Mailbox, ranks: Ranks) -> None:
     """Until it exits. After each fit() the script waits until we have read the ranks' last lines."""
     while child.poll() is None:
         fit, number = mailbox.script.read().fit, mailbox.driver.read().read_fits
         if fit is not None and fit.state != RUNNING and fit.number > number:
             number = fit.number
             timeout = LAST_LINES_SECONDS if fit.state == FINISHED else LAST_LINES_OF_FAILURE_SECONDS
-            host.wait_for_ranks(mailbox.read_newest_fit().progress.processes, timeout=timeout)
+            ranks.wait_until_ended(mailbox.read_newest_fit().progress.processes, timeout=timeout)
             mailbox.driver.change(partial(replace, read_fits=number))
         time.sleep(LOOK_SECONDS)
 

@@ -21,12 +21,13 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.driver.ending import Ending, build_outcome, find_exit_code
 from railhead.driver.errors import AttemptFailed, JobRefused
+from railhead.driver.logs import Ranks
 from railhead.driver.node.machine import kill_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.script import fit as script_fit
-from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, decide_ending, find_missing_file, run_script
+from railhead.driver.script.run import SCRIPT, Scripts, build_command, decide_ending, find_missing_file, run_script
 from railhead.driver.train_controller import CALLBACK
 from tests.ray.pods import make_job
 from tests.unit.driver.mailboxes import tell
@@ -128,21 +129,6 @@ def test_python_means_the_interpreter_that_has_ray() -> None:
     assert build_command(["/opt/python", "a"]) == ["/opt/python", "a"]
 
 
-class Host:
-    """The parts of the head that a script uses."""
-
-    def __init__(self) -> None:
-        self.children: list[subprocess.Popen[bytes]] = []
-        self.adopted = threading.Event()
-
-    def adopt(self, child: subprocess.Popen[bytes]) -> None:
-        self.children.append(child)
-        self.adopted.set()
-
-    def as_host(self) -> ScriptHost:
-        return ScriptHost(adopt=self.adopt, wait_for_ranks=lambda processes, timeout: True)
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(e.SOURCE, str(tmp_path))
@@ -150,14 +136,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(folder: Path, code: str, host: Host, *, entrypoint: list[str] | None = None) -> Ending:
+def run(folder: Path, code: str, *, scripts: Scripts | None = None, entrypoint: list[str] | None = None) -> Ending:
     (folder / "train.py").write_text(textwrap.dedent(code))
     command, scaling = entrypoint or ["python", "train.py", "two words"], {"numWorkers": 3}
     job = make_job(train_func="", entrypoint=command, run_name="the-run", scaling=scaling)
     own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
-    return run_script(
-        job, Pod.from_environment({**own, e.STORAGE: "/runs"}), mailbox=Mailbox(folder), host=host.as_host()
-    )
+    pod = Pod.from_environment({**own, e.STORAGE: "/runs"})
+    return run_script(job, pod, Mailbox(folder), Ranks("None"), [] if scripts is None else scripts)
 
 
 def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +155,7 @@ def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: 
         sys.stdout.write("no end of line")
         sys.exit(5)
     """
-    ending = run(folder, code, Host())
+    ending = run(folder, code)
     out, err = capfd.readouterr()
     assert out.splitlines()[0].endswith("s  running the script: python train.py two words")
     assert out.splitlines()[1:] == ["two words True", f"{CALLBACK} 1", "no end of line"]
@@ -182,7 +167,7 @@ def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: 
 
 def test_rejects_a_command_that_cannot_be_started(folder: Path) -> None:
     with pytest.raises(JobRefused) as caught:
-        run(folder, "", Host(), entrypoint=["no-such-program"])
+        run(folder, "", entrypoint=["no-such-program"])
     assert caught.value.failure.reason == "EntrypointNotUsable"
     assert "trainer.entrypoint: no-such-program cannot be started: No such file or directory" in str(caught.value)
 
@@ -194,13 +179,13 @@ def test_the_head_can_kill_a_script_and_its_descendants(folder: Path) -> None:
         open("pid", "w").write(str(child.pid))
         child.wait()
     """
-    host, endings = Host(), []
-    thread = threading.Thread(target=lambda: endings.append(run(folder, code, host)))
+    scripts: Scripts = []
+    endings: list[Ending] = []
+    thread = threading.Thread(target=lambda: endings.append(run(folder, code, scripts=scripts)))
     thread.start()
-    assert host.adopted.wait(30)
-    while not (folder / "pid").exists() or not (folder / "pid").read_text():
-        assert host.children[0].poll() is None
-    kill_child(host.children[0])
+    while not scripts or not (folder / "pid").exists() or not (folder / "pid").read_text():
+        assert thread.is_alive()
+    kill_child(scripts[0])
     thread.join(30)
     assert "was killed by SIGKILL" in str(endings)
     stat = Path("/proc", (folder / "pid").read_text(), "stat")

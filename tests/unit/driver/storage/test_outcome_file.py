@@ -19,6 +19,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint
 from railhead.driver.ending import Success
 from railhead.driver.errors import Fenced
+from railhead.driver.logs import Ranks
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
@@ -103,9 +104,8 @@ def run_attempt(folder: Path, *, attempt: int, uid: str = UID) -> tuple[Any, Mai
     """Its code does not exist, so it cannot train."""
     job = make_job(uid=uid, run_name="r", storage_path=str(folder), framework="", train_func="absent:f")
     mailbox, publisher = Mailbox(folder / "temp"), SimpleNamespace(update=lambda change: None, warn=print)
-    ignore = SimpleNamespace()
     pod = replace(make_pod(folder, attempt=attempt), checkpoint_index=-1)
-    found = run_training(Attempt(pod, job, publisher, mailbox, print, ignore))  # type: ignore[arg-type]
+    found = run_training(Attempt(pod, job, publisher, mailbox, print, Ranks(), []))  # type: ignore[arg-type]
     return found, mailbox
 
 
