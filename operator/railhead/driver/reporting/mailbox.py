@@ -30,7 +30,6 @@ from railhead.contract.report import RestartInPlace, RunWarning
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.progress import Progress
 
-RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
 _REQUEST = ".stacks-request"
 _SOCKET = "mailbox.sock"
 
@@ -121,13 +120,13 @@ class FromDriver(_Value):
 
 @dataclass(frozen=True)
 class Fit:
-    """One call of fit() in the user's script, numbered from 1; a failed one has a failure.
+    """One call of fit() in the user's script, numbered from 1; one that has ended has succeeded, or has a failure.
 
     Number 0 is the script before its first fit(), if it failed in Railhead's own hooks.
     """
 
     number: int
-    state: str
+    has_ended: bool = False
     failure: Optional[Failure] = None
 
 

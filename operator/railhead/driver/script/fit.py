@@ -16,7 +16,7 @@ from railhead.contract.report import RunWarning
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.ray.types import RunConfig, Trainer
-from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox, open_mailbox
+from railhead.driver.reporting.mailbox import Fit, Mailbox, open_mailbox
 from railhead.driver.run_context import STORAGE_PATH, name_fit
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
@@ -35,7 +35,7 @@ def watch_trainers(module: Any) -> None:
         check_hooks()
         replace_parts(partial(make_retries, default=0))  # as often as the script itself says
     except AttemptFailed as error:
-        _write(open_mailbox(), Fit(0, FAILED, error.failure))
+        _write(open_mailbox(), Fit(0, has_ended=True, failure=error.failure))
         raise
     original = module.DataParallelTrainer.fit
 
@@ -55,7 +55,7 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
     before = mailbox.script.read().fit
     number = before.number + 1 if before else 1
     controller = open_mailbox(fit=number).controller
-    _write(mailbox, Fit(number, RUNNING))
+    _write(mailbox, Fit(number))
     try:
         pod = Pod.from_environment(os.environ)
         job = pod.read_job()
@@ -69,9 +69,9 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
             raise AttemptFailed(miss_success())
     except Exception as error:
         found = error.failure if isinstance(error, AttemptFailed) else controller.read().failure
-        _end_fit(mailbox, Fit(number, FAILED, found or build_failure(error)))
+        _end_fit(mailbox, Fit(number, has_ended=True, failure=found or build_failure(error)))
         raise
-    _end_fit(mailbox, Fit(number, FINISHED))
+    _end_fit(mailbox, Fit(number, has_ended=True))
     return result
 
 

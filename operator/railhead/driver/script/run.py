@@ -26,7 +26,7 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.logs import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
 from railhead.driver.node.machine import kill_group, start_piped_child
 from railhead.driver.pod import Pod, find_storage_path
-from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
+from railhead.driver.reporting.mailbox import Fit, Mailbox
 from railhead.driver.run_context import NUM_WORKERS, RUN_NAME, STORAGE_PATH
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.user_code import find_working_folder
@@ -47,7 +47,6 @@ _NO_FIT = (
 )
 # Such a failure ends fit(), and the script with it.
 _NOT_THE_SCRIPTS = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG, FailureClass.METRIC_RULE)
-_FAILED = "trainer.entrypoint: the script's last fit() failed without a recorded reason; check the head's log"
 
 
 def build_command(entrypoint: Iterable[str]) -> list[str]:
@@ -121,9 +120,9 @@ def _wait(child: subprocess.Popen[bytes], mailbox: Mailbox, ranks: Ranks) -> Non
     """Until it exits. After each fit() the script waits until we have read the ranks' last lines."""
     while child.poll() is None:
         fit, number = mailbox.script.read().fit, mailbox.driver.read().read_fits
-        if fit is not None and fit.state != RUNNING and fit.number > number:
+        if fit is not None and fit.has_ended and fit.number > number:
             number = fit.number
-            timeout = LAST_LINES_SECONDS if fit.state == FINISHED else LAST_LINES_OF_FAILURE_SECONDS
+            timeout = LAST_LINES_SECONDS if fit.failure is None else LAST_LINES_OF_FAILURE_SECONDS
             ranks.wait_until_ended(mailbox.read_newest_fit().progress.processes, timeout=timeout)
             mailbox.driver.change(partial(replace, read_fits=number))
         time.sleep(LOOK_SECONDS)
@@ -155,12 +154,12 @@ def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], 
 
 
 def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
-    if fit is not None and fit.state == FAILED:
-        return fit.failure or failure or Failure(FailureClass.APPLICATION, "ScriptFailed", _FAILED)
+    if fit is not None and fit.failure is not None:
+        return fit.failure
     if code == 0:
         if fit is None:
             return Failure(FailureClass.CONFIGURATION, "NoFit", _NO_FIT)
-        if fit.state == RUNNING:
+        if not fit.has_ended:
             return Failure(
                 FailureClass.APPLICATION,
                 "ScriptEnded",
@@ -180,4 +179,4 @@ def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_l
 def _place(fit: Optional[Fit]) -> str:
     if fit is None:
         return " before any fit()"
-    return " in fit()" if fit.state == RUNNING else " after fit()"
+    return " after fit()" if fit.has_ended else " in fit()"

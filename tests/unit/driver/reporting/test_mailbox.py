@@ -20,8 +20,6 @@ from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import Checkpoint, RestartInPlace, RunWarning, Steps
 from railhead.driver.reporting.heartbeat import GpuUse, Heartbeat, Uploads
 from railhead.driver.reporting.mailbox import (
-    FAILED,
-    RUNNING,
     Fit,
     FromController,
     FromDriver,
@@ -75,7 +73,7 @@ FULL_DRIVER = FromDriver(
     hang=Hang(2, "rank 3 hangs", rank=3, is_of_steps=True),
     read_fits=2,
 )
-FULL_SCRIPT = FromScript(Fit(2, FAILED, FAILURE), RunWarning("C", "c"))
+FULL_SCRIPT = FromScript(Fit(2, True, FAILURE), RunWarning("C", "c"))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +163,7 @@ def test_a_fit_continues_the_counts_of_the_one_before_it_but_not_its_end(tmp_pat
     assert Mailbox(tmp_path).controller.read() == FULL_CONTROLLER
 
 
-@pytest.mark.parametrize(("fit", "expected"), [(None, 1), (Fit(0, FAILED, FAILURE), 1), (Fit(2, RUNNING), 2)])
+@pytest.mark.parametrize(("fit", "expected"), [(None, 1), (Fit(0, True, FAILURE), 1), (Fit(2), 2)])
 def test_the_newest_fit_is_the_scripts_last_one(tmp_path: Path, fit: Fit | None, expected: int) -> None:
     mailbox = Mailbox(tmp_path)
     for number in (1, 2):

@@ -24,7 +24,7 @@ from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.logs import Ranks
 from railhead.driver.node.machine import kill_child
 from railhead.driver.pod import Pod
-from railhead.driver.reporting.mailbox import FAILED, FINISHED, RUNNING, Fit, Mailbox
+from railhead.driver.reporting.mailbox import Fit, Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.script import fit as script_fit
 from railhead.driver.script.run import SCRIPT, Scripts, build_command, decide_ending, find_missing_file, run_script
@@ -39,7 +39,7 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
 @pytest.mark.parametrize(
     ("code", "fit", "failure", "last_lines", "expected"),
     [
-        (0, Fit(1, FINISHED), None, [], ("Succeeded", "TrainingSucceeded", "")),
+        (0, Fit(1, True), None, [], ("Succeeded", "TrainingSucceeded", "")),
         (0, None, None, ["a line"], ("Configuration", "NoFit", "without calling fit()")),
         (
             0,
@@ -48,25 +48,23 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
             [],
             ("Configuration", "NoFit", "ray.tune.Tuner is not supported: create one TrainJob for each"),
         ),
-        (0, Fit(2, FAILED, REPORTED), None, [], ("Application", "TrainFunctionRaised", "rank 1")),
-        (1, Fit(2, FAILED, REPORTED), OUT_OF_MEMORY, ["x"], ("Application", "TrainFunctionRaised", "rank 1")),
-        (0, Fit(2, FAILED), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
-        (0, Fit(2, FAILED), None, [], ("Application", "ScriptFailed", "failed without a recorded reason")),
-        (0, Fit(1, RUNNING), None, [], ("Application", "ScriptEnded", "while its fit() was still running")),
-        (1, Fit(1, RUNNING), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
+        (0, Fit(2, True, REPORTED), None, [], ("Application", "TrainFunctionRaised", "rank 1")),
+        (1, Fit(2, True, REPORTED), OUT_OF_MEMORY, ["x"], ("Application", "TrainFunctionRaised", "rank 1")),
+        (0, Fit(1), None, [], ("Application", "ScriptEnded", "while its fit() was still running")),
+        (1, Fit(1), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
         (
             1,
-            Fit(1, FINISHED),
+            Fit(1, True),
             None,
             ["KeyError: 'a'"],
             ("Application", "ScriptFailed", "code 1 after fit():\nKeyError"),
         ),
         (2, None, None, ["a", "b"], ("Application", "ScriptFailed", "exited with code 2 before any fit():\na\nb")),
-        (-9, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGKILL, as happens when ")),
-        (-11, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGSEGV in fit()")),
+        (-9, Fit(1), None, [], ("Application", "ScriptFailed", "was killed by SIGKILL, as happens when ")),
+        (-11, Fit(1), None, [], ("Application", "ScriptFailed", "was killed by SIGSEGV in fit()")),
         (1, None, None, ["ModuleNotFoundError: No module named 'x'"], ("Configuration", "EntrypointNotUsable", "'x'")),
         (1, None, None, ["SyntaxError: invalid"], ("Configuration", "EntrypointNotUsable", "SyntaxError")),
-        (1, Fit(1, FINISHED), None, ["ImportError: x"], ("Application", "ScriptFailed", "ImportError")),
+        (1, Fit(1, True), None, ["ImportError: x"], ("Application", "ScriptFailed", "ImportError")),
     ],
 )
 def test_classifies_the_end_of_a_script(
@@ -82,14 +80,14 @@ def test_classifies_the_end_of_a_script(
 @pytest.mark.parametrize(
     ("code", "fit", "failure", "expected"),
     [
-        (3, Fit(1, RUNNING), None, 3),
-        (-9, Fit(1, RUNNING), None, 137),
-        (0, Fit(1, RUNNING), None, None),
-        (0, Fit(1, FINISHED), None, None),
-        (1, Fit(1, FAILED, REPORTED), None, 1),
-        (1, Fit(1, FAILED, replace(REPORTED, process_exit_code=42)), None, 42),  # the rank's exit code is the cause
-        (1, Fit(1, FAILED, Failure(FailureClass.INFRASTRUCTURE, "NodeLost", "")), None, None),
-        (1, Fit(1, FAILED, Failure(FailureClass.HARDWARE, "GPUFailed", "")), None, None),
+        (3, Fit(1), None, 3),
+        (-9, Fit(1), None, 137),
+        (0, Fit(1), None, None),
+        (0, Fit(1, True), None, None),
+        (1, Fit(1, True, REPORTED), None, 1),
+        (1, Fit(1, True, replace(REPORTED, process_exit_code=42)), None, 42),  # the rank's exit code is the cause
+        (1, Fit(1, True, Failure(FailureClass.INFRASTRUCTURE, "NodeLost", "")), None, None),
+        (1, Fit(1, True, Failure(FailureClass.HARDWARE, "GPUFailed", "")), None, None),
     ],
 )
 def test_the_exit_code_that_the_failure_policy_sees(
@@ -265,13 +263,13 @@ def test_records_each_fit_and_the_last_one_counts(in_script: Mailbox) -> None:
         return "result"
 
     assert script_fit.watch_fit(make_trainer(), succeed) == "result"
-    assert in_script.script.read().fit == Fit(1, FINISHED)
+    assert in_script.script.read().fit == Fit(1, True)
     tell(in_script.controller, failure=OUT_OF_MEMORY)
     with pytest.raises(RuntimeError):
         script_fit.watch_fit(make_trainer(), fail)
     failed = in_script.script.read().fit
     assert failed is not None and failed.failure is not None
-    assert (failed.number, failed.state, failed.failure.reason) == (2, FAILED, "RayTrainFailed")
+    assert (failed.number, failed.has_ended, failed.failure.reason) == (2, True, "RayTrainFailed")
     with pytest.raises(JobRefused):
         script_fit.watch_fit(DataParallelTrainer(lambda one, two: None), lambda trainer: "result")
     rejected = in_script.script.read().fit
@@ -282,4 +280,4 @@ def test_records_each_fit_and_the_last_one_counts(in_script: Mailbox) -> None:
         script_fit.watch_fit(make_trainer(), lambda trainer: "the previous fit()'s success does not count")
     silent = in_script.script.read().fit
     assert silent is not None and silent.failure is not None
-    assert (silent.state, silent.failure.reason) == (FAILED, "TrainFunctionNotReturned")
+    assert (silent.has_ended, silent.failure.reason) == (True, "TrainFunctionNotReturned")
