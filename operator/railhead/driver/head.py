@@ -228,17 +228,11 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
     endings.put(TERMINATED)
 
 
-def wait_for_commit(
-    read: Callable[[], Progress],
-    *,
-    seconds: float,
-    sleep: Callable[[float], None] = time.sleep,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> bool:
+def wait_for_commit(read: Callable[[], Progress], *, seconds: float) -> bool:
     """Whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
-    progress, deadline = read(), monotonic() + seconds
-    while progress.state in _WORTH_WAITING and monotonic() < deadline:
-        sleep(LOOK_SECONDS)
+    progress, deadline = read(), time.monotonic() + seconds
+    while progress.state in _WORTH_WAITING and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
         progress = read()
         if progress.has_last_commit and progress.state == "RUNNING":
             return True

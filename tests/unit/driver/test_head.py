@@ -104,7 +104,10 @@ class Run:
         self.seconds += seconds
 
     def wait(self, seconds: float) -> bool:
-        return wait_for_commit(self.read, seconds=seconds, sleep=self.sleep, monotonic=lambda: self.seconds)
+        clock = SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.seconds)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(head, "time", clock)
+            return wait_for_commit(self.read, seconds=seconds)
 
 
 def test_waits_for_the_commit_of_a_report_that_began_after_the_notice() -> None:

@@ -18,13 +18,13 @@ import signal
 import time
 import uuid
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Optional
 
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, log, never_raises, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
-from railhead.driver.node.machine import PROC, read_process_table
+from railhead.driver.node.machine import read_process_table
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.controller import make_room
 from railhead.driver.ray.hooks import check_hooks
@@ -126,32 +126,26 @@ def list_processes(group: ExecutionGroup) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def end_processes(
-    pids: tuple[int, ...],
-    *,
-    patience: float = END_PATIENCE_SECONDS,
-    sleep: Callable[[float], None] = time.sleep,
-    proc: Path = PROC,
-) -> str:
+def end_processes(pids: tuple[int, ...]) -> str:
     """Kills, on a worker, what is left of these process groups. Returns an empty string, or what remains."""
-    deadline = time.monotonic() + patience
-    while (left := find_left(pids, proc)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + END_PATIENCE_SECONDS
+    while (left := find_left(pids)) and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        sleep(END_PAUSE_SECONDS)
+        time.sleep(END_PAUSE_SECONDS)
     if not left:
         return ""
     pod = os.environ.get(environment.POD_NAME, "of another node")
     return (
         f"pod {pod}: process {', '.join(map(str, left[:8]))} of the previous worker group has not ended "
-        f"{patience:.0f} s after SIGKILL and may hold its GPU; check the node's driver"
+        f"{END_PATIENCE_SECONDS:.0f} s after SIGKILL and may hold its GPU; check the node's driver"
     )
 
 
-def find_left(pids: tuple[int, ...], proc: Path) -> list[int]:
+def find_left(pids: tuple[int, ...]) -> list[int]:
     """Returns the processes with one of these ids or of these process groups, without zombies: those hold nothing."""
-    found = read_process_table(proc).items()
+    found = read_process_table().items()
     return [pid for pid, stat in found if stat.state not in "ZX" and (pid in pids or stat.group in pids)]
 
 
@@ -178,14 +172,13 @@ def _find_on_workers(part: ExecutionGroup, marker: Path) -> list[tuple[str, str]
     return [answer.value for answer in answers if answer.value]
 
 
-def find_marker(path: str, patience: float = MARKER_PATIENCE_SECONDS) -> tuple[str, str]:
+def find_marker(path: str) -> tuple[str, str]:
     """Returns, on a worker, its pod and the problem or an empty string. Raises OSError if its mount does not work."""
     pod = os.environ.get(environment.POD_NAME, "of another node")
-    deadline = time.monotonic() + patience
-    problem, error = _find_problem(path)
-    while problem and time.monotonic() < deadline:
+    deadline = time.monotonic() + MARKER_PATIENCE_SECONDS
+    while (found := _find_problem(path))[0] and time.monotonic() < deadline:
         time.sleep(MARKER_PAUSE_SECONDS)
-        problem, error = _find_problem(path)
+    problem, error = found
     if error is not None and is_passing(error):
         raise OSError(error.errno, f"worker pod {pod}: {describe_exception(error)}")
     return pod, problem

@@ -25,6 +25,7 @@ from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGro
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
+from railhead.driver.node.machine import read_process_table
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.train_controller import group_checks
 from railhead.driver.train_controller.group import Answer
@@ -53,10 +54,13 @@ def test_a_marker_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "another"])
-def test_a_missing_or_different_marker_is_not_seen(tmp_path: Path, content: str | None) -> None:
+def test_a_missing_or_different_marker_is_not_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    monkeypatch.setattr(group_checks, "MARKER_PATIENCE_SECONDS", 0.0)
     if content is not None:
         (tmp_path / "m").write_text(content)
-    assert find_marker(str(tmp_path / "m"), patience=0.0) == (POD, "does not see")
+    assert find_marker(str(tmp_path / "m")) == (POD, "does not see")
 
 
 def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +83,8 @@ def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_recognizes_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m").write_text("m")
     monkeypatch.setattr(os, "access", lambda path, mode: not (path == str(tmp_path) and mode == os.W_OK))
-    assert find_marker(str(tmp_path / "m"), patience=0.0) == (POD, "can read but not write")
+    monkeypatch.setattr(group_checks, "MARKER_PATIENCE_SECONDS", 0.0)
+    assert find_marker(str(tmp_path / "m")) == (POD, "can read but not write")
 
 
 def test_the_message_names_the_field_a_pod_and_the_fix() -> None:
@@ -172,6 +177,7 @@ def test_storage_that_was_shared_before_is_retried_not_rejected(
 def test_a_broken_mount_on_a_worker_is_no_configuration_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
+    monkeypatch.setattr(group_checks, "MARKER_PATIENCE_SECONDS", 0.0)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     group = make_group(storage, lambda path: path, nodes="a")
 
@@ -179,7 +185,7 @@ def test_a_broken_mount_on_a_worker_is_no_configuration_error(
         read = Path.read_text
         try:
             monkeypatch.setattr(Path, "read_text", fail)
-            find_marker(reference, patience=0.0)
+            find_marker(reference)
         except OSError as error:
             raise RayTaskError("find_marker", "Traceback ...", error).as_instanceof_cause() from None
         finally:
@@ -204,7 +210,6 @@ def test_contract_the_places_in_ray() -> None:
     assert list(inspect.signature(WorkerGroup.execute_single_async).parameters)[1:3] == ["rank", "fn"]
 
 
-PROC = Path("/proc")
 # A rank with a child process, like a DataLoader's, that outlives it.
 RANK = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print('up', flush=True); sys.stdin.read()"
 
@@ -223,10 +228,10 @@ def rank() -> Iterator[subprocess.Popen[bytes]]:
 def test_kills_the_children_of_a_rank(rank: subprocess.Popen[bytes]) -> None:
     rank.kill()
     rank.wait()
-    [left] = find_left((rank.pid,), PROC)
+    [left] = find_left((rank.pid,))
     assert left != rank.pid, "its child, which holds the GPU"
     assert end_processes((rank.pid,)) == ""
-    assert find_left((rank.pid,), PROC) == []
+    assert find_left((rank.pid,)) == []
 
 
 def test_a_process_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +242,9 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "meminfo").mkdir()
     killed: list[int] = []
     monkeypatch.setattr("os.kill", lambda pid, signal: killed.append(pid))
-    text = end_processes((71,), patience=0.01, sleep=lambda seconds: None, proc=tmp_path)
+    monkeypatch.setattr(group_checks, "END_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(group_checks, "read_process_table", lambda: read_process_table(tmp_path))
+    text = end_processes((71,))
     assert text.startswith("pod digits-w1-0: process 71 of the previous worker group has not ended")
     assert set(killed) == {71}
 
