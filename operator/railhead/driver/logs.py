@@ -257,12 +257,9 @@ _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # modes of fallocate(2), in linux/falloc.h
 
 def free_beginning(path: Path, length: int) -> bool:
     """Whether the file system could: ext4, xfs, btrfs, overlayfs and tmpfs can. Raises OSError."""
-    fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
-    if fallocate is None:  # not Linux
-        return False
     with open(path, "r+b") as file:
         mode = _KEEP_SIZE | _PUNCH_HOLE
-        return bool(fallocate(file.fileno(), mode, ctypes.c_int64(0), ctypes.c_int64(length)) == 0)
+        return bool(ctypes.CDLL(None).fallocate(file.fileno(), mode, ctypes.c_int64(0), ctypes.c_int64(length)) == 0)
 
 
 def free_old(path: Path, *, disk_bytes: int, end: int) -> None:
