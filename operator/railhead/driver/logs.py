@@ -314,12 +314,6 @@ class Ranks:
             return self._changed.wait_for(lambda: wanted <= self._ended, timeout)
 
 
-class _Rest(threading.local):
-    """The line that this thread has begun: print() writes a line and its end one after the other."""
-
-    text = ""
-
-
 class RankStream:
     """Replaces sys.stdout or sys.stderr. `keep` gets each line that is no rank's."""
 
@@ -328,11 +322,11 @@ class RankStream:
         self._ranks = ranks
         self._keep = keep
         self._lock = threading.RLock()
-        self._rest = _Rest()
+        self._rest = threading.local()  # `text`: the line that this thread has begun; print() writes its end afterwards
 
     def write(self, text: str) -> int:
         with self._lock:
-            lines = (self._rest.text + text).split("\n")
+            lines = (getattr(self._rest, "text", "") + text).split("\n")
             self._rest.text = lines.pop()
             for line in lines:
                 self._write_line(line)
