@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Callable, Optional, Tuple
 
 from railhead.driver.errors import JobRefused
-from railhead.driver.ray.context import TIMES
 from railhead.driver.ray.types import (
     Checkpoint,
     CheckpointManager,
@@ -156,12 +155,6 @@ def read_ranking(manager: CheckpointManager) -> Optional[Ranking]:
         (name_checkpoint(manager, each.checkpoint), each.metrics or {}) for each in manager._checkpoint_results
     )
     return Ranking(config.checkpoint_score_attribute, config.checkpoint_score_order or "max", kept)
-
-
-def read_times(checkpoint: object) -> Tuple[float, float]:
-    """Returns what rank 0 has attached after its upload: seconds in reports, and of training since this report."""
-    blocked, trained = getattr(checkpoint, TIMES, (0.0, 0.0))
-    return blocked, trained
 
 
 def find_file_system(run_config: RunConfig) -> tuple[FileSystem, str]:

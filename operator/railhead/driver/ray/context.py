@@ -24,7 +24,7 @@ METHODS = {
 }
 NOTICE = "get_preemption_info"
 _WATCHED, _CALLED = "_railhead_is_watched", "_railhead_called"
-TIMES = "_railhead_times"  # plain numbers, which any process can unpickle: see `checkpoints.read_times`
+TIMES = "_railhead_times"  # plain numbers, which any process can unpickle: see `reporting.progress.ReportTimes`
 _Method = Callable[..., Any]  # one of Ray's, which is handed what it was called with
 
 

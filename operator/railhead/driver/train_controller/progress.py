@@ -20,6 +20,7 @@ from railhead.driver.logs import name_process
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.checkpoints import Ranking
+from railhead.driver.ray.context import TIMES
 from railhead.driver.ray.types import CheckpointManager, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import (
@@ -83,7 +84,7 @@ class ProgressStep(Step):
             self._box.change(lambda value: replace(value, warning=None))  # the storage takes checkpoints again
             progress = self._add_commit(progress, name, metrics)
             begun = self._group.reports_before_end
-            times = ReportTimes(*checkpoints.read_times(checkpoint))
+            times = ReportTimes(*getattr(checkpoint, TIMES, ()))  # from rank 0, after its upload
             is_last = progress.has_last_commit or (begun is not None and self._group.reports > begun)
             progress = self._with_best(replace(progress, has_last_commit=is_last, times=times))
             self._warn_of_missing_score(name)

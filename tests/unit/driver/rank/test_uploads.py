@@ -18,7 +18,6 @@ from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.rank import steps, uploads
 from railhead.driver.ray import context
-from railhead.driver.ray.checkpoints import read_times
 from railhead.driver.reporting.heartbeat import Uploads
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import ELSEWHERE, RECORDS, record_upload
@@ -172,7 +171,7 @@ def test_a_checkpoint_brings_how_long_it_blocked_its_rank_and_how_long_training_
     rank.context.report({}, rank.make(), None, mode, checkpoint_upload_fn=upload)
     has_returned.set()
     done = pickle.loads(pickle.dumps(rank.reports.get(timeout=10).checkpoint))
-    assert read_times(done) == times
+    assert getattr(done, context.TIMES) == times
 
 
 def test_an_upload_that_fails_and_a_report_without_one_do_not_count(
