@@ -1929,7 +1929,7 @@ DEFECTS = (
     Defect(
         "tokens of other pods are reviewed",
         "controller/report/server.py",
-        "rejection = refusal(claimed, report, self._jobs.find_facts(key))",
+        "rejection = refusal(claimed, report, self.jobs.find_facts(key))",
         "rejection = None",
         ("tests/unit/controller/report/test_server.py",),
     ),
@@ -1957,7 +1957,7 @@ DEFECTS = (
     Defect(
         "bodies of tokens that name no head are read",
         "controller/report/server.py",
-        "if not self._jobs.is_head(speaker.pod_uid):",
+        "if not self.jobs.is_head(speaker.pod_uid):",
         "if False:",
         ("tests/unit/controller/report/test_attacks.py",),
         raises=("TimeoutError",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from aiohttp import web
@@ -67,29 +67,21 @@ def _answer_accepted(limits: Limits, next_seconds: float) -> web.Response:
     return web.json_response({"message": "accepted", **values}, status=202)
 
 
+@dataclass
 class ReportHandler:
     """Handles one request: 202 when the report is accepted, else a status and a message.
 
     No body is read of a token that names no head, and only a few bodies at a time of those that name the same one.
     """
 
-    def __init__(
-        self,
-        jobs: KnownJobs,
-        reviews: TokenReviews,
-        writer: ReportWriter,
-        *,
-        listener: TlsListener,
-        now: Callable[[], datetime],
-        body_seconds: float = BODY_SECONDS,
-    ) -> None:
-        """`now`: the API server's time."""
-        self._jobs = jobs
-        self._reviews = reviews
-        self._writer = writer
-        self._listener = listener
-        self._now = now
-        self._body_seconds = body_seconds
+    jobs: KnownJobs
+    reviews: TokenReviews
+    writer: ReportWriter
+    listener: TlsListener
+    now: Callable[[], datetime]  # the API server's time
+    body_seconds: float = BODY_SECONDS
+
+    def __post_init__(self) -> None:
         self._open: Counter[tuple[str, bool]] = Counter()  # requests by the pod's uid and whether its token is known
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -97,12 +89,12 @@ class ReportHandler:
         if not token:
             return _answer(401, "a bearer token is required")
         claims = read_claims(token)
-        if claims is None or claims.is_expired(self._now()):
+        if claims is None or claims.is_expired(self.now()):
             return _answer(401, INVALID)
         speaker = claims.speaker
-        if not self._jobs.is_head(speaker.pod_uid):
+        if not self.jobs.is_head(speaker.pod_uid):
             return _answer(403, NOT_HEAD)
-        place = (speaker.pod_uid, self._reviews.is_known(token))
+        place = (speaker.pod_uid, self.reviews.is_known(token))
         if self._open[place] >= REQUESTS_OF_A_POD:
             return _answer(429, "too many requests name this pod; try again in a second")
         self._open[place] += 1
@@ -115,7 +107,7 @@ class ReportHandler:
 
     async def _process(self, request: web.Request, token: str, claimed: Speaker) -> web.Response:
         try:
-            async with asyncio.timeout(self._body_seconds):
+            async with asyncio.timeout(self.body_seconds):
                 report = parse_report(await request.read())
         except TimeoutError:
             return _answer(408, "timed out reading the body")
@@ -124,23 +116,23 @@ class ReportHandler:
         except ValueError as error:
             return _answer(400, str(error)[:200])
         key = JobKey(report.namespace, report.name)
-        rejection = refusal(claimed, report, self._jobs.find_facts(key))
+        rejection = refusal(claimed, report, self.jobs.find_facts(key))
         if rejection is not None:  # whoever the token belongs to: the API server need not be asked
             return _answer(*rejection)
         try:
-            speaker = (await self._reviews.judge(token, named=claimed.pod_uid)).speaker
+            speaker = (await self.reviews.judge(token, named=claimed.pod_uid)).speaker
         except NotYet:
             return _answer(429, "too many tokens name this pod; try again in a second")
         except KubeError:
             return _answer(503, "the API server does not answer")
         if speaker is None:
             return _answer(401, INVALID)
-        facts = self._jobs.find_facts(key)
+        facts = self.jobs.find_facts(key)
         rejection = refusal(speaker, report, facts)
         if rejection is not None:
             return _answer(*rejection)
-        next_seconds = self._writer.put(report)
-        self._listener.keep(request, pod_uid=speaker.pod_uid)
+        next_seconds = self.writer.put(report)
+        self.listener.keep(request, pod_uid=speaker.pod_uid)
         return _answer_accepted(facts.limits if facts else Limits(), next_seconds)
 
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from railhead.api.base import Object
@@ -80,26 +81,18 @@ class Waiting(NamedTuple):
     since: float
 
 
+@dataclass
 class ReportWriter:
     """Writes the newest report of each job, in the order of `schedule.py`."""
 
-    def __init__(
-        self,
-        client: KubeClient,
-        schedule: WriteSchedule,
-        *,
-        lookup: Callable[[JobKey], JobFacts | None],
-        record_job: Callable[[Object], None],
-        call_later: CallLater,
-        count_delay: Callable[[Urgency, float], None] = lambda urgency, seconds: None,
-    ) -> None:
-        """`count_delay`: how long each report waited."""
-        self._client = client
-        self._lookup = lookup
-        self._record_job = record_job
-        self._call_later = call_later
-        self._count_delay = count_delay
-        self._schedule = schedule
+    client: KubeClient
+    schedule: WriteSchedule
+    lookup: Callable[[JobKey], JobFacts | None]
+    record_job: Callable[[Object], None]
+    call_later: CallLater
+    count_delay: Callable[[Urgency, float], None] = lambda urgency, seconds: None  # how long each report waited
+
+    def __post_init__(self) -> None:
         self._latest: dict[JobKey, Waiting] = {}  # of exactly the jobs that the schedule has
         self._in_flight: dict[JobKey, Waiting] = {}
         self._refused: set[JobKey] = set()  # a failed test and an admission that fails once look the same: try again
@@ -110,16 +103,16 @@ class ReportWriter:
     def put(self, report: Report) -> float:
         """Accepts the report; never blocks. Returns the seconds until the next one of plain progress is of use."""
         key = JobKey(report.namespace, report.name)
-        self._request_write(key, report, since=self._schedule.monotonic())
+        self._request_write(key, report, since=self.schedule.monotonic())
         self._write_due()
-        return self._schedule.note_report(key)
+        return self.schedule.note_report(key)
 
     async def close(self) -> None:
         """Writes the reports accepted but not yet written, the most urgent first: the driver will not send them
         again."""
         self._is_closed = True
         self._write_due()
-        order, tasks = self._schedule.drain(), list(self._tasks)
+        order, tasks = self.schedule.drain(), list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -140,7 +133,7 @@ class ReportWriter:
         """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
         facts = self._find_facts(key, report)
         urgency = find_urgency(report, facts.status, nodes=facts.find_nodes(report)) if facts else None
-        if urgency is None and self._schedule.is_busy(key):
+        if urgency is None and self.schedule.is_busy(key):
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
         if urgency is None:
             return
@@ -149,11 +142,11 @@ class ReportWriter:
             self._latest[key] = known._replace(report=report)
         else:
             self._latest[key] = Waiting(report, urgency, since)
-        self._schedule.want(key, urgency)
+        self.schedule.want(key, urgency)
 
     def _find_facts(self, key: JobKey, report: Report) -> JobFacts | None:
         """The job, unless the report is not for its status."""
-        facts = self._lookup(key)
+        facts = self.lookup(key)
         if facts is None or facts.uid != report.uid or facts.status.is_finished:
             return None  # the leader has already written the driver's outcome
         if is_outrun(report, facts.status):
@@ -166,17 +159,17 @@ class ReportWriter:
             self._timer.cancel()
         if self._is_closed:
             return
-        while isinstance(taken := self._schedule.take(), JobKey):
+        while isinstance(taken := self.schedule.take(), JobKey):
             self._in_flight[taken] = self._latest.pop(taken)
             task = asyncio.create_task(self._write_next(taken))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._timer = None if taken == math.inf else self._call_later(taken, self._write_due)
+        self._timer = None if taken == math.inf else self.call_later(taken, self._write_due)
 
     async def _write_next(self, key: JobKey) -> None:
         await self._write_safely(key, self._in_flight[key])
         del self._in_flight[key]  # not if it was cancelled: see `close`
-        self._schedule.done(key)
+        self.schedule.done(key)
         self._write_due()
 
     async def _write_safely(self, key: JobKey, waiting: Waiting) -> None:
@@ -194,7 +187,7 @@ class ReportWriter:
         tests = {"/metadata/uid": report.uid, "/status/attempt": report.attempt}
         body = build_patch(tests, fields, under="/status")
         try:
-            answer = await self._client.patch(
+            answer = await self.client.patch(
                 TRAIN_JOB,
                 key.name,
                 body,
@@ -215,5 +208,5 @@ class ReportWriter:
                 self._refused.add(key)
         else:
             self._refused.discard(key)
-            self._record_job(answer)
-            self._count_delay(waiting.urgency, self._schedule.monotonic() - waiting.since)
+            self.record_job(answer)
+            self.count_delay(waiting.urgency, self.schedule.monotonic() - waiting.since)

@@ -330,14 +330,14 @@ async def test_a_report_that_raises_does_not_stop_later_ones_of_its_job(harness:
 async def test_a_write_that_raises_does_not_stop_later_ones(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     """A defect of ours, after the first response."""
     harness.add("other")
-    record, defects = harness.writer._record_job, [ValueError("a defect")]
+    record, defects = harness.writer.record_job, [ValueError("a defect")]
 
     def fail_once(raw: dict[str, Any]) -> None:
         if defects:
             raise defects.pop()
         record(raw)
 
-    harness.writer._record_job = fail_once
+    harness.writer.record_job = fail_once
     harness.writer.put(make_report(reports=7))
     harness.writer.put(make_report(name="other", reports=8))
     await harness.settle()
@@ -394,7 +394,7 @@ async def test_200_jobs_stay_within_the_budget_and_their_checkpoints_come_first(
         if since := committed.pop((raw["metadata"]["name"], found.get("index", -1)), None):
             lags.append(harness.clock.now - since)
 
-    harness.writer._record_job = record
+    harness.writer.record_job = record
     names = [f"j{number}" for number in range(200)]
     for name in names:
         harness.add(name, progress={"attempt": 1, "state": "RUNNING", "reports": 0, "joined": 2})
