@@ -135,6 +135,7 @@ def make_candidate(pod_uid: str) -> Candidate:
     return Candidate(f"{pod or f'{host}_'}{uuid.uuid4()}", predecessors=pod)
 
 
+@dataclass(eq=False)
 class Elector(Leadership):
     """One candidate for the Lease of one namespace, which may lose the lead at any time, and get it back.
 
@@ -142,20 +143,13 @@ class Elector(Leadership):
     lost request ends a lead. Each tests only that this candidate still holds the Lease.
     """
 
-    def __init__(
-        self,
-        client: KubeClient,
-        *,
-        namespace: str,
-        candidate: Candidate,
-        timing: Timing,
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._me = candidate
-        self._timing = timing
-        self._monotonic = monotonic
+    client: KubeClient
+    namespace: str
+    candidate: Candidate
+    timing: Timing
+    monotonic: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._seen: Sighting | None = None
         self._is_holder = False  # as far as known; the lead may have expired all the same
         self._lead_until = NEVER
@@ -164,14 +158,14 @@ class Elector(Leadership):
 
     def is_leading(self) -> bool:
         """Whether this process may plan right now; False after a pause longer than the lease allows."""
-        return self._monotonic() < self._lead_until
+        return self.monotonic() < self._lead_until
 
     async def run(self) -> None:
         """Takes the Lease, renews it, and takes it again after a loss, until cancelled."""
         async with asyncio.TaskGroup() as steps:
             while True:
                 steps.create_task(self.step())
-                await asyncio.sleep(self._timing.period_seconds)
+                await asyncio.sleep(self.timing.period_seconds)
 
     async def wait_lead(self) -> None:
         while not self.is_leading():
@@ -182,7 +176,7 @@ class Elector(Leadership):
         self._turn.clear()
         while self.is_leading() and not self._turn.is_set():
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._lead_until - self._monotonic()):
+                async with asyncio.timeout(self._lead_until - self.monotonic()):
                     await self._turn.wait()
         log.warning("stopped leading: the Lease was not renewed in time, or another operator holds it")
 
@@ -202,10 +196,10 @@ class Elector(Leadership):
         try:
             await (self._renew() if self._is_holder else self._apply())
         except (KubeError, TimeoutError) as error:
-            log.warning("Lease %s/%s: %s", self._namespace, LEASE_NAME, str(error) or "request timed out")
+            log.warning("Lease %s/%s: %s", self.namespace, LEASE_NAME, str(error) or "request timed out")
 
     async def _renew(self) -> None:
-        began = self._monotonic()
+        began = self.monotonic()
         try:
             await self._within_lead(self._patch_as_holder({"renewTime": micro_now()}))
         except (Gone, Denied) as error:
@@ -218,12 +212,12 @@ class Elector(Leadership):
     async def _apply(self) -> None:
         before = self._seen.holder if self._seen else None
         seen = self._seen = await self._within_lead(self._read())
-        me = Candidate(self._me.identity) if self._has_led else self._me
-        if not may_take(me, seen, now=self._monotonic(), timing=self._timing):
+        me = Candidate(self.candidate.identity) if self._has_led else self.candidate
+        if not may_take(me, seen, now=self.monotonic(), timing=self.timing):
             if seen is not None and seen.holder != before:
                 log.info("waiting for the Lease; the leader is %s", seen.holder)
             return
-        began = self._monotonic()
+        began = self.monotonic()
         await self._within_lead(self._take(seen) if seen else self._make())
         self._is_holder = True
         self._lead(began)
@@ -231,10 +225,10 @@ class Elector(Leadership):
     def _lead(self, began: float) -> None:
         """The Lease was renewed or taken by a request that began then."""
         if not self.is_leading():
-            log.info("leading as %s", self._me.identity)
+            log.info("leading as %s", self.candidate.identity)
             self._turn.set()
         self._has_led = True
-        self._lead_until = max(self._lead_until, began + self._timing.lead_seconds)
+        self._lead_until = max(self._lead_until, began + self.timing.lead_seconds)
 
     def _resign(self) -> None:
         self._is_holder = False
@@ -243,38 +237,38 @@ class Elector(Leadership):
 
     async def _within_lead(self, request: Awaitable[Answer]) -> Answer:
         """An answer that takes longer than a lead renews none."""
-        async with asyncio.timeout(self._timing.lead_seconds):
+        async with asyncio.timeout(self.timing.lead_seconds):
             return await request
 
     async def _read(self) -> Sighting | None:
         try:
-            lease = await self._client.get(LEASE, LEASE_NAME, namespace=self._namespace)
+            lease = await self.client.get(LEASE, LEASE_NAME, namespace=self.namespace)
         except Gone:
             return None
-        return read_lease(lease, self._seen, now=self._monotonic())
+        return read_lease(lease, self._seen, now=self.monotonic())
 
     async def _make(self) -> Object:
-        metadata = {"name": LEASE_NAME, "namespace": self._namespace, "labels": {"app.kubernetes.io/name": "railhead"}}
+        metadata = {"name": LEASE_NAME, "namespace": self.namespace, "labels": {"app.kubernetes.io/name": "railhead"}}
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": self._spec(None)}
-        return await self._client.create(LEASE, body, namespace=self._namespace)
+        return await self.client.create(LEASE, body, namespace=self.namespace)
 
     async def _take(self, seen: Sighting) -> Object:
         """Compare-and-set: the Lease must still have the observed resourceVersion."""
         body = {"metadata": {"resourceVersion": seen.version}, "spec": self._spec(seen)}
-        return await self._client.patch(LEASE, LEASE_NAME, body, namespace=self._namespace)
+        return await self.client.patch(LEASE, LEASE_NAME, body, namespace=self.namespace)
 
     async def _patch_as_holder(self, fields: Mapping[str, str | None]) -> Object:
         """Compare-and-set: the Lease must still name this process. Another version of it does no harm."""
-        body = build_patch({"/spec/holderIdentity": self._me.identity}, fields, under="/spec")
-        return await self._client.patch(LEASE, LEASE_NAME, body, namespace=self._namespace)
+        body = build_patch({"/spec/holderIdentity": self.candidate.identity}, fields, under="/spec")
+        return await self.client.patch(LEASE, LEASE_NAME, body, namespace=self.namespace)
 
     def _spec(self, seen: Sighting | None) -> Object:
         """The times are informational; no decision uses them."""
         now = micro_now()
-        is_again = seen is not None and seen.holder == self._me.identity
+        is_again = seen is not None and seen.holder == self.candidate.identity
         return {
-            "holderIdentity": self._me.identity,
-            "leaseDurationSeconds": self._timing.lease_seconds,
+            "holderIdentity": self.candidate.identity,
+            "leaseDurationSeconds": self.timing.lease_seconds,
             "acquireTime": now,
             "renewTime": now,
             "leaseTransitions": seen.transitions + (not is_again) if seen else 0,
