@@ -129,12 +129,14 @@ def list_processes(group: ExecutionGroup) -> dict[str, tuple[int, ...]]:
 def end_processes(pids: tuple[int, ...]) -> str:
     """Kills, on a worker, what is left of these process groups. Returns an empty string, or what remains."""
     deadline = time.monotonic() + END_PATIENCE_SECONDS
-    while (left := find_left(pids)) and time.monotonic() < deadline:
+    while left := find_left(pids):
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        if time.monotonic() >= deadline:
+            break
         time.sleep(END_PAUSE_SECONDS)
-    if not left:
+    else:
         return ""
     pod = os.environ.get(environment.POD_NAME, "of another node")
     return (

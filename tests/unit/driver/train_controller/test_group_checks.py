@@ -242,7 +242,7 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "meminfo").mkdir()
     killed: list[int] = []
     monkeypatch.setattr("os.kill", lambda pid, signal: killed.append(pid))
-    monkeypatch.setattr(group_checks, "END_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(group_checks, "END_PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(group_checks, "read_process_table", lambda: read_process_table(tmp_path))
     text = end_processes((71,))
     assert text.startswith("pod digits-w1-0: process 71 of the previous worker group has not ended")
