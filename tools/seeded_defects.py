@@ -482,6 +482,7 @@ DEFECTS = (
         'if topology.policy == "Preferred":',
         'if topology.policy != "Preferred":',
         ("tests/unit/resources/test_placement.py",),
+        raises=("KeyError",),
     ),
     Defect(
         "a gang has no priority unless a template names one",
@@ -489,6 +490,7 @@ DEFECTS = (
         ' or spec.priority_class_name or ""',
         ' or ""',
         ("tests/unit/resources/gangs/test_schedulers.py",),
+        raises=("KeyError",),
     ),
     Defect(
         "an upgrade gives pods of one attempt two drivers",
@@ -616,7 +618,7 @@ DEFECTS = (
         "the flight recorder's default wins over the user's variable",
         "driver/rank/flight_recorder.py",
         "if not any(name in variables for name in names):",
-        "if names[is_old] not in variables:",
+        "if names[version < (2, 8)] not in variables:",
         ("tests/unit/driver/rank/test_flight_recorder.py",),
     ),
     Defect(

@@ -196,7 +196,7 @@ def test_who_may_create(line: list[Place], creators: list[str]) -> None:
 
 def test_jobs_that_gave_back_together_return_apart() -> None:
     waits = sorted(released_delay_seconds(replace(make_job(), uid=f"uid-{n}"), 8) for n in range(64))
-    assert waits[0] >= 300 and waits[-1] <= 600 and max(b - a for a, b in pairwise(waits)) < 60
+    assert 300 <= waits[0] < 330 and 570 < waits[-1] <= 600 and max(b - a for a, b in pairwise(waits)) < 60
     assert released_delay_seconds(make_job(), 3) == released_delay_seconds(make_job(), 3)
 
 
