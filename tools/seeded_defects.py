@@ -334,7 +334,7 @@ DEFECTS = (
         "        if plan.status is not None:\n            if plan.status.pods",
         "        await self._make_all(key, uid, plan.creates)\n"
         "        if plan.status is not None:\n            if plan.status.pods",
-        (SCHEDULES,),
+        ("tests/unit/controller/test_executor.py",),
     ),
     Defect(
         "a status write without its tests",
