@@ -944,7 +944,7 @@ DEFECTS = (
         "if token is not None and digest(",
         "if token is not None and not digest(",
         ("tests/unit/driver/test_pod.py",),
-        raises=("KeyError",),
+        raises=("AttemptFailed", "KeyError"),
     ),
     Defect(
         "a pod runs inline code that somebody planted",
@@ -1088,7 +1088,7 @@ DEFECTS = (
         "planning/attempt.py",
         ").requiring(Requirement.SAME_SPEC)  # an outdated spec",
         ")  # an outdated spec",
-        ("tests/unit/planning/test_changes.py",),
+        (WHOLE,),
     ),
     Defect(
         "an outdated spec may suspend",
@@ -1196,7 +1196,7 @@ DEFECTS = (
         "c.type in types and c.is_true)",
         "c.type in types)",
         (CLEAN_UP,),
-        raises=("KeyError",),
+        raises=("IndexError", "KeyError"),
     ),
     Defect(
         "a finished job is cleaned up again and again",
