@@ -58,6 +58,7 @@ def test_workers_are_added_and_removed_while_the_job_trains(cluster: Cluster) ->
     assert (status["attempt"], status["round"], status["head"]["pod"]) == (1, 1, head), "a smaller group is a new round"
     assert "workerLosses" not in status, "nothing was lost"
 
+    wait_until("a start of each group", lambda: len(read_starts(cluster, "elastic")) >= 3)
     starts = read_starts(cluster, "elastic")
     assert starts[0] == 0 and starts == sorted(set(starts)), starts
     assert len(starts) == 3, "each change restarted the group once"

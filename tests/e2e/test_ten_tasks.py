@@ -62,6 +62,7 @@ class Events:
 def test_each_command_of_the_page_prints_what_the_page_says(cluster: Cluster, tmp_path: Path) -> None:
     if not cluster.is_local:
         pytest.skip("a real node has no fake GPUs")
+    cluster.delete_job("digits")  # of another test
     page = PAGE.read_text()
     (tmp_path / "digits.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
     events, railhead = Events(cluster), CommandLine(cluster, tmp_path)
