@@ -179,7 +179,10 @@ def test_new_metrics_wait_as_long_as_the_operator_says_and_anything_else_takes_t
     assert sent[1:] == [("STARTING", 50, 0, True), ("RUNNING", 51, 3, True), ("RUNNING", 51, 4, True)]
 
 
-def test_steps_alone_are_no_reason_to_report_and_go_along_with_the_next_one(server: Server, tmp_path: Path) -> None:
+def test_steps_alone_are_no_reason_to_report_and_go_along_with_the_next_one(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "SHORTEST_INTERVAL_SECONDS", 0.0)
     server.answers = [202] * 100
     server.body = (
         b'{"message": "accepted", "nextReportSeconds": 0, "progressDeadlineSeconds": null, "hangPolicy": "Restart"}'
