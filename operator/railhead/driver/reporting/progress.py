@@ -128,10 +128,14 @@ def parse_known(text: str, *, run_uri: str) -> dict[str, Checkpoint]:
     run = PurePosixPath(run_uri.partition("?")[0]).name
     try:
         return {
-            name: Checkpoint(uri, int(known["index"]), str(known["time"]), attempt=int(known["attempt"]))
+            str(known["name"]): Checkpoint(
+                build_checkpoint_uri(run_uri, known["name"]),
+                int(known["index"]),
+                str(known["time"]),
+                attempt=int(known["attempt"]),
+            )
             for known in json.loads(text or "[]")
             if known["run"] == run
-            for name, uri in [(known["name"], build_checkpoint_uri(run_uri, known["name"]))]
         }
     except (ValueError, KeyError, TypeError):
         return {}
