@@ -87,10 +87,17 @@ def count_placed(cluster: Cluster, job: str) -> int:
 
 
 def end(cluster: Cluster, job: str) -> None:
+    """The API server removes pods without a node by itself as soon as they are deleted."""
     cluster.delete(job)
-    for pod in cluster.pods(job).values():
-        cluster.remove_pod(pod)
-    wait_until(f"{job} without pods", lambda: not cluster.pods(job))
+
+    def is_gone() -> bool:
+        pods = cluster.pods(job).values()
+        for pod in pods:
+            if pod["spec"].get("nodeName"):
+                cluster.remove_pod(pod)
+        return not pods
+
+    wait_until(f"{job} without pods", is_gone)
 
 
 def list_groups(cluster: Cluster) -> list[str]:

@@ -10,7 +10,8 @@ from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import METRIC_RULES, RESTARTS
 from tests.ray.pods import Pods, make_single_job
 
-# The first group waits after its NaN; the second one returns right after it.
+# The first group waits after its NaN; the second one returns right after it. Step 2, with which it begins, has no loss:
+# whether a report of the driver comes between a warning there and the NaN depends on the machine.
 DIVERGES = """
 import json, math, pathlib, tempfile, threading
 import ray.train
@@ -26,7 +27,8 @@ def train_func(config):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "step").write_text(json.dumps(step))
             saved = ray.train.Checkpoint.from_directory(folder) if step == 1 else None
-            ray.train.report({"loss": loss, "step": step}, checkpoint=saved)
+            metrics = {"step": step} if step == 2 else {"loss": loss, "step": step}
+            ray.train.report(metrics, checkpoint=saved)
     print("began with step", begin, flush=True)
     if not checkpoint:
         threading.Event().wait()
@@ -55,8 +57,4 @@ def test_a_nan_restarts_the_group_from_the_checkpoint_and_at_the_same_step_ends_
     assert outcome.message.startswith(message) and "has restarted for it before this step was passed" in outcome.message
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 0
     warnings = {report["warning"]["message"] for report in reports if report["warning"]}
-    first, again = (
-        f"rule low: loss is {loss}, below 0.6, at step {step} (spec.metricPolicy.rules[low])"
-        for loss, step in (("0.5", 1), ("0.333333", 2))
-    )
-    assert first in warnings <= {first, again}, "the second group begins with step 2, and its NaN may come at once"
+    assert warnings == {"rule low: loss is 0.5, below 0.6, at step 1 (spec.metricPolicy.rules[low])"}
