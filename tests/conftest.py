@@ -18,8 +18,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.binaries import has_programs, resolve
-from railhead.local.control_plane.servers import ALL
+from railhead.local.control_plane.binaries import resolve
 from tests.tried import Tried, note_tried, sum_up, sum_up_seconds
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -46,7 +45,7 @@ gc.disable()  # until all modules are imported, which makes little garbage
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kubernetes", help="run tests/api against 1.34, or any tests against 1.37")
+    parser.addoption("--kubernetes", help="run the tests against this minor version: 1.34 or 1.37")
     group = parser.getgroup("railhead", "the cluster of tests/e2e and tests/install; by default, their own local one")
     group.addoption("--kubeconfig", help="run tests/e2e or tests/install against this cluster")
     group.addoption("--kubectl", default="kubectl", help="with --kubeconfig: the kubectl to use")
@@ -59,15 +58,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """All that asks for the control plane's programs gets those of `--kubernetes`, if that version has all of them."""
+    """All that asks for the control plane's programs gets those of `--kubernetes`."""
     version = config.getoption("--kubernetes")
     if version and not hasattr(config, "workerinput"):  # processes of pytest-xdist inherit the variable
         try:
-            folder = resolve_kubernetes(version, echo)
+            os.environ["KUBEBUILDER_ASSETS"] = str(resolve_kubernetes(version, echo))
         except NotBuilt as error:
             raise pytest.UsageError(str(error)) from None
-        if has_programs(folder):
-            os.environ["KUBEBUILDER_ASSETS"] = str(folder)
 
 
 def pytest_collection_finish() -> None:
@@ -126,14 +123,12 @@ def echo(text: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A real etcd, API server, controller manager and scheduler, no node; of 1.34 only the first two."""
-    version = request.config.getoption("--kubernetes")
-    binaries = resolve_kubernetes(version, echo) if version else resolve(echo)
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A real etcd, API server, controller manager and scheduler, no node."""
     options = ["--allow-privileged=true"]  # as in most clusters: Pod Security decides
-    plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=binaries, api_server_options=options)
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=resolve(echo), api_server_options=options)
     try:
-        plane.start([each for each in ALL if (binaries / each).exists()])
+        plane.start()
         yield plane
     finally:
         plane.stop()

@@ -21,6 +21,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 MOST_SECONDS = 1800
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5")
 _SLOW = (*_PYTEST, "-m", "slow")
+_IN_TWO = ("-n", "2", "--dist", "worksteal")  # for tests that mostly wait for a cluster or for Ray
 _EXAMPLES = "tests/e2e/test_examples.py"
 _KILLS = ("tests/e2e/test_kills.py", "tests/e2e/test_survival.py", "tests/e2e/test_world.py")
 _SCHEDULES = "tests/model/test_schedules.py"
@@ -50,15 +51,17 @@ PARTS: Mapping[str, Part] = {
     "world": Part(
         (*_PYTEST, "-n", "auto", "tests/model", f"--ignore={_SCHEDULES}"), {"RAILHEAD_FAULTS": "all", **_MANY}
     ),
-    "operator": Part((*_SLOW, "tests/operator", "-k", f"not ({_FAULTS})")),
-    "faults": Part((*_SLOW, "tests/operator", "-k", _FAULTS)),
-    "local": Part((*_SLOW, "tests/local")),
-    "ray": Part((*_SLOW, "tests/ray")),
-    "examples": Part((*_SLOW, "tests/examples", _EXAMPLES)),
-    "kills": Part((*_SLOW, *_KILLS)),
-    "e2e": Part((*_SLOW, "tests/e2e", "tests/install", *(f"--ignore={file}" for file in (_EXAMPLES, *_KILLS)))),
-    "older-kubernetes": Part((*_PYTEST, "tests/api", "tests/chart/test_grid.py", "--kubernetes", "1.34")),
-    "newer-kubernetes": Part((*_PYTEST, "tests/api", *_GANGS, "--kubernetes", "1.37")),
+    "operator": Part((*_SLOW, *_IN_TWO, "tests/operator", "-k", f"not ({_FAULTS})")),
+    "faults": Part((*_SLOW, *_IN_TWO, "tests/operator", "-k", _FAULTS)),
+    "local": Part((*_SLOW, *_IN_TWO, "tests/local")),
+    "ray": Part((*_SLOW, *_IN_TWO, "tests/ray")),
+    "examples": Part((*_SLOW, *_IN_TWO, "tests/examples", _EXAMPLES)),
+    "kills": Part((*_SLOW, *_IN_TWO, *_KILLS)),
+    "e2e": Part(
+        (*_SLOW, *_IN_TWO, "tests/e2e", "tests/install", *(f"--ignore={file}" for file in (_EXAMPLES, *_KILLS)))
+    ),
+    "older-kubernetes": Part((*_PYTEST, *_IN_TWO, "tests/api", "tests/chart/test_grid.py", "--kubernetes", "1.34")),
+    "newer-kubernetes": Part((*_PYTEST, *_IN_TWO, "tests/api", *_GANGS, "--kubernetes", "1.37")),
     "node": Part((*_MAKE, "e2e-node")),
     "reading": Part((*_MAKE, "e2e-node", "E2E_ARGS=-k a_run_is_read")),
     "matrix": Part((sys.executable, "-m", "tools.ray_matrix", "--versions", *OLDER)),

@@ -9,7 +9,7 @@ from tests.architecture.test_sizes import FILE_LINES, FUNCTION_LINES
 from tests.chart.test_grid import GRID
 from tests.fuzz.seeds import CASES, QUICK
 from tools.all_tests import PARTS
-from tools.other_kubernetes import NEWER, OLDER
+from tools.other_kubernetes import VERSIONS
 
 from railhead.api.logs import MOST_FORWARDED
 from railhead.api.names import MAX_JOB_NAME
@@ -80,8 +80,8 @@ CLAIMS: tuple[tuple[str, float | str], ...] = (
     (r"Go (\d[\d.]*\d) or newer", ".".join(map(str, GO_VERSION))),
     (r"Linux[^.|]* with Python (\d[\d.]*\d) or newer", PYTHON[0]),
     (r"tested with Kubernetes (\d[\d.]*\d)", minor(KUBERNETES_VERSION)),
-    (r"also with the API server of (\d[\d.]*\d)", minor(OLDER)),
-    (r"gangs also with the servers of (\d[\d.]*\d)", minor(NEWER)),
+    (r"its API and commands also with (\d[\d.]*\d)", min(VERSIONS)),
+    (r"gangs also with (\d[\d.]*\d)", max(VERSIONS)),
     (r"works with Ray (\d[\d.]*\d)", write_version(OLDEST)),
 )
 

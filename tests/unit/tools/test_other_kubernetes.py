@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tools.go_program import SOURCES, NotBuilt
-from tools.other_kubernetes import MODULES, resolve_kubernetes
+from tools.other_kubernetes import VERSIONS, module_of, resolve_kubernetes
 
 
-@pytest.mark.parametrize("version", MODULES)
-def test_each_version_is_the_one_its_module_builds(version: str) -> None:
-    lines = (SOURCES / MODULES[version].folder / "go.mod").read_text().splitlines()
+@pytest.mark.parametrize(("minor", "version"), VERSIONS.items())
+def test_each_version_is_the_one_its_module_builds(minor: str, version: str) -> None:
+    lines = (SOURCES / module_of(minor).folder / "go.mod").read_text().splitlines()
     assert any(line.split()[:2] == ["k8s.io/kubernetes", f"v{version}"] for line in lines)
 
 

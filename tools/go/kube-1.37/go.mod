@@ -1,4 +1,4 @@
-module railhead.dev/tools/kube
+module railhead.dev/tools/kube-1.37
 
 go 1.26.0
 

@@ -1,0 +1,1 @@
+../../../operator/railhead/local/control_plane/go/kube/main.go
