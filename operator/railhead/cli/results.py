@@ -73,7 +73,7 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
         if options.checkpoint:
             rows = [choose_checkpoint(rows, options.checkpoint)]
         if options.verify:
-            rows = await verify_checkpoints(files, job, rows)
+            rows = await verify_checkpoints(files, rows)
     if not console.print_if_data(Checkpoints(tuple(rows)), options.output):
         _print_checkpoints(options.name, rows, console)
     return int(any(row.verification and (row.verification.damage or not row.files) for row in rows))

@@ -36,15 +36,17 @@ async def read_metrics(files: RunFiles, name: str, metrics: Sequence[str]) -> tu
 
 
 async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
-    """Returns the checkpoints of the job's run, the oldest first. Raises ClientError.
+    """Returns the checkpoints of the job's run, the oldest first, without those that the job deletes meanwhile.
 
-    The job may delete some after it is known which there are: those are no lost ones, so it is read again.
+    Raises:
+        ClientError: a file cannot be read, or the job has deleted all that it had, each time.
     """
     for _ in range(TRIES):
         rows = await try_again(lambda: _read_checkpoints(files, job))
-        lost = {row.name for row in rows if not row.files}
-        if not lost or lost <= {*await _read_names(files)}:
-            return rows
+        kept = [row.name for row in rows] if all(row.files for row in rows) else await _read_names(files)
+        left = [row for row in rows if row.files or row.name in kept]
+        if left or not rows:
+            return left
     raise ClientError(TOO_FAST)
 
 
@@ -100,15 +102,23 @@ async def _read_names(files: RunFiles) -> list[str]:
     return await try_again(read)
 
 
-async def verify_checkpoints(files: RunFiles, job: Object, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:
+async def verify_checkpoints(files: RunFiles, rows: Sequence[CheckpointRow]) -> list[CheckpointRow]:
     """Returns the checkpoints with what their files tell about themselves, where they are.
 
-    Those that the job has deleted meanwhile are left out. Raises ClientError.
+    Those that the job has deleted before all of their files were checked are left out.
+
+    Raises:
+        ClientError: a file cannot be read, or none is left.
     """
     found = await files.find([row.name for row in rows]) if rows else []
-    checks, checked = dict(zip(found, await files.check(found), strict=True)), []
+    checks = dict(zip(found, await files.check(found), strict=True))
+    kept, left = await _read_names(files), []
     for row in rows:
         own = {file: check for file, check in checks.items() if file.name.startswith(f"{row.name}/")}
-        checked.append(replace(row, files=len(own), verification=judge_files(own, row.name)))
-    kept = {row.name for row in await read_checkpoints(files, job)}
-    return [row for row in checked if row.name in kept]
+        verification = judge_files(own, row.name)
+        is_whole = 0 < len(own) == row.files and not verification.damage
+        if is_whole or row.name in kept:
+            left.append(replace(row, files=len(own), verification=verification))
+    if rows and not left:
+        raise ClientError(TOO_FAST)
+    return left

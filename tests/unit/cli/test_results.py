@@ -161,6 +161,29 @@ async def test_a_checkpoint_that_the_job_deletes_while_it_is_checked_is_left_out
     assert [each["name"] for each in json.loads(found)["checkpoints"]] == ["checkpoint_2"], "which is lost"
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_checkpoint_that_was_whole_when_it_was_checked_stays_though_the_job_deletes_all(
+    run: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    check = ProcessFiles.check
+    with zipfile.ZipFile(run / "checkpoint_1" / "model.pt", "w") as archive:
+        archive.writestr("data.pkl", "weights")
+
+    async def delete(files: ProcessFiles, found: Sequence[RunFile]) -> list[FileCheck]:
+        checks = await check(files, found) if moment == "after" else []
+        (run / "checkpoint_manager_snapshot.json").write_text(json.dumps({"checkpoint_results": []}))
+        shutil.rmtree(run / "checkpoint_1")
+        return checks or await check(files, found)
+
+    monkeypatch.setattr(ProcessFiles, "check", delete)
+    of_run = ("checkpoints", "digits", "--verify", "--folder", str(run), "-o", "json")
+    if moment == "after":
+        assert [each["name"] for each in json.loads(await show(*of_run))["checkpoints"]] == ["checkpoint_1"]
+    else:
+        with pytest.raises(ClientError, match="the job deletes checkpoints faster than they can be read"):
+            await show(*of_run)
+
+
 class DeletingJob:
     """A job that deletes the checkpoint which is copied, as often as wanted, and has a newer one instead.
 
@@ -199,6 +222,38 @@ class DeletingJob:
         snapshot = {"checkpoint_results": [entry], "latest_checkpoint_result": entry}
         (self.run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
         shutil.rmtree(self.run / f"checkpoint_{self.number - 1}")
+
+
+@pytest.mark.parametrize(("kept", "listed"), [(2, "checkpoint_2"), (1, None)])
+async def test_checkpoints_that_the_job_deletes_before_each_list_are_left_out(
+    run: Path, monkeypatch: pytest.MonkeyPatch, kept: int, listed: str | None
+) -> None:
+    find, newest = StoreFiles.find, 2
+
+    def commit(number: int) -> None:
+        names = [f"checkpoint_{each}" for each in range(number - kept + 1, number + 1)]
+        entries = [{"checkpoint_dir_name": name, "metrics": {}} for name in names]
+        snapshot = {"checkpoint_results": entries, "latest_checkpoint_result": entries[-1]}
+        (run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+        (run / names[-1]).mkdir(exist_ok=True)
+        (run / names[-1] / "a.json").write_text("1")
+        shutil.rmtree(run / f"checkpoint_{number - kept}", ignore_errors=True)
+
+    async def commit_and_find(files: StoreFiles, names: Sequence[str]) -> list[RunFile]:
+        nonlocal newest
+        if names[-1] == f"checkpoint_{newest}":
+            newest += 1
+            commit(newest)
+        return await find(files, names)
+
+    commit(newest)
+    monkeypatch.setattr(StoreFiles, "find", commit_and_find)
+    of_run = ("checkpoints", "digits", "--folder", run.as_uri(), "-o", "json")
+    if listed:
+        assert [each["name"] for each in json.loads(await show(*of_run))["checkpoints"]] == [listed]
+    else:
+        with pytest.raises(ClientError, match="the job deletes checkpoints faster than they can be read"):
+            await show(*of_run)
 
 
 @pytest.mark.parametrize("moment", ["before the list", "after the list", "at the copy"])
