@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.node, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def digits(cluster: Cluster) -> dict[str, Any]:
     """The job after it has succeeded, and the workers' logs."""
+    cluster.delete_job("digits")  # of another test
     cluster.provide_claim("digits-runs")
     cluster.apply(*load_digits(cluster))
     wait_until("worker pods", lambda: len(cluster.pods("digits")) == 3, seconds=30)
@@ -85,7 +86,7 @@ def test_the_workers_are_deleted_and_the_head_stays_for_its_log(cluster: Cluster
 
 def test_each_event_is_recorded_once(cluster: Cluster, digits: dict[str, Any]) -> None:
     def read() -> list[str]:
-        about = "involvedObject.kind=TrainJob,involvedObject.name=digits"
+        about = f"involvedObject.uid={digits['job']['metadata']['uid']}"  # test_ten_tasks.py has one of this name
         path = "jsonpath={range .items[*]}{.reason} {end}"
         return cluster("get", "events", "--field-selector", about, "-o", path).split()
 
