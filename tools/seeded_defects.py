@@ -3115,6 +3115,14 @@ DEFECTS = (
         ("tests/unit/cli/test_results.py",),
     ),
     Defect(
+        "a list of checkpoints fails because the job has deleted one of them meanwhile",
+        "client/results.py",
+        "        if left or not rows:",
+        "        if len(left) == len(rows):",
+        ("tests/unit/cli/test_results.py",),
+        raises=("ClientError",),
+    ),
+    Defect(
         "`railhead checkpoints --verify` does not compare the checksums of a zip archive",
         "client/folder_program.py",
         "if entry.CRC and is_readable:",
