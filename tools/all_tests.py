@@ -43,7 +43,7 @@ class Part:
 # of tests/e2e in local mode, so `node` has only those that may differ on a real kubelet.
 PARTS: Mapping[str, Part] = {
     "test": Part((*_MAKE, "test")),
-    "unit": Part((*_SLOW, "tests/unit")),
+    "unit": Part((*_SLOW, *_IN_TWO, "tests/unit")),
     "fuzz": Part((*_SLOW, "-n", "auto", "tests/fuzz", "tests/api")),
     "chart": Part((*_SLOW, "tests/chart")),
     "schedules": Part((*_PYTEST, "-n", "auto", _SCHEDULES, "-k", "1-from"), _MANY),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,12 +64,14 @@ class FaultyCluster:
             assert not run.violations, run.violations
         return [run for run, _ in runs]
 
-    def try_all(self, scenario: Scenario, *faults: Fault) -> None:
-        """Each fault at each request of this scenario, one at a time for each job."""
+    def try_all(self, scenario: Scenario, *faults: Fault, refusals: Sequence[int] = ()) -> None:
+        """Each fault, and one of the refusals in turn, at each request of this scenario, one at a time for each job."""
         [calm] = self.play(scenario, None)
         wanted, requests = calm.summarize(), len(calm.ledger.asked)
         assert requests > 10, calm.ledger.asked
-        troubles = [Trouble(number, fault) for number in range(requests) for fault in faults]
+        at_each: list[Sequence[Fault]] = [(*faults, code) for code in refusals] or [faults]
+        numbers = range(requests)
+        troubles = [Trouble(number, fault) for number in numbers for fault in at_each[number % len(at_each)]]
         for first in range(0, len(troubles), BATCH):
             for run in self.play(scenario, *troubles[first : first + BATCH]):
                 self.compare(run, wanted, scenario)
