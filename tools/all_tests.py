@@ -62,8 +62,7 @@ PARTS: Mapping[str, Part] = {
     ),
     "older-kubernetes": Part((*_PYTEST, *_IN_TWO, "tests/api", "tests/chart/test_grid.py", "--kubernetes", "1.34")),
     "newer-kubernetes": Part((*_PYTEST, *_IN_TWO, "tests/api", *_GANGS, "--kubernetes", "1.37")),
-    "node": Part((*_MAKE, "e2e-node")),
-    "reading": Part((*_MAKE, "e2e-node", "E2E_ARGS=-k a_run_is_read")),
+    "node": Part((*_MAKE, "e2e-node", "E2E_ARGS=-m 'node or reading'")),
     "matrix": Part((sys.executable, "-m", "tools.ray_matrix", "--versions", *OLDER)),
 }
 

@@ -13,7 +13,7 @@ from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.command_line import CommandLine
 from tests.e2e.jobs import make_job, with_config
 
-pytestmark = pytest.mark.slow  # with test_reading, in the part `reading`
+pytestmark = [pytest.mark.slow, pytest.mark.reading]
 JOB = "follow"
 TICKS = 400
 # Each line names the pod and the process that printed it, and its number there.
@@ -34,7 +34,7 @@ LINE = re.compile(r"\[(head|w\d+)\] .*tick (\S+) (\d+) (\d+)\n")
 
 def test_a_run_is_read_live_each_line_once_while_a_worker_is_replaced(cluster: Cluster, tmp_path: Path) -> None:
     if cluster.is_local:
-        pytest.skip("it is about a kubelet's logs; the part `reading` of tools/all_tests.py runs it on a real node")
+        pytest.skip("it is about a kubelet's logs; the part `node` of tools/all_tests.py runs it on a real node")
     cluster.apply(with_config(make_job(JOB, cluster.image, code=TICKING), ticks=TICKS))
     lines: list[str] = []
     with CommandLine(cluster, tmp_path).start("logs", JOB, "--all", "-f") as process:

@@ -15,7 +15,7 @@ from tests.e2e.cluster import Cluster, Object, wait_until
 from tests.e2e.command_line import CommandLine
 from tests.e2e.jobs import make_job, with_config
 
-pytestmark = pytest.mark.slow  # not `node`: it would add a minute and a half to each landing
+pytestmark = [pytest.mark.slow, pytest.mark.reading]  # not `node`: a minute and a half more for each landing
 JOB = "read"
 CLAIM = "read-once"
 QUOTA: Object = {
@@ -31,12 +31,12 @@ def job(cluster: Cluster) -> Iterator[str]:
     """A job that trains, with its run on a claim for one node."""
     cluster.provide_claim(CLAIM, mode="ReadWriteOnce")
     storage = {"storagePath": "/runs", "storageVolume": {"persistentVolumeClaim": {"claimName": CLAIM}}}
-    # Each checkpoint stays for 3 s or more: a command needs as long from the list to the end of a check.
-    run = {**storage, "checkpoint": {"numToKeep": 3}}
+    # Each checkpoint stays for 5 s or more: a command needs 3 s from the list to the end of a check.
+    run = {**storage, "checkpoint": {"numToKeep": 5}}
     env = [{"name": "NOTES", "value": "/runs/notes"}]
     cluster.apply(with_config(make_job(JOB, cluster.image, run=run, env=env), epochs=500, seconds=1.0))
-    committed = lambda: (cluster.status(JOB).get("checkpoint") or {}).get("index", -1) >= 2  # noqa: E731
-    wait_until("three checkpoints", committed, seconds=240, tell=lambda: cluster.tell(JOB))
+    committed = lambda: (cluster.status(JOB).get("checkpoint") or {}).get("index", -1) >= 4  # noqa: E731
+    wait_until("five checkpoints", committed, seconds=240, tell=lambda: cluster.tell(JOB))
     yield JOB
     cluster.delete_job(JOB)
 
@@ -60,7 +60,7 @@ def test_a_run_is_read_by_exec_while_it_trains_and_by_a_job_afterwards(
     newest = cluster.wait_phase(job, "Suspended")["checkpoint"]
     wait_until("the end of the pods", lambda: not cluster.pods(job))
     assert "loss" in call("metrics", job)
-    assert call("checkpoints", job, "--verify").count(" intact, ") == 3, "those that the job keeps"
+    assert call("checkpoints", job, "--verify").count(" intact, ") == 5, "those that the job keeps"
     assert "line of rank 1 epoch 1" in call("logs", job, "--rank", "1", "--attempt", "1")
     call("checkpoints", job, "--download", str(tmp_path / "newest"), "--checkpoint", "newest")
     assert json.loads((tmp_path / "newest" / "epoch.json").read_text()) == newest["index"]
