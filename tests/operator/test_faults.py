@@ -65,7 +65,7 @@ def test_a_lost_answer_or_a_lost_request_anywhere_changes_nothing(faulty_cluster
 @pytest.mark.slow
 @by_name
 def test_no_single_fault_at_any_request_changes_anything(faulty_cluster: FaultyCluster, scenario: Scenario) -> None:
-    """Requests are refused with the codes in turn, as writes are in tests/model/test_crash_points.py."""
+    """Requests get one of the codes in turn, as writes do in tests/model/test_crash_points.py."""
     faulty_cluster.try_all(scenario, CUT_AFTER, CUT_BEFORE, refusals=(429, 500, 503))
 
 
