@@ -3117,8 +3117,8 @@ DEFECTS = (
     Defect(
         "a list of checkpoints fails because the job has deleted one of them meanwhile",
         "client/results.py",
-        "        if left or not rows:",
-        "        if len(left) == len(rows):",
+        "    if any(row.is_newest for row in left):",
+        "    if not left:",
         ("tests/unit/cli/test_results.py",),
         raises=("ClientError",),
     ),

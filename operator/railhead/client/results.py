@@ -36,17 +36,22 @@ async def read_metrics(files: RunFiles, name: str, metrics: Sequence[str]) -> tu
 
 
 async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
-    """Returns the checkpoints of the job's run, the oldest first, without those that the job deletes meanwhile.
+    """Returns the checkpoints of the job's run, the oldest first.
+
+    If the job deletes some of them meanwhile, all are read again; after the last time those are left out.
 
     Raises:
-        ClientError: a file cannot be read, or the job has deleted all that it had, each time.
+        ClientError: a file cannot be read, or the job has deleted even the newest one each time.
     """
+    left: list[CheckpointRow] = []
     for _ in range(TRIES):
         rows = await try_again(lambda: _read_checkpoints(files, job))
         kept = [row.name for row in rows] if all(row.files for row in rows) else await _read_names(files)
         left = [row for row in rows if row.files or row.name in kept]
-        if left or not rows:
+        if len(left) == len(rows):
             return left
+    if any(row.is_newest for row in left):
+        return left
     raise ClientError(TOO_FAST)
 
 

@@ -224,9 +224,9 @@ class DeletingJob:
         shutil.rmtree(self.run / f"checkpoint_{self.number - 1}")
 
 
-@pytest.mark.parametrize(("kept", "listed"), [(2, "checkpoint_2"), (1, None)])
-async def test_checkpoints_that_the_job_deletes_before_each_list_are_left_out(
-    run: Path, monkeypatch: pytest.MonkeyPatch, kept: int, listed: str | None
+@pytest.mark.parametrize(("kept", "times", "listed"), [(2, 9, "checkpoint_4"), (1, 1, "checkpoint_3"), (1, 9, None)])
+async def test_checkpoints_that_the_job_deletes_before_they_are_listed_are_read_again_and_then_left_out(
+    run: Path, monkeypatch: pytest.MonkeyPatch, kept: int, times: int, listed: str | None
 ) -> None:
     find, newest = StoreFiles.find, 2
 
@@ -240,9 +240,9 @@ async def test_checkpoints_that_the_job_deletes_before_each_list_are_left_out(
         shutil.rmtree(run / f"checkpoint_{number - kept}", ignore_errors=True)
 
     async def commit_and_find(files: StoreFiles, names: Sequence[str]) -> list[RunFile]:
-        nonlocal newest
-        if names[-1] == f"checkpoint_{newest}":
-            newest += 1
+        nonlocal newest, times
+        if names[-1] == f"checkpoint_{newest}" and times:
+            newest, times = newest + 1, times - 1
             commit(newest)
         return await find(files, names)
 
