@@ -115,7 +115,9 @@ async def verify_checkpoints(files: RunFiles, rows: Sequence[CheckpointRow]) -> 
     Raises:
         ClientError: a file cannot be read, or none is left.
     """
-    found = await files.find([row.name for row in rows]) if rows else []
+    if not rows:
+        return []
+    found = await files.find([row.name for row in rows])
     checks = dict(zip(found, await files.check(found), strict=True))
     kept, left = await _read_names(files), []
     for row in rows:
@@ -124,6 +126,6 @@ async def verify_checkpoints(files: RunFiles, rows: Sequence[CheckpointRow]) -> 
         is_whole = 0 < len(own) == row.files and not verification.damage
         if is_whole or row.name in kept:
             left.append(replace(row, files=len(own), verification=verification))
-    if rows and not left:
+    if not left:
         raise ClientError(TOO_FAST)
     return left

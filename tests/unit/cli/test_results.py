@@ -144,15 +144,20 @@ async def test_a_checkpoint_that_is_cut_off_is_told_from_an_intact_one(run: Path
     assert row["verification"]["checked"] == 0 and len(row["verification"]["damage"]) == 1
 
 
+def write_snapshot(run: Path, *names: str) -> None:
+    """As Ray does when it keeps these checkpoints, of which the last one is the newest."""
+    entries = [{"checkpoint_dir_name": name, "metrics": {}} for name in names]
+    snapshot = {"checkpoint_results": entries, "latest_checkpoint_result": entries[-1] if entries else None}
+    (run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+
+
 async def test_a_checkpoint_that_the_job_deletes_while_it_is_checked_is_left_out(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = ProcessFiles.check
 
     async def delete_and_check(files: ProcessFiles, found: Sequence[RunFile]) -> list[FileCheck]:
-        entry = {"checkpoint_dir_name": "checkpoint_2", "metrics": {}}
-        snapshot = {"checkpoint_results": [entry], "latest_checkpoint_result": entry}
-        (run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+        write_snapshot(run, "checkpoint_2")
         (run / "checkpoint_1" / "model.pt").unlink(missing_ok=True)
         return await check(files, found)
 
@@ -171,7 +176,7 @@ async def test_a_checkpoint_that_was_whole_when_it_was_checked_stays_though_the_
 
     async def delete(files: ProcessFiles, found: Sequence[RunFile]) -> list[FileCheck]:
         checks = await check(files, found) if moment == "after" else []
-        (run / "checkpoint_manager_snapshot.json").write_text(json.dumps({"checkpoint_results": []}))
+        write_snapshot(run)
         shutil.rmtree(run / "checkpoint_1")
         return checks or await check(files, found)
 
@@ -218,9 +223,7 @@ class DeletingJob:
         new.mkdir(exist_ok=True)
         (new / "a.json").write_text(str(self.number))
         (new / "model.pt").write_bytes(b"newer")
-        entry = {"checkpoint_dir_name": new.name, "metrics": {}}
-        snapshot = {"checkpoint_results": [entry], "latest_checkpoint_result": entry}
-        (self.run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+        write_snapshot(self.run, new.name)
         shutil.rmtree(self.run / f"checkpoint_{self.number - 1}")
 
 
@@ -232,9 +235,7 @@ async def test_checkpoints_that_the_job_deletes_before_they_are_listed_are_read_
 
     def commit(number: int) -> None:
         names = [f"checkpoint_{each}" for each in range(number - kept + 1, number + 1)]
-        entries = [{"checkpoint_dir_name": name, "metrics": {}} for name in names]
-        snapshot = {"checkpoint_results": entries, "latest_checkpoint_result": entries[-1]}
-        (run / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+        write_snapshot(run, *names)
         (run / names[-1]).mkdir(exist_ok=True)
         (run / names[-1] / "a.json").write_text("1")
         shutil.rmtree(run / f"checkpoint_{number - kept}", ignore_errors=True)
