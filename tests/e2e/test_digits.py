@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,8 @@ pytestmark = [pytest.mark.node, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def digits(cluster: Cluster) -> dict[str, Any]:
+def digits(cluster: Cluster) -> Iterator[dict[str, Any]]:
     """The job after it has succeeded, and the workers' logs."""
-    cluster.delete_job("digits")  # of another test
     cluster.provide_claim("digits-runs")
     cluster.apply(*load_digits(cluster))
     wait_until("worker pods", lambda: len(cluster.pods("digits")) == 3, seconds=30)
@@ -34,7 +34,8 @@ def digits(cluster: Cluster) -> dict[str, Any]:
     worker_logs = dict(zip(workers, logs, strict=True))
     status = cluster.wait_end("digits")
     assert status["phase"] == "Succeeded", cluster.tell("digits")
-    return {"job": cluster.job("digits"), "status": status, "worker_logs": worker_logs}
+    yield {"job": cluster.job("digits"), "status": status, "worker_logs": worker_logs}
+    cluster.delete_job("digits")
 
 
 def test_the_checkpoint_has_the_reported_accuracy(cluster: Cluster, digits: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ they print."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -58,11 +58,18 @@ class Events:
         self._cluster.wait_phase("digits-r2", "Succeeded")
 
 
+@pytest.fixture
+def digits_deleted(cluster: Cluster) -> Iterator[None]:
+    """Deletes the job of the page also where a command before the page's last one fails."""
+    yield
+    cluster.delete_job("digits")
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("digits_deleted")
 def test_each_command_of_the_page_prints_what_the_page_says(cluster: Cluster, tmp_path: Path) -> None:
     if not cluster.is_local:
         pytest.skip("a real node has no fake GPUs")
-    cluster.delete_job("digits")  # of another test
     page = PAGE.read_text()
     (tmp_path / "digits.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0])
     events, railhead = Events(cluster), CommandLine(cluster, tmp_path)
