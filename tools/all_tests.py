@@ -15,19 +15,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools.e2e_node import find_obstacle
 from tools.ray_matrix import OLDER
 
 PROJECT = Path(__file__).resolve().parents[1]
 MOST_SECONDS = 1800
-_PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5")
-_SLOW = (*_PYTEST, "-m", "slow")
-_IN_TWO = ("-n", "2", "--dist", "worksteal")  # for tests that mostly wait for a cluster or for Ray
+# Two processes, since most parts wait for a cluster or for Ray; the others have one for each processor.
+_PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5", "--dist", "worksteal", "-n", "2")
+_ALL = ("-n", "auto")
+_HAS_NODE = find_obstacle() is None
+_ON_NODE = "node or reading"
+_SLOW = (*_PYTEST, "-m", f"slow and not ({_ON_NODE})" if _HAS_NODE else "slow")
 _EXAMPLES = "tests/e2e/test_examples.py"
 _KILLS = ("tests/e2e/test_kills.py", "tests/e2e/test_survival.py", "tests/e2e/test_world.py")
 _SCHEDULES = "tests/model/test_schedules.py"
 _MANY = {"RAILHEAD_SCHEDULES": "25000"}  # with one operator, with two, and a tenth of them with the world's actors
 _FAULTS = "single_fault or requests_that_hang"
 _GANGS = ("tests/operator/test_gangs.py", "tests/local/test_gangs.py")
+_API = (*_PYTEST, "tests/api", "--ignore=tests/api/test_follow_logs.py")
 _MAKE = ("make", "--no-print-directory")
 
 
@@ -39,30 +44,28 @@ class Part:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-# `test` has Ray's newest version, so `matrix` has only the older ones. `e2e`, `examples` and `kills` have all the tests
-# of tests/e2e in local mode, so `node` has only those that may differ on a real kubelet.
+# `test` has Ray's newest version, so `matrix` has only the older ones. `node` has the tests that may differ on a real
+# kubelet; the other parts have them, in local mode, only where no node can be started.
 PARTS: Mapping[str, Part] = {
     "test": Part((*_MAKE, "test")),
-    "unit": Part((*_SLOW, *_IN_TWO, "tests/unit")),
-    "fuzz": Part((*_SLOW, "-n", "auto", "tests/fuzz", "tests/api")),
+    "unit": Part((*_SLOW, "tests/unit")),
+    "fuzz": Part((*_SLOW, *_ALL, "tests/fuzz", "tests/api")),
     "chart": Part((*_SLOW, "tests/chart")),
-    "schedules": Part((*_PYTEST, "-n", "auto", _SCHEDULES, "-k", "1-from"), _MANY),
-    "two-operators": Part((*_PYTEST, "-n", "auto", _SCHEDULES, "-k", "2-from"), _MANY),
-    "world": Part(
-        (*_PYTEST, "-n", "auto", "tests/model", f"--ignore={_SCHEDULES}"), {"RAILHEAD_FAULTS": "all", **_MANY}
+    "schedules": Part((*_PYTEST, *_ALL, _SCHEDULES, "-k", "1-from"), _MANY),
+    "two-operators": Part((*_PYTEST, *_ALL, _SCHEDULES, "-k", "2-from"), _MANY),
+    "world": Part((*_PYTEST, *_ALL, "tests/model", f"--ignore={_SCHEDULES}"), {"RAILHEAD_FAULTS": "all", **_MANY}),
+    "operator": Part((*_SLOW, "tests/operator", "-k", f"not ({_FAULTS})")),
+    "faults": Part((*_SLOW, "tests/operator", "-k", _FAULTS)),
+    "local": Part((*_SLOW, "tests/local")),
+    "ray": Part((*_SLOW, "tests/ray")),
+    "examples": Part((*_SLOW, "tests/examples", _EXAMPLES)),
+    "kills": Part((*_SLOW, *_KILLS)),
+    "e2e": Part((*_SLOW, "tests/e2e", "tests/install", *(f"--ignore={file}" for file in (_EXAMPLES, *_KILLS)))),
+    "older-kubernetes": Part((*_API, "tests/chart/test_grid.py", "--kubernetes", "1.34")),
+    "newer-kubernetes": Part((*_API, *_GANGS, "--kubernetes", "1.37")),
+    "node": Part(
+        (*_MAKE, "e2e-node", f"E2E_ARGS=-m '{_ON_NODE}'"), {"RAILHEAD_NODE_REQUIRED": "1"} if _HAS_NODE else {}
     ),
-    "operator": Part((*_SLOW, *_IN_TWO, "tests/operator", "-k", f"not ({_FAULTS})")),
-    "faults": Part((*_SLOW, *_IN_TWO, "tests/operator", "-k", _FAULTS)),
-    "local": Part((*_SLOW, *_IN_TWO, "tests/local")),
-    "ray": Part((*_SLOW, *_IN_TWO, "tests/ray")),
-    "examples": Part((*_SLOW, *_IN_TWO, "tests/examples", _EXAMPLES)),
-    "kills": Part((*_SLOW, *_IN_TWO, *_KILLS)),
-    "e2e": Part(
-        (*_SLOW, *_IN_TWO, "tests/e2e", "tests/install", *(f"--ignore={file}" for file in (_EXAMPLES, *_KILLS)))
-    ),
-    "older-kubernetes": Part((*_PYTEST, *_IN_TWO, "tests/api", "tests/chart/test_grid.py", "--kubernetes", "1.34")),
-    "newer-kubernetes": Part((*_PYTEST, *_IN_TWO, "tests/api", *_GANGS, "--kubernetes", "1.37")),
-    "node": Part((*_MAKE, "e2e-node", "E2E_ARGS=-m 'node or reading'")),
     "matrix": Part((sys.executable, "-m", "tools.ray_matrix", "--versions", *OLDER)),
 }
 

@@ -64,12 +64,12 @@ class FaultyCluster:
             assert not run.violations, run.violations
         return [run for run, _ in runs]
 
-    def try_all(self, scenario: Scenario, *faults: Fault, refusals: Sequence[int] = ()) -> None:
-        """Each fault, and one of the refusals in turn, at each request of this scenario, one at a time for each job."""
+    def try_all(self, scenario: Scenario, *faults: Fault, in_turn: Sequence[Fault] = ()) -> None:
+        """Tries each of the faults, and one of `in_turn`, at each request of this scenario, one fault in each job."""
         [calm] = self.play(scenario, None)
         wanted, requests = calm.summarize(), len(calm.ledger.asked)
         assert requests > 10, calm.ledger.asked
-        at_each: list[Sequence[Fault]] = [(*faults, code) for code in refusals] or [faults]
+        at_each: list[Sequence[Fault]] = [(*faults, fault) for fault in in_turn] or [faults]
         numbers = range(requests)
         troubles = [Trouble(number, fault) for number in numbers for fault in at_each[number % len(at_each)]]
         for first in range(0, len(troubles), BATCH):

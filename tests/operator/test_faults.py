@@ -66,13 +66,14 @@ def test_a_lost_answer_or_a_lost_request_anywhere_changes_nothing(faulty_cluster
 @by_name
 def test_no_single_fault_at_any_request_changes_anything(faulty_cluster: FaultyCluster, scenario: Scenario) -> None:
     """Requests get one of the codes in turn, as writes do in tests/model/test_crash_points.py."""
-    faulty_cluster.try_all(scenario, CUT_AFTER, CUT_BEFORE, refusals=(429, 500, 503))
+    faulty_cluster.try_all(scenario, CUT_AFTER, CUT_BEFORE, in_turn=(429, 500, 503))
 
 
 @pytest.mark.slow
 @by_name
 def test_requests_that_hang_change_nothing(faulty_cluster: FaultyCluster, scenario: Scenario) -> None:
-    faulty_cluster.try_all(scenario, HANG_AFTER, HANG_BEFORE)
+    """Every second request hangs after the API server has answered it: the test above loses each answer."""
+    faulty_cluster.try_all(scenario, in_turn=(HANG_AFTER, HANG_BEFORE))
 
 
 @pytest.mark.slow
