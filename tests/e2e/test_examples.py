@@ -25,18 +25,16 @@ from tests.e2e.cluster import Cluster
 EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
 LONG = 600.0  # seconds; a framework is imported in four processes, perhaps on a slow machine
 
-# The barrier: every rank has sent its last report; otherwise the checkpoint would not be committed.
 STOPS_HALF_WAY = """
 import importlib
 import ray.train
-import ray.train.collective
 
 
 def train_func(config):
     example, amount = importlib.import_module(config["example"]), config["amount"]
     if ray.train.get_checkpoint() is None:
         example.train_func({**config, amount: config[amount] // 2})
-        ray.train.collective.barrier()
+        ray.train.get_all_reported_checkpoints()  # waits until the last one is committed
         raise RuntimeError("half of it is done")
     example.train_func(config)
 """
