@@ -31,10 +31,10 @@ def job(cluster: Cluster) -> Iterator[str]:
     """A job that trains, with its run on a claim for one node."""
     cluster.provide_claim(CLAIM, mode="ReadWriteOnce")
     storage = {"storagePath": "/runs", "storageVolume": {"persistentVolumeClaim": {"claimName": CLAIM}}}
-    # Each checkpoint stays for 5 s or more: a command needs 3 s from the list to the end of a check.
+    # Each checkpoint stays for 15 s: on a busy node each of a command's requests by exec needs 3 s.
     run = {**storage, "checkpoint": {"numToKeep": 5}}
     env = [{"name": "NOTES", "value": "/runs/notes"}]
-    cluster.apply(with_config(make_job(JOB, cluster.image, run=run, env=env), epochs=500, seconds=1.0))
+    cluster.apply(with_config(make_job(JOB, cluster.image, run=run, env=env), epochs=500, seconds=3.0))
     committed = lambda: (cluster.status(JOB).get("checkpoint") or {}).get("index", -1) >= 4  # noqa: E731
     wait_until("five checkpoints", committed, seconds=240, tell=lambda: cluster.tell(JOB))
     yield JOB
