@@ -1,4 +1,4 @@
-"""Which cases a test run tries: a few in each run, 10,000 of each kind with the slow tests.
+"""Which cases a test run tries: a few in each run, 6,000 of each kind with the slow tests.
 
 `RAILHEAD_SEED=n` replays one of them.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-CASES, QUICK, BATCH = 10_000, 300, 970
+CASES, QUICK, BATCH = 6000, 300, 950
 
 
 def find_seeds() -> list[Any]:
