@@ -22,7 +22,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 MOST_SECONDS = 1800
 # Two processes, since most parts wait for a cluster or for Ray; the others have one for each processor.
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5", "--dist", "worksteal", "-n", "2")
-_ALL = ("-n", "auto")
+_EACH_PROCESSOR = ("-n", "auto")
 _HAS_NODE = find_obstacle() is None
 _ON_NODE = "node or reading"
 _SLOW = (*_PYTEST, "-m", f"slow and not ({_ON_NODE})" if _HAS_NODE else "slow")
@@ -49,11 +49,13 @@ class Part:
 PARTS: Mapping[str, Part] = {
     "test": Part((*_MAKE, "test")),
     "unit": Part((*_SLOW, "tests/unit")),
-    "fuzz": Part((*_SLOW, *_ALL, "tests/fuzz", "tests/api")),
+    "fuzz": Part((*_SLOW, *_EACH_PROCESSOR, "tests/fuzz", "tests/api")),
     "chart": Part((*_SLOW, "tests/chart")),
-    "schedules": Part((*_PYTEST, *_ALL, _SCHEDULES, "-k", "1-from"), _MANY),
-    "two-operators": Part((*_PYTEST, *_ALL, _SCHEDULES, "-k", "2-from"), _MANY),
-    "world": Part((*_PYTEST, *_ALL, "tests/model", f"--ignore={_SCHEDULES}"), {"RAILHEAD_FAULTS": "all", **_MANY}),
+    "schedules": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "1-from"), _MANY),
+    "two-operators": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "2-from"), _MANY),
+    "world": Part(
+        (*_PYTEST, *_EACH_PROCESSOR, "tests/model", f"--ignore={_SCHEDULES}"), {"RAILHEAD_FAULTS": "all", **_MANY}
+    ),
     "operator": Part((*_SLOW, "tests/operator", "-k", f"not ({_FAULTS})")),
     "faults": Part((*_SLOW, "tests/operator", "-k", _FAULTS)),
     "local": Part((*_SLOW, "tests/local")),
