@@ -31,7 +31,6 @@ _KILLS = ("tests/e2e/test_kills.py", "tests/e2e/test_survival.py", "tests/e2e/te
 _SCHEDULES = "tests/model/test_schedules.py"
 _MANY = {"RAILHEAD_SCHEDULES": "25000"}  # with one operator, with two, and a tenth of them with the world's actors
 _FAULTS = "single_fault or requests_that_hang"
-_GANGS = ("tests/operator/test_gangs.py", "tests/local/test_gangs.py")
 _API = (*_PYTEST, "tests/api", "--ignore=tests/api/test_follow_logs.py")
 _MAKE = ("make", "--no-print-directory")
 
@@ -64,7 +63,7 @@ PARTS: Mapping[str, Part] = {
     "kills": Part((*_SLOW, *_KILLS)),
     "e2e": Part((*_SLOW, "tests/e2e", "tests/install", *(f"--ignore={file}" for file in (_EXAMPLES, *_KILLS)))),
     "older-kubernetes": Part((*_API, "tests/chart/test_grid.py", "--kubernetes", "1.34")),
-    "newer-kubernetes": Part((*_API, *_GANGS, "--kubernetes", "1.37")),
+    "newer-kubernetes": Part((*_API, "tests/operator/test_gangs.py", "--kubernetes", "1.37")),
     "node": Part(
         (*_MAKE, "e2e-node", f"E2E_ARGS=-m '{_ON_NODE}'"), {"RAILHEAD_NODE_REQUIRED": "1"} if _HAS_NODE else {}
     ),
