@@ -121,9 +121,10 @@ def test_a_pod_that_the_kubelet_refuses_spends_nothing(cluster: Cluster) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.node
 def test_an_attempt_that_finds_a_full_disk_waits_for_minutes_and_then_trains(cluster: Cluster) -> None:
     if cluster.volume_folder is None:
-        pytest.skip("only root may mount a disk of its own; tests/ray fills one beside a real Ray")
+        pytest.skip("only a node on this machine has a folder in which the test can mount a disk")
     with mount_full_disk(cluster.volume_folder / cluster.namespace / "full") as disk:
         cluster.provide_claim("full")
         run = {"storagePath": "/runs", "storageVolume": {"persistentVolumeClaim": {"claimName": "full"}}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from itertools import count
 from pathlib import Path
 
@@ -73,3 +75,19 @@ def test_each_folder_with_slow_tests_is_in_a_part() -> None:
 def test_the_files_of_parts_exist() -> None:
     paths = [a.removeprefix("--ignore=") for p in PARTS.values() for a in p.command if "tests/" in a]
     assert [path for path in paths if not (PROJECT / path).exists()] == []
+
+
+def test_each_test_that_needs_a_real_node_is_among_those_that_run_on_one() -> None:
+    """A test that local mode skips would otherwise run in no part."""
+    skips = re.compile(r"if cluster\.(is_local|volume_folder is None):\n +pytest\.skip")
+    needing: list[str] = []
+    unmarked: list[str] = []
+    for path in (PROJECT / "tests" / "e2e").glob("test_*.py"):
+        module = ast.parse(text := path.read_text())
+        of_all = [line for line in text.splitlines() if line.startswith("pytestmark")]
+        for function in module.body:
+            if isinstance(function, ast.FunctionDef) and skips.search(ast.get_source_segment(text, function) or ""):
+                needing.append(function.name)
+                marks = " ".join([*of_all, *map(ast.unparse, function.decorator_list)])
+                unmarked += [] if re.search(r"mark\.(node|reading)\b", marks) else [f"{path.name}: {function.name}"]
+    assert needing and unmarked == []
