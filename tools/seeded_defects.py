@@ -521,6 +521,7 @@ DEFECTS = (
         "class_ is FailureClass.INFRASTRUCTURE and reason in DISRUPTIONS",
         "False",
         ("tests/unit/planning/facts/test_settlement.py",),
+        raises=("IndexError",),
     ),
     Defect(
         "the budget of failures never refills",
@@ -1798,6 +1799,7 @@ DEFECTS = (
         '"cat-file", "-e", f"{git.revision}^{{commit}}") is not None:',
         '"cat-file", "-e", f"{git.revision}^{{commit}}") is False:',
         ("tests/unit/driver/test_fetch.py",),
+        raises=("Unreachable",),
     ),
     Defect(
         "a commit leaves no copy of the snapshot",

@@ -13,7 +13,7 @@ from tests.e2e.jobs import make_job, with_config
 from tests.full_disk import mount_full_disk
 
 POLICY = "railhead-tests-protected"
-TRIES = 9  # of the driver, with pauses of 0.5, 1, 2, ... s between them: two minutes
+TRIES = 8  # of the driver, with pauses of 0.5, 1, 2, ... s after them: two minutes
 # What a person who copies a pod's YAML removes.
 OF_THE_SERVER = ("ownerReferences", "uid", "resourceVersion", "creationTimestamp", "managedFields", "finalizers")
 
