@@ -161,6 +161,7 @@ TRAINER = [
         "spec.trainer", {"build": "a:b", "backend": {"name": "gloo"}}, "requires trainFunc", at="spec.trainer.backend"
     ),
     _one("spec.trainer.trainFunc", "digits.py", "should match"),
+    _one("spec.trainer.trainFunc", "digits.py:train_func", "write train:main for main of train.py"),
     _one("spec.trainer.trainFunc", "digits:", "should match"),
     _one("spec.trainer.trainFunc", ":train_func", "should match"),
     _one("spec.trainer.trainFunc", "a:b:c", "should match"),

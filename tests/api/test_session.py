@@ -64,8 +64,25 @@ def test_submit_creates_the_job_of_a_function_once(client: Client, api_server: A
 
 
 def test_a_field_that_does_not_exist_is_refused(client: Client) -> None:
-    with pytest.raises(ClientError, match=r'unknown field "spec.scaling.workers"'):
+    with pytest.raises(ClientError, match=r'unknown field "spec.scaling.workers"; did you mean spec.scaling.numWork'):
         submit(client, spec={"scaling": {"workers": 3}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"run": {"storagePath": "runs"}}, "spec.run.storagePath must be an absolute path such as /mnt/runs"),
+        (
+            {"scaling": {"resourcesPerWorker": {"memory": "4GB"}}},
+            "must be a quantity such as 4, 500m, 4G or 4Gi; the un",
+        ),
+        ({"trainer": {"trainFunc": "train"}}, "spec.trainer.trainFunc must be MODULE:FUNCTION"),
+    ],
+)
+def test_a_value_of_another_form_is_refused_in_words(client: Client, spec: Object, words: str) -> None:
+    with pytest.raises(ClientError, match=words) as error:
+        submit(client, spec=spec)
+    assert "match" not in str(error.value)
 
 
 def test_a_function_that_cannot_be_sent_creates_nothing(client: Client, api_server: ApiServer) -> None:

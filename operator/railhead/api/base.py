@@ -100,6 +100,8 @@ ClassName = Annotated[
     BeforeValidator(lambda value: FailureClass.parse(value) if isinstance(value, str) else value),
     WithJsonSchema({"type": "string", "maxLength": 32}),
 ]
+# `train.py:main` would be the module `py` of a package `train`, which only an import in the pods would refuse.
+NO_FILE = ("", "!self.contains('.py:')", "must name a module, not a file: write train:main for main of train.py")
 NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME)]
 Function = Annotated[
@@ -108,6 +110,7 @@ Function = Annotated[
         min_length=3,
         max_length=256,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
+        json_schema_extra=rules(NO_FILE),
     ),
 ]
 Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9]([-A-Za-z0-9._/:@]*[A-Za-z0-9])?$")]

@@ -59,6 +59,8 @@ SUSPENDED: dict[str, frozenset[str]] = {
     ".scheduling": frozenset({"gangScheduler", "priorityClassName", "queueName", "topology"}),
 }
 NONE: frozenset[str] = frozenset()
+# GitOps tools look for the first three words. A job of another name may resume from this one.
+IMMUTABLE = "field is immutable; create another TrainJob with resumeFrom instead"
 ONLY_SUSPENDED = "can change only while the job is suspended"
 WAIT = "set spec.suspend to true and wait for phase Suspended; the change itself may set it to false again"
 _IS_SUSPENDED = "oldSelf.?status.?phase.orValue('') in ['Suspended', 'Queued']"
@@ -93,7 +95,7 @@ def _add_immutability(schema: Schema, *, path: str = "") -> None:
         if here in ALWAYS.keys() | SUSPENDED.keys():
             _add_immutability(inner, path=here)
             continue
-        message = f"{here[1:]}: field is immutable"
+        message = f"{here[1:]}: {IMMUTABLE}"
         inner.setdefault(RULES, []).append({"rule": "self == oldSelf", "message": message})
         if not _is_required(schema, field):
             rule = f"has(self.{field}) == has(oldSelf.{field})"

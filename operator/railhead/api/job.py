@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from railhead.api.forms import put_into_words
 from railhead.api.names import MAX_JOB_NAME
 from railhead.api.spec import TrainJobSpec
 
@@ -50,4 +51,6 @@ def parse_spec(raw: Any, *, name: str = "") -> TrainJobSpec:
 def _first_error(error: ValidationError) -> InvalidSpec:
     first = error.errors(include_url=False, include_input=False)[0]
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    return InvalidSpec(f"spec{path}", first["msg"].removeprefix("Value error, "))
+    if first["type"] == "extra_forbidden":
+        return InvalidSpec(f"spec{path}", "there is no such field")
+    return InvalidSpec(f"spec{path}", put_into_words(first["msg"].removeprefix("Value error, ")))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shlex
+import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from railhead.cli.parser import default_folder
+from railhead.cli.parser import IMAGE_VARIABLE, default_folder
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, KubectlFailed
@@ -20,6 +22,7 @@ from railhead.local.processes import is_alive
 from railhead.local.session import Session, default_capacity
 
 LOG_LINES = 40
+LOCAL_IMAGE = "local"  # any name will do: local mode pulls no image
 
 
 def stop_command(folder: Path) -> str:
@@ -39,10 +42,18 @@ class Console:
 
 
 def describe_access(session: Session) -> str:
-    """Returns the shell commands that point kubectl at the session, and the one that stops it."""
+    """Returns the shell commands that point kubectl and railhead at the session, and the one that stops it."""
+    folders = [str(session.bin)]
+    railhead = shutil.which("railhead")
+    own = Path(sys.executable).parent / "railhead"
+    if railhead is None and own.exists():
+        # It was started by its path, as from a virtual environment that is not activated.
+        folders.append(str(own.parent))
+    path = ":".join(shlex.quote(folder) for folder in folders)
     return (
         f"  export KUBECONFIG={shlex.quote(str(session.kubeconfig))}\n"
-        f"  export PATH={shlex.quote(str(session.bin))}:$PATH   # kubectl\n"
+        f"  export PATH={path}:$PATH   # kubectl and railhead\n"
+        f"  export {IMAGE_VARIABLE}={LOCAL_IMAGE}   # `railhead submit` needs no --image: local mode pulls none\n"
         f"To stop it:\n  {stop_command(session.folder)}"
     )
 

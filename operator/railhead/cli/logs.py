@@ -6,6 +6,7 @@ import argparse
 from collections import deque
 from datetime import timedelta
 
+from railhead.api.base import Object, part
 from railhead.api.status import parse_status
 from railhead.cli.cluster_command import in_cluster, open_files, remark
 from railhead.cli.output import Console
@@ -22,6 +23,8 @@ async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Cons
     """Prints the lines; remarks, for example about a pod that waits, go to standard error."""
     wanted = Wanted(options.rank, options.is_all, options.tail, options.since)
     printer = Printer(console.log_line, remark)
+    if options.rank is not None:
+        check_rank(await cluster.get_job(options.name), options.rank)
     if options.follow:
         if options.attempt is not None:
             raise ClientError("--follow shows the newest attempt and later ones; leave out --attempt", ExitCode.USAGE)
@@ -30,6 +33,16 @@ async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Cons
     if await print_logs(cluster, options.name, wanted, printer, attempt=options.attempt):
         return 0
     return await _print_archived(options, cluster, wanted, console)
+
+
+def check_rank(job: Object, rank: int) -> None:
+    """Raises ClientError if the job can never have such a rank."""
+    scaling = part(part(job, "spec"), "scaling")
+    ranks = int(scaling.get("maxWorkers") or scaling.get("numWorkers") or 1)
+    if rank >= ranks:
+        known = "only rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}"
+        message = f"--rank {rank}: {job['metadata']['name']} has {known}"
+        raise ClientError(message, ExitCode.NOT_FOUND)
 
 
 async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted: Wanted, console: Console) -> int:

@@ -21,6 +21,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 SCREEN = ("table", "json", "yaml")
 LIST_FORMATS = ("table", "wide", "json", "yaml", "name")
 SHELLS = ("bash", "zsh", "fish")
+IMAGE_VARIABLE = "RAILHEAD_IMAGE"  # of the environment: the image of a script without --image
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -198,6 +199,8 @@ def _add_submit(commands: Subparsers) -> None:
     submit.add_argument("--dry-run", action="store_true", help="only check it, and print what it will take")
     submit.add_argument("-y", "--yes", action="store_true", help="do not ask")
     _add_set(submit)
+    config = "an entry of trainer.trainLoopConfig, such as lr=0.05; the value is YAML, so 3 is a number (repeatable)"
+    submit.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help=config)
     secret = "all keys of this Secret become environment variables (repeatable)"
     submit.add_argument("--env-from-secret", action="append", default=[], metavar="SECRET", help=secret)
     code = submit.add_argument_group("code in several files")
@@ -207,7 +210,9 @@ def _add_submit(commands: Subparsers) -> None:
     code.add_argument("--include", action="append", default=[], metavar="GLOB", help=include)
     script = submit.add_argument_group("of a Python file, which without --code becomes spec.source.inline")
     script.add_argument("--name", default="", help="default: that of the file")
-    script.add_argument("--image", metavar="IMAGE", help="has Ray and the packages that the file imports")
+    script.add_argument(
+        "--image", metavar="IMAGE", help=f"has Ray and the packages that the file imports (default: ${IMAGE_VARIABLE})"
+    )
     script.add_argument("--storage", metavar="URI", help="such as s3://bucket/runs, or pvc:NAME/PATH in a claim")
     script.add_argument("--workers", type=count, default=1, metavar="N", help="default: %(default)s")
     script.add_argument("--gpus", type=count, default=0, metavar="N", help="GPUs per worker (default: %(default)s)")

@@ -19,7 +19,7 @@ from railhead.client.results import download_checkpoint, read_checkpoints, read_
 
 
 async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    """Prints a line per curve, or all reports as CSV, JSON or YAML."""
+    """Prints a line per curve, or all reports as CSV, JSON or YAML; returns 1 if no report has such a metric."""
     if options.folder and len(options.names) > 1:
         raise ClientError("--folder is the run of one job; name one", ExitCode.USAGE)
     if options.plot:
@@ -32,11 +32,14 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
             found, missing = await read_metrics(files, name, options.metric)
         reports += found
         gaps += missing
+    code = ExitCode.DONE
+    if not any(report.metrics for report in reports):
+        code = ExitCode.FAILED
     if options.plot:
         write_plot(build_curves(drop_repeated(reports)), options.plot)
         remark(f"wrote {options.plot}")
     if console.print_if_data(Reports(tuple(reports), tuple(gaps)), options.output):
-        return 0
+        return code
     if options.output == "csv":
         for line in write_csv(reports).split("\n"):
             console.line(line)
@@ -44,7 +47,7 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
         _print_curves(build_curves(drop_repeated(reports)), console)
     for gap in gaps:
         remark(gap)
-    return 0
+    return code
 
 
 def _print_curves(curves: Sequence[Curve], console: Console) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from railhead.api.base import Object, part, text
 from railhead.cli.cluster_command import confirm, in_cluster, remark
 from railhead.cli.output import Console
-from railhead.client.changes import parse_changes
+from railhead.cli.parser import IMAGE_VARIABLE
+from railhead.client.changes import parse_changes, parse_config
 from railhead.client.cluster import Cluster
 from railhead.client.code_files import name_module, read_code
 from railhead.client.code_map import CodeMap, compare_files, is_held, make_code_map
@@ -122,6 +123,7 @@ def read_submission(options: argparse.Namespace) -> Submission:
         raise ClientError("--include is for the files of --code", ExitCode.USAGE)
     files = read_code(options.code, options.include) if options.code else ()
     job = read_target(options, {each.path for each in files})
+    job = change_job(job, parse_config(options.config), ())
     job = change_job(job, parse_changes(options.changes), options.env_from_secret)
     if not files:
         return Submission(mark(job))
@@ -139,12 +141,17 @@ def read_target(options: argparse.Namespace, sent: Container[str] = ()) -> Objec
         if len(jobs) != 1:
             raise ClientError(f"{options.target} has {len(jobs)} TrainJobs; submit takes one", ExitCode.USAGE)
         return jobs[0]
-    if not options.image or not options.storage:
-        raise ClientError("a Python file needs --image and --storage as well", ExitCode.USAGE)
-    return _read_script(options, sent)
+    image = options.image or os.environ.get(IMAGE_VARIABLE, "")
+    missing = [name for name, value in (("--image", image), ("--storage", options.storage)) if not value]
+    if missing:
+        message = f"a Python file needs {' and '.join(missing)} as well"
+        if "--image" in missing:
+            message += f"; the variable {IMAGE_VARIABLE} may name an image for all jobs"
+        raise ClientError(message, ExitCode.USAGE)
+    return _read_script(options, image, sent)
 
 
-def _read_script(options: argparse.Namespace, sent: Container[str]) -> Object:
+def _read_script(options: argparse.Namespace, image: str, sent: Container[str]) -> Object:
     path = Path(split_target(options.target)[0])
     try:
         code = path.read_text(encoding="utf-8")
@@ -156,7 +163,7 @@ def _read_script(options: argparse.Namespace, sent: Container[str]) -> Object:
     return build_job(
         options.target,
         code,
-        image=options.image,
+        image=image,
         storage=options.storage,
         name=options.name,
         workers=options.workers,

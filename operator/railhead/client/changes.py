@@ -19,16 +19,32 @@ _OF_TOOLS = re.compile(
     r"^(app\.kubernetes\.io/(instance|managed-by)|argocd\.argoproj\.io/.*|.*\.toolkit\.fluxcd\.io/.*|helm\.sh/.*"
     r"|meta\.helm\.sh/.*|kubectl\.kubernetes\.io/.*|railhead\.dev/(content|code-pending))$"
 )
+_OTHER_THAN_KUBECTL = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "int", "float"))
 _STEP = re.compile(r'"([^"]+)"|([^."]+)')
 
 
 class JSONLoader(yaml.SafeLoader):
-    """Reads YAML into JSON's types, as kubectl does: a date such as 2026-11-25 stays a text."""
+    """Reads YAML into JSON's types, as kubectl does: 1e-3 is a number, and 2026-11-25 or 12:30 a text.
+
+    PyYAML follows YAML 1.1, for which 1e-3 is a text, 2026-11-25 a date, and 12:30 the number 750.
+    """
 
     yaml_implicit_resolvers = {
-        start: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:timestamp"]
+        start: [(tag, pattern) for tag, pattern in found if tag not in _OTHER_THAN_KUBECTL]
         for start, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+
+JSONLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:int",
+    re.compile(r"^[-+]?(0b[01_]+|0[0-7_]*|[1-9][0-9_]*|0x[0-9a-fA-F_]+)$"),
+    list("-+0123456789"),
+)
+JSONLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^([-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
+    list("-+0123456789."),
+)
 
 
 def parse_changes(texts: Iterable[str]) -> Object:
@@ -57,6 +73,29 @@ def parse_changes(texts: Iterable[str]) -> Object:
                 raise ClientError(f"--set {text}: another --set gives {step} a value already", ExitCode.USAGE)
         here[steps[-1]] = value
     return changes
+
+
+def parse_config(texts: Iterable[str]) -> Object:
+    """Returns the change of the spec that adds these entries to trainer.trainLoopConfig.
+
+    A text is KEY=VALUE, with the value in YAML: `lr=0.05` is a number, `name=cnn` a text, and `layers=[1, 2]` a list.
+
+    Raises:
+        ClientError: a text is not of that form.
+    """
+    config: Object = {}
+    for text in texts:
+        key, sign, raw = text.partition("=")
+        if not sign or not key:
+            raise ClientError(f"--config {text}: write it as KEY=VALUE, for example lr=0.05", ExitCode.USAGE)
+        try:
+            config[key] = yaml.load(raw, JSONLoader)
+        except yaml.YAMLError:
+            message = f"--config {text}: the value is not YAML; put it in double quotes inside of single ones"
+            raise ClientError(message, ExitCode.USAGE) from None
+    if not config:
+        return {}
+    return {"trainer": {"trainLoopConfig": config}}
 
 
 def merge(base: Object, changes: Object) -> Object:

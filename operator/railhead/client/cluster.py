@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from railhead.api import names
 from railhead.api.base import Object
+from railhead.api.forms import put_into_words
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.snapshot import PodState, Snapshot, read_pod
 from railhead.kube.bodies import keep_all
@@ -186,7 +187,11 @@ def explain_error(error: KubeError, doing: str) -> ClientError:
         return ClientError(message, ExitCode.UNREACHABLE)
     if isinstance(error, Conflict) and error.reason == "AlreadyExists":
         return ClientError(f"cannot {doing}: {error.message}; choose another name", ExitCode.REFUSED)
-    return ClientError(f"cannot {doing}: {error.message or error.reason}", ExitCode.REFUSED)
+    # It builds the CRD, which takes half a second and is of use only here.
+    from railhead.client.fields import add_suggestions
+
+    message = add_suggestions(put_into_words(error.message or error.reason))
+    return ClientError(f"cannot {doing}: {message}", ExitCode.REFUSED)
 
 
 @asynccontextmanager

@@ -26,12 +26,18 @@ TOO_FAST = (
 async def read_metrics(files: RunFiles, name: str, metrics: Sequence[str]) -> tuple[list[Report], list[str]]:
     """Returns the reports of the job in the order of time, and a sentence for each reason why some are missing.
 
-    A report has only these metrics, all of them if none is named.
+    A report has only these metrics, all of them if none is named. A metric that no report has is a reason, too.
     """
     history = read_history(await read_folder(files, f"{OWN_FOLDER}/{METRICS}"))
     gaps = describe_gaps(history, f"the history of {name}")
     if not history.records:
         gaps.append(f"{files.place} has no reports of {name}.")
+        return [], gaps
+    known = {metric for report in read_reports(name, history) for metric in report.metrics}
+    unknown = [metric for metric in metrics if metric not in known]
+    if unknown:
+        reported = ", ".join(sorted(known)) or "none"
+        gaps.append(f"{name} has reported no metric {' or '.join(unknown)}; its metrics are: {reported}.")
     return read_reports(name, history, metrics), gaps
 
 

@@ -98,10 +98,28 @@ async def test_what_is_missing_is_said(run: Path, capsys: pytest.CaptureFixture[
     await show("metrics", "digits", "--folder", str(run))
     assert "1 lines in the history of digits cannot be read" in capsys.readouterr().err
     file.unlink()
-    await show("metrics", "digits", "--folder", str(run))
+    await show("metrics", "digits", "--folder", str(run), code=ExitCode.FAILED)
     assert "has no reports of digits" in capsys.readouterr().err
     with pytest.raises(ClientError, match="--folder is the run of one job"):
         await show("metrics", "a", "b", "--folder", str(run))
+
+
+@pytest.mark.parametrize("output", ["table", "csv", "json"])
+async def test_a_metric_that_was_never_reported_is_an_error_that_names_the_others(
+    output: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_run = ("metrics", "digits", "-o", output, "--folder", str(run))
+    printed = await show(*of_run, "--metric", "los", code=ExitCode.FAILED)
+    said = printed + capsys.readouterr().err
+    assert "digits has reported no metric los; its metrics are: " in said and "loss" in said
+    await show(*of_run, "--metric", "los", "--metric", "loss", code=ExitCode.DONE)
+
+
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+async def test_a_rank_that_the_job_cannot_have_is_an_error(follow: tuple[str, ...]) -> None:
+    with pytest.raises(ClientError, match="--rank 2: digits has ranks 0 to 1") as error:
+        await show("logs", "digits", "--rank", "2", *follow)
+    assert error.value.code == ExitCode.NOT_FOUND
 
 
 @pytest.mark.parametrize("command", [("metrics", "digits"), ("checkpoints", "digits")])

@@ -30,16 +30,39 @@ def test_a_yaml_file_and_a_python_file_are_targets(tmp_path: Path) -> None:
     [
         ("two.yaml", [], "has 2 TrainJobs"),
         ("two.yaml", ["--gpus", "2"], "are for a Python file"),
-        ("train.py:main", ["--image", "i"], "needs --image and --storage"),
+        ("train.py:main", ["--image", "i"], "needs --storage as well$"),
+        ("train.py:main", ["--storage", "s"], "needs --image as well; the variable RAILHEAD_IMAGE"),
+        ("train.py:main", [], "needs --image and --storage as well"),
         ("train.py", ["--image", "i", "--storage", "s"], "a Python file and its function"),
         ("none.py:main", ["--image", "i", "--storage", "s"], "none.py cannot be read"),
     ],
 )
-def test_what_does_not_fit_is_refused(target: str, options: list[str], message: str, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(
+    target: str, options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "two.yaml").write_text(f"{JOB}---\n{JOB}")
     (tmp_path / "train.py").write_text("def main(): ...")
+    monkeypatch.delenv("RAILHEAD_IMAGE", raising=False)
     with pytest.raises(ClientError, match=message):
         read(str(tmp_path / target), *options)
+
+
+def test_the_environment_may_name_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").write_text("def main(): ...")
+    monkeypatch.setenv("RAILHEAD_IMAGE", "registry.example/train:1")
+    arguments = ["submit", f"{tmp_path}/train.py:main", "--storage", "s3://b"]
+    assert read_target(build_parser().parse_args(arguments))["spec"]["image"] == "registry.example/train:1"
+    named = build_parser().parse_args([*arguments, "--image", "other"])
+    assert read_target(named)["spec"]["image"] == "other"
+
+
+def test_hyperparameters_have_the_types_of_yaml_and_join_those_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(f"{JOB}spec: {{trainer: {{trainLoopConfig: {{lr: 1, epochs: 2}}}}}}\n")
+    values = ["lr=0.05", "layers=[1, 2]", "name=cnn", "is_deep=true", "path=a=b"]
+    options = [word for value in values for word in ("--config", value)]
+    job = read_submission(build_parser().parse_args(["submit", str(tmp_path / "job.yaml"), *options])).job
+    wanted = {"lr": 0.05, "epochs": 2, "layers": [1, 2], "name": "cnn", "is_deep": True, "path": "a=b"}
+    assert job["spec"]["trainer"]["trainLoopConfig"] == wanted
 
 
 def test_a_date_in_yaml_stays_a_text(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from railhead.api.base import Object
-from railhead.client.changes import build_retry, merge, name_retry, parse_changes
+from railhead.client.changes import JSONLoader, build_retry, merge, name_retry, parse_changes, parse_config
 from railhead.client.errors import ClientError, ExitCode
 from tests.unit.client.jobs import make_failed, make_running
 
@@ -97,3 +98,36 @@ def test_a_job_that_runs_is_not_retried() -> None:
     with pytest.raises(ClientError, match=r"has not finished .phase Running.*railhead suspend digits") as error:
         build_retry(make_running(), {})
     assert error.value.code == ExitCode.REFUSED
+
+
+@pytest.mark.parametrize("text", ["lr", "=0.1", "lr=[1"])
+def test_a_hyperparameter_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(ClientError, match=r"^--config"):
+        parse_config([text])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 0.001),
+        ("1E5", 100000.0),
+        ("-.5e-3", -0.0005),
+        ("0.1", 0.1),
+        ("1.", 1.0),
+        ("3", 3),
+        ("-7", -7),
+        ("0x1F", 31),
+        ("1_000", 1000),
+        ("12:30", "12:30"),
+        ("190:20:30.15", "190:20:30.15"),
+        ("2026-11-25", "2026-11-25"),
+        ("1e", "1e"),
+        ("e3", "e3"),
+        ("1.5.2", "1.5.2"),
+        ("true", True),
+        ("null", None),
+    ],
+)
+def test_yaml_has_the_types_that_kubectl_gives_it(text: str, value: object) -> None:
+    found = yaml.load(text, JSONLoader)
+    assert (found, type(found)) == (value, type(value))

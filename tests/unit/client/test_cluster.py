@@ -59,6 +59,12 @@ def test_a_refusal_or_a_second_silence_ends_the_command(errors: list[KubeError],
         (RetryAfter(0, "NoAnswer", "refused"), ExitCode.UNREACHABLE, "no answer from the API server .refused.; try"),
         (Conflict(409, "AlreadyExists", "x exists"), ExitCode.REFUSED, "choose another name"),
         (Denied(422, "Invalid", "spec.image: field is immutable"), ExitCode.REFUSED, "spec.image: field is immutable"),
+        (Denied(400, "BadRequest", 'unknown field "spec.workers"'), ExitCode.REFUSED, "did you mean spec.worker."),
+        (
+            Denied(422, "Invalid", "spec.run.name in body should match '^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$'"),
+            ExitCode.REFUSED,
+            "spec.run.name must consist of letters",
+        ),
     ],
 )
 def test_an_error_has_its_code_and_its_remedy(error: KubeError, code: ExitCode, remedy: str) -> None:

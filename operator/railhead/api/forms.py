@@ -1,0 +1,54 @@
+"""The form that a text must have, in words: for each pattern of the TrainJob's schema.
+
+The API server and pydantic name only the regular expression that a value does not match, which tells most users little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+FORMS: Mapping[str, str] = {
+    r"^[A-Za-z0-9]([-A-Za-z0-9._/:@]*[A-Za-z0-9])?$": "must be an image such as registry.example/team/train:1",
+    r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$": "must be a name of lower-case letters, digits, '-' and '.', such as my-claim",
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "must be a name of lower-case letters, digits and '-', such as loss-is-nan",
+    r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$": (
+        "must be MODULE:FUNCTION, such as train:train_func for the function train_func of train.py"
+    ),
+    r"^[-._a-zA-Z0-9]+$": "must be a key of letters, digits, '-', '_' and '.', such as train.py",
+    r"^(\.?[-A-Za-z0-9_][-A-Za-z0-9_.]*/)*\.?[-A-Za-z0-9_][-A-Za-z0-9_.]*$": (
+        "must be a relative path of letters, digits, '-', '_' and '.', such as src/train.py, without .."
+    ),
+    r"^[0-9]+(\.[0-9]{1,6})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$": (
+        "must be a quantity such as 4, 500m, 4G or 4Gi; the unit is G or Gi, not GB"
+    ),
+    r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$": (
+        "must consist of letters, digits, '-', '_' and '.', and begin and end with a letter or digit"
+    ),
+    r"^!?([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?|in\([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+    r"(, ?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)*\))$": (
+        "must be a value such as a100, !a100 for any other one, or in(a100, h100) for one of several"
+    ),
+    r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$": (
+        "must be an absolute path such as /mnt/runs, or a URI that begins with s3://, gs://, abfs:// or hdfs://"
+    ),
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "must be a name of letters, digits and '_' that does not begin with a digit",
+    r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$": "must be a reason of one word, such as GPUFailed",
+    r"^-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]{1,2})?%?$": "must be a number such as 0.5, 1e-3 or 5%",
+    r"^[a-z0-9.-]+/[A-Za-z0-9._/-]+$": "must be a controller's name such as railhead.dev/operator",
+    r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$": (
+        "must be the key of a label, such as topology.kubernetes.io/zone"
+    ),
+}
+
+# Of a rule in CEL that reads a quantity; the message of the pattern stands beside it.
+_NO_QUANTITY = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$' evaluating rule: "
+)
+
+
+def put_into_words(message: str) -> str:
+    """Returns the message of the API server or of pydantic, with the words of a form in place of its pattern."""
+    for pattern, words in FORMS.items():
+        message = message.replace(f"in body should match '{pattern}'", words)
+        message = message.replace(f"String should match pattern '{pattern}'", words)
+    return message.replace(_NO_QUANTITY, "")
