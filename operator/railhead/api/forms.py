@@ -1,4 +1,4 @@
-"""The form that a text must have, in words: for each pattern of the TrainJob's schema.
+"""Describes the form that a text must have, for each pattern of the TrainJob's schema.
 
 The API server and pydantic name only the regular expression that a value does not match, which tells most users little.
 """
@@ -40,7 +40,7 @@ FORMS: Mapping[str, str] = {
     ),
 }
 
-# Of a rule in CEL that reads a quantity; the message of the pattern stands beside it.
+# A rule in CEL that reads a quantity says this, too, after the message of the pattern.
 _NO_QUANTITY = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$' evaluating rule: "
 )

