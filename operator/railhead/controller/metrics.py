@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from railhead import __version__
 from railhead.api.base import Object
+from railhead.api.goodput import GoodputStatus
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass, Payer
@@ -157,6 +158,15 @@ class Metrics:
             ["cause", "namespace"],
             registry=self.registry,
         )
+        self._gpu_seconds = Counter(
+            "railhead_gpu_seconds", "Seconds times GPUs that jobs held.", ["namespace"], registry=self.registry
+        )
+        self._lost_gpu_seconds = Counter(
+            "railhead_lost_gpu_seconds",
+            "The part of railhead_gpu_seconds that was not productive.",
+            ["namespace"],
+            registry=self.registry,
+        )
         self._delays = Histogram(
             "railhead_report_delay_seconds",
             "From the arrival of a driver's report to its write in the status.",
@@ -190,6 +200,11 @@ class Metrics:
         """Counts what changed from the old status of a job in this namespace to its new one."""
         for cause, seconds in count_seconds(old.goodput, new.goodput).items():
             self._seconds.labels(cause, namespace).inc(seconds)
+        known = old.goodput or GoodputStatus()
+        settled = new.goodput or GoodputStatus()
+        # A status that somebody sets back adds nothing: a counter cannot decrease.
+        self._gpu_seconds.labels(namespace).inc(max(settled.gpu_seconds - known.gpu_seconds, 0))
+        self._lost_gpu_seconds.labels(namespace).inc(max(settled.lost_gpu_seconds - known.lost_gpu_seconds, 0))
         loss = find_loss(old, new)
         if loss:
             self._restarts.labels(loss, namespace).inc()

@@ -208,6 +208,22 @@ def test_settled_time_is_counted_by_cause_and_namespace() -> None:
     assert found == {(name, ("productive", "team")): 40, (name, ("podsPending", "team")): 7}
 
 
+def test_gpu_seconds_are_counted_by_namespace_and_never_twice() -> None:
+    operator = Operator()
+    first = parse_status({"goodput": {"gpuSeconds": 800, "lostGPUSeconds": 200}})
+    later = parse_status({"goodput": {"gpuSeconds": 1000, "lostGPUSeconds": 260}})
+    for old, new in ((at(1), first), (first, first), (first, later), (later, first)):
+        operator.metrics.count_change("team", old, new)
+    operator.metrics.count_change("other", later, later)
+    found = {key: value for key, value in operator.samples().items() if "gpu_seconds" in key[0]}
+    assert found == {
+        ("railhead_gpu_seconds_total", ("team",)): 1000,
+        ("railhead_lost_gpu_seconds_total", ("team",)): 260,
+        ("railhead_gpu_seconds_total", ("other",)): 0,
+        ("railhead_lost_gpu_seconds_total", ("other",)): 0,
+    }
+
+
 def test_the_delays_of_reports_are_counted_by_urgency() -> None:
     operator = Operator()
     operator.metrics.count_delay(Urgency.CHECKPOINT, 2.0)

@@ -1,8 +1,8 @@
 """Finds the control plane's programs, or downloads or builds them.
 
 In this order: the folder that KUBEBUILDER_ASSETS names, the cache, the publishers' release binaries, and a build with
-Go from the pinned modules beside this file. A download takes a minute, a build with empty caches twenty. The checksum of
-a binary is the one in `checksums.txt` beside this file, else the one that its publisher gives today.
+Go from the pinned modules beside this file. A download takes a minute, a build with empty caches twenty. The checksum
+of a binary is the one in `checksums.txt` beside this file, else the one that its publisher gives today.
 """
 
 from __future__ import annotations
