@@ -312,6 +312,26 @@ def test_submit_creates_the_job_of_a_script(
     assert run("submit", target, *options) == 0
     assert "8 nvidia.com/gpu" in capsys.readouterr().out
     assert read(api_server, "train")["spec"]["trainer"]["trainFunc"] == "train:main"
-    (tmp_path / "train.py").write_text("x" * 40_000)
+    assert run("submit", f"{tmp_path}/train.py:mian", *options) == ExitCode.USAGE
+    assert "train.py has no function mian; it has main" in capsys.readouterr().err
+    (tmp_path / "train.py").write_text("def main():\n    pass\n" + "#" * 40_000)
     assert run("submit", target, *options, "--name", "large") == ExitCode.REFUSED
     assert "source" in capsys.readouterr().err
+
+
+def test_submit_looks_for_the_claims_that_the_job_mounts(
+    run: Run, api_server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("def main():\n    pass\n")
+    words = ["submit", f"{tmp_path}/train.py:main", "--dry-run", "--image", "i", "--storage", "pvc:runs/cnn"]
+    assert run(*words) == 0
+    assert "runs: not found in namespace default; create it, or the job waits" in capsys.readouterr().out
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"metadata": {"name": "runs"}, "spec": spec}
+    assert api_server.request("POST", claims, claim).status == 201
+    try:
+        assert run(*words) == 0
+        assert "not found" not in capsys.readouterr().out
+    finally:
+        api_server.request("DELETE", f"{claims}/runs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,9 @@ from railhead.client.submission import (
     build_job,
     change_job,
     check_existing,
+    check_function,
     describe_plan,
+    list_claims,
     mark,
     split_target,
 )
@@ -107,14 +109,30 @@ async def _show_plan(cluster: Cluster, wanted: Submission, console: Console) -> 
             console.line(line)
     for label, value in describe_plan(checked, cluster.namespace, wanted.code):
         console.line(f"{label:<12}{value}")
+    pods = [each for each in render_job(checked) if each["kind"] == "Pod"]
+    for claim in list_claims(pods):
+        console.line(f"{'Claim':<12}{await _describe_claim(cluster, claim)}")
+    for row in await _describe_quotas(cluster, pods) or ["none"]:
+        console.line(f"{'Quota':<12}{row}")
+
+
+async def _describe_claim(cluster: Cluster, name: str) -> str:
+    try:
+        exists = await cluster.has_claim(name)
+    except ClientError as error:
+        return f"{name}: not known: {error}"
+    if exists:
+        return name
+    return f"{name}: not found in namespace {cluster.namespace}; create it, or the job waits for it"
+
+
+async def _describe_quotas(cluster: Cluster, pods: Sequence[Object]) -> list[str]:
     try:
         quotas = await cluster.list_quotas()
-        needs = sum_pods([each for each in render_job(checked) if each["kind"] == "Pod"]) if quotas else {}
-        rows = [describe_quota(quota, needs) for quota in quotas]
     except ClientError as error:
-        rows = [f"not known: {error}"]
-    for row in rows or ["none"]:
-        console.line(f"{'Quota':<12}{row}")
+        return [f"not known: {error}"]
+    needs = sum_pods(pods)
+    return [describe_quota(quota, needs) for quota in quotas]
 
 
 def read_submission(options: argparse.Namespace) -> Submission:
@@ -152,11 +170,13 @@ def read_target(options: argparse.Namespace, sent: Container[str] = ()) -> Objec
 
 
 def _read_script(options: argparse.Namespace, image: str, sent: Container[str]) -> Object:
-    path = Path(split_target(options.target)[0])
+    file, function = split_target(options.target)
+    path = Path(file)
     try:
         code = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{path} cannot be read: {error}", ExitCode.USAGE) from None
+    check_function(file, code, function)
     module = name_module(_absolute(path), _absolute(options.code)) if options.code else ""
     if module and f"{module.replace('.', '/')}.py" not in sent:
         raise ClientError(f"{path} is not sent with --code, because it is ignored", ExitCode.USAGE)

@@ -19,7 +19,7 @@ from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope, connect
 from railhead.kube.errors import Conflict, Gone, KubeError, RetryAfter
 from railhead.kube.informer import Informer, OnChange
-from railhead.kube.kinds import EVENT, POD, RESOURCE_QUOTA, TRAIN_JOB
+from railhead.kube.kinds import EVENT, POD, PVC, RESOURCE_QUOTA, TRAIN_JOB
 from railhead.kube.transport import ConfigException, read_namespace
 
 Item = TypeVar("Item")
@@ -108,6 +108,15 @@ class Cluster:
         """Returns the ResourceQuotas of the namespace."""
         with explaining(f"list resourcequotas in namespace {self.namespace}"):
             return await self.client.list(Scope(RESOURCE_QUOTA, self.namespace))
+
+    async def has_claim(self, name: str) -> bool:
+        """Returns whether the namespace has the PersistentVolumeClaim."""
+        with explaining(f"read the claim {name} in namespace {self.namespace}"):
+            try:
+                await self.client.get(PVC, name, namespace=self.namespace)
+            except Gone:
+                return False
+            return True
 
     async def delete_job(self, name: str, uid: str, namespace: str) -> None:
         """Deletes the TrainJob that has this uid; one that is gone already is no error."""

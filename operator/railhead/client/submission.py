@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import difflib
 import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PureWindowsPath
 
 from railhead.api import names
-from railhead.api.base import Object, part, text
+from railhead.api.base import Object, part, parts, text
 from railhead.api.quantities import parse_quantity
 from railhead.api.source import MAX_INLINE_BYTES
 from railhead.api.status import parse_status
@@ -177,6 +179,41 @@ def describe_plan(job: Object, namespace: str, code: CodeMap | None = None) -> l
         ("Storage", text(run, "storagePath") or "(as in spec.run)"),
         ("Code", _describe_source(source, code)),
     ]
+
+
+def list_claims(pods: Sequence[Object]) -> list[str]:
+    """Returns the names of the PersistentVolumeClaims that the pods mount, each once."""
+    volumes = [volume for pod in pods for volume in parts(part(pod, "spec"), "volumes")]
+    claims = [text(part(volume, "persistentVolumeClaim"), "claimName") for volume in volumes]
+    return list(dict.fromkeys(claim for claim in claims if claim))
+
+
+def check_function(file: str, code: str, function: str) -> None:
+    """Raises ClientError if nothing in the code has the function's name.
+
+    Code that this Python cannot parse passes: the image may have a newer one. So does code with `from x import *`.
+    """
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return
+    known: list[str] = []
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias):
+            bound.add(node.asname or node.name)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+            known.append(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+    if "*" in bound or function in bound:
+        return
+    close = difflib.get_close_matches(function, known, n=3) or known[:3]
+    hint = ""
+    if close:
+        hint = f"; it has {', '.join(close)}"
+    raise ClientError(f"{file} has no function {function}{hint}", ExitCode.USAGE)
 
 
 def _describe_range(least: int, most: int) -> str:

@@ -17,7 +17,9 @@ from railhead.client.submission import (
     build_job,
     change_job,
     check_existing,
+    check_function,
     describe_plan,
+    list_claims,
     mark,
     split_target,
 )
@@ -196,3 +198,39 @@ def test_the_plan_has_pods_and_devices(scaling: Object, pods: str, per_worker: s
     plan = dict(describe_plan({**JOB, "spec": {"scaling": scaling}}, "team-a"))
     assert (plan["Pods"], plan["Per worker"], plan["Devices"]) == (pods, per_worker, devices)
     assert (plan["Job"], plan["Code"]) == ("team-a/my-train", "in the image")
+
+
+CODE = "import torch\nfrom m import helper as aid\n\ndef train_func(config):\n    pass\n\nmain = train_func\n"
+
+
+@pytest.mark.parametrize("function", ["train_func", "main", "aid"])
+def test_a_function_that_the_file_binds_passes(function: str) -> None:
+    check_function("train.py", CODE, function)
+
+
+@pytest.mark.parametrize("code", ["def main(:\n", "from training import *\n"])
+def test_a_file_that_may_have_the_function_passes(code: str) -> None:
+    check_function("train.py", code, "train_func")
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (CODE, "train.py has no function trian_func; it has train_func$"),
+        ("import torch", "has no function trian_func$"),
+    ],
+)
+def test_a_misspelt_function_is_refused_with_those_that_the_file_has(code: str, message: str) -> None:
+    with pytest.raises(ClientError, match=message):
+        check_function("train.py", code, "trian_func")
+
+
+def test_the_claims_of_pods_are_named_once() -> None:
+    volume = {"name": "runs", "persistentVolumeClaim": {"claimName": "runs"}}
+    other = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    pods = [
+        {"spec": {"volumes": [volume, {"name": "tmp", "emptyDir": {}}]}},
+        {"spec": {"volumes": [volume, other]}},
+        {},
+    ]
+    assert list_claims(pods) == ["runs", "data"]
