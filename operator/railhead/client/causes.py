@@ -11,6 +11,9 @@ from typing import Any
 
 from railhead.contract.failure import FailureClass
 
+RETRY = "run `railhead retry {name}`, which starts from {start}"
+# Its code cannot change: spec.source is immutable.
+WHILE_UNFINISHED = "delete the job and submit the code anew; until then Railhead runs it again while its limits allow"
 WHILE_SUSPENDED = "run `railhead suspend {name} --wait`, then `railhead resume {name} --set {assignment}`"
 BY_RETRY = "run `railhead retry {name} --set {assignment}`"
 
@@ -20,7 +23,8 @@ class Cause:
     """What a reason means.
 
     Attributes:
-        remedy: a sentence, in which {name} is the job and {change} the command that changes the job.
+        remedy: a sentence, in which {name} is the job, {change} the command that changes the job, and {retry} how it
+            runs again with other code.
         assignment: the field that {change} sets, and its value, such as image=IMAGE.
     """
 
@@ -28,10 +32,21 @@ class Cause:
     remedy: str
     assignment: str = ""
 
-    def write_remedy(self, name: str, *, is_finished: bool) -> str:
+    def write_remedy(self, name: str, *, is_finished: bool, has_checkpoint: bool) -> str:
         """Returns the remedy for the job of this name; a finished job is changed by a retry."""
-        change = (BY_RETRY if is_finished else WHILE_SUSPENDED).format(name=name, assignment=self.assignment)
-        text = self.remedy.format(name=name, change=change)
+        change = WHILE_SUSPENDED
+        retry = WHILE_UNFINISHED
+        if is_finished:
+            change = BY_RETRY
+            retry = RETRY
+        start = "scratch, since the job has no checkpoint"
+        if has_checkpoint:
+            start = "the last checkpoint"
+        text = self.remedy.format(
+            name=name,
+            change=change.format(name=name, assignment=self.assignment),
+            retry=retry.format(name=name, start=start),
+        )
         return text[0].upper() + text[1:]
 
 
@@ -51,7 +66,7 @@ def _read(rows: Mapping[str, Any]) -> Iterator[tuple[str, Cause]]:
 def find_cause(reason: str, class_: FailureClass | None = None) -> Cause:
     """Returns the cause of the reason, else that of the failure class, else one that points to the message."""
     causes = read_causes()
-    for table in (("failures",) if class_ else ()) + ("pods", "queues", "states", "found", "slow"):
+    for table in (("failures",) if class_ else ()) + ("pods", "queues", "states", "found", "slow", "variants"):
         if reason in causes[table]:
             return causes[table][reason]
     if class_ is not None:

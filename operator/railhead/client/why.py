@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
@@ -22,6 +23,8 @@ DEFAULT_MANAGER = "railhead.dev/operator"
 DEFAULT_BACKOFF_LIMIT = 3
 STARTING = ("ContainerCreating", "PodInitializing")
 # Conditions that are good when True, besides those that `_main` reads.
+MEMORY = "scaling.resourcesPerWorker.memory=SIZE"
+INSUFFICIENT = re.compile(r"Insufficient (cpu|memory|ephemeral-storage)\b")  # in the scheduler's words
 NEGATIVE = (types.RESUMABLE, types.END_NOTICE, types.RAY_TESTED)
 OTHERS = (
     *(types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.METRIC_RULE_FIRED),
@@ -63,9 +66,32 @@ def explain_job(snapshot: Snapshot) -> list[Finding]:
 def _make(
     snapshot: Snapshot, reason: str, message: str = "", since: str | None = "", class_: FailureClass | None = None
 ) -> Finding:
-    cause = find_cause(reason, class_)
-    remedy = cause.write_remedy(snapshot.name, is_finished=snapshot.status.is_finished)
+    status = snapshot.status
+    cause = find_cause(_choose_row(snapshot, reason, message), class_)
+    short = INSUFFICIENT.search(message)
+    if cause.assignment == MEMORY and short is not None:
+        cause = replace(cause, assignment=f"scaling.resourcesPerWorker.{short[1]}=AMOUNT")
+    remedy = cause.write_remedy(
+        snapshot.name, is_finished=status.is_finished, has_checkpoint=status.checkpoint is not None
+    )
     return Finding(reason, cause.sentence, remedy, message.strip(), since or "")
+
+
+def _choose_row(snapshot: Snapshot, reason: str, message: str) -> str:
+    """Returns the row of the table of causes: the reason's own one, or a variant where that would be false."""
+    status = snapshot.status
+    if reason == "Restarting":
+        is_attempt_lost = status.failure is not None and status.failure.attempt == status.attempt
+        return reason if is_attempt_lost else "TrainingStartsAgain"
+    if reason == "Succeeded" and status.checkpoint is None:
+        return "SucceededWithoutCheckpoint"
+    if reason == "Unschedulable" and "persistentvolumeclaim" in message.lower():
+        return "ClaimNotUsable"
+    if reason == "Unschedulable" and INSUFFICIENT.search(message):
+        return "TooLittleLeft"
+    if reason == "Unschedulable" and "Insufficient " in message:
+        return "DevicesMissing"
+    return reason
 
 
 def _main(snapshot: Snapshot) -> Iterator[Finding]:
@@ -92,6 +118,7 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
     yield from _conditions(snapshot, said)
     if status.has_condition(types.RECONCILING):
         yield from _failure(snapshot)
+        yield from _restart_in_place(snapshot)
 
 
 def _failure(snapshot: Snapshot) -> Iterator[Finding]:
@@ -104,6 +131,17 @@ def _failure(snapshot: Snapshot) -> Iterator[Finding]:
         return
     where = f" (attempt {failure.attempt}, {failure.class_}" + (f", node {failure.node})" if failure.node else ")")
     yield _make(snapshot, failure.reason, failure.message + where, failure.time, failure.class_)
+
+
+def _restart_in_place(snapshot: Snapshot) -> Iterator[Finding]:
+    """What the worker group of this attempt restarts from, in the pods that it has."""
+    status = snapshot.status
+    restart = status.progress.restart
+    is_lost = status.failure is not None and status.failure.attempt == status.attempt
+    if restart is None or status.progress.attempt != status.attempt or is_lost or status.phase != "Restarting":
+        return
+    where = f" (restart {restart.number} of attempt {status.attempt}, {restart.class_})"
+    yield _make(snapshot, restart.reason, restart.message + where, restart.time, restart.class_)
 
 
 def _pods(snapshot: Snapshot) -> Iterator[Finding]:

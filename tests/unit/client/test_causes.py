@@ -25,8 +25,9 @@ def warnings() -> list[str]:
 
 
 def write_remedies(cause: Cause) -> list[str]:
-    """The remedy for a job that may run, and for one that has finished."""
-    return [cause.write_remedy("digits", is_finished=is_finished) for is_finished in (False, True)]
+    """The remedy for a job that may run, and for one that has finished, without a checkpoint and with one."""
+    cases = [(False, False), (True, False), (True, True)]
+    return [cause.write_remedy("digits", is_finished=done, has_checkpoint=has) for done, has in cases]
 
 
 @pytest.mark.parametrize(("row", "cause"), ROWS, ids=[name for name, _ in ROWS])
@@ -34,7 +35,7 @@ def test_cause_and_remedy_are_sentences(row: str, cause: Cause) -> None:
     for text in (cause.sentence, *write_remedies(cause)):
         assert re.match(r"[A-Z/]", text), text
         assert text.endswith("."), text
-        assert not re.search(r"\{(name|change)\}|--set `", text), text
+        assert not re.search(r"\{(name|change|retry)\}|--set `", text), text
 
 
 @pytest.mark.parametrize(("row", "cause"), ROWS, ids=[name for name, _ in ROWS])
@@ -67,12 +68,20 @@ def test_a_failure_of_an_unknown_reason_has_the_cause_of_its_class(class_: Failu
 def test_a_finished_job_is_changed_by_a_retry() -> None:
     cause = find_cause("InvalidImageName")
     change = "`railhead suspend digits --wait`, then `railhead resume digits --set image=IMAGE`"
-    assert write_remedies(cause) == [f"Run {change}.", "Run `railhead retry digits --set image=IMAGE`."]
+    retry = "Run `railhead retry digits --set image=IMAGE`."
+    assert write_remedies(cause) == [f"Run {change}.", retry, retry]
+
+
+def test_a_retry_starts_from_a_checkpoint_only_if_there_is_one() -> None:
+    now, scratch, later = write_remedies(find_cause("TrainFunctionRaised", FailureClass.APPLICATION))
+    assert "retry" not in now and "Railhead runs it again while its limits allow" in now
+    assert "`railhead retry digits`, which starts from scratch" in scratch
+    assert "`railhead retry digits`, which starts from the last checkpoint" in later
 
 
 def test_no_reason_is_in_two_tables_that_are_searched_together() -> None:
     """A table of TOML cannot have a key twice, but `also` can repeat one."""
-    reasons = [each for table in ("pods", "queues", "states", "found", "slow") for each in CAUSES[table]]
+    reasons = [each for table in ("pods", "queues", "states", "found", "slow", "variants") for each in CAUSES[table]]
     assert sorted(set(reasons)) == sorted(reasons)
 
 

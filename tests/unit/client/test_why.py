@@ -98,7 +98,61 @@ def test_the_reason_of_the_transition_comes_first_with_its_message_and_time(reas
     [finding, *_] = explain_job(make_snapshot(make_waiting(reason, "the cluster's words")))
     assert (finding.reason, finding.message) == (reason, "the cluster's words")
     assert finding.since == "2026-11-25T11:48:00Z"
-    assert finding.cause == (CAUSES["pods"] | CAUSES["states"])[reason].sentence
+    row = {"Restarting": "TrainingStartsAgain", "Succeeded": "SucceededWithoutCheckpoint"}.get(reason, reason)
+    assert finding.cause == (CAUSES["pods"] | CAUSES["states"] | CAUSES["variants"])[row].sentence
+
+
+def test_an_attempt_is_called_lost_only_if_it_is() -> None:
+    lost = make_waiting("Restarting", phase="Restarting", failure={"class": "Infrastructure", "attempt": 1})
+    assert explain_job(make_snapshot(lost))[0].cause == CAUSES["states"]["Restarting"].sentence
+    lost["status"]["attempt"] = 2
+    assert explain_job(make_snapshot(lost))[0].cause == CAUSES["variants"]["TrainingStartsAgain"].sentence
+
+
+def test_a_restart_in_place_is_explained_while_it_lasts() -> None:
+    restart = {"number": 1, "class": "Application", "reason": "TrainFunctionRaised", "message": "KeyError: 'lr'"}
+    progress = {"attempt": 1, "state": "RESTARTING", "restart": restart}
+    job = make_waiting("Restarting", phase="Restarting", progress=progress)
+    state, cause = explain_job(make_snapshot(job))
+    assert state.cause == CAUSES["variants"]["TrainingStartsAgain"].sentence
+    assert (cause.reason, cause.message) == (
+        "TrainFunctionRaised",
+        "KeyError: 'lr' (restart 1 of attempt 1, Application)",
+    )
+    assert "retry" not in cause.remedy
+    job["status"]["attempt"] = 2
+    assert reasons(job) == ["Restarting"], "the restart was in an earlier attempt"
+    assert reasons(make_running(**{**REPORTED, "progress": {**progress, "updateTime": "2026-11-25T11:59:00Z"}})) == [
+        "Training"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "words"), [({"uri": "/c", "index": 1}, "newest checkpoint is in"), (None, "reported no checkpoint")]
+)
+def test_success_names_a_checkpoint_only_if_there_is_one(checkpoint: Object | None, words: str) -> None:
+    job = make_job(phase="Succeeded", conditions=[make_condition("Complete", "Succeeded")], checkpoint=checkpoint)
+    [finding] = explain_job(make_snapshot(job))
+    assert (finding.reason, words in finding.remedy) == ("Succeeded", True)
+
+
+@pytest.mark.parametrize(
+    ("message", "row", "change"),
+    [
+        ("0/3 nodes are available: 3 Insufficient cpu.", "TooLittleLeft", "resourcesPerWorker.cpu=AMOUNT"),
+        ("0/3 nodes are available: 3 Insufficient memory.", "TooLittleLeft", "resourcesPerWorker.memory=AMOUNT"),
+        ("3 Insufficient nvidia.com/gpu.", "DevicesMissing", ""),
+        ('persistentvolumeclaim "runs" not found. not found', "ClaimNotUsable", ""),
+        ("pod has unbound immediate PersistentVolumeClaims", "ClaimNotUsable", ""),
+        ("0/3 nodes are available: 3 node(s) had untolerated taint(s)", "Unschedulable", ""),
+    ],
+)
+def test_what_the_scheduler_lacks_decides_the_remedy(message: str, row: str, change: str) -> None:
+    finding = explain_job(make_snapshot(make_waiting("Unschedulable", message)))[0]
+    rows = CAUSES["pods"] | CAUSES["variants"]
+    assert (finding.reason, finding.cause) == ("Unschedulable", rows[row].sentence)
+    assert change in finding.remedy
+    assert ("resourcesPerWorker" in finding.remedy) == bool(change)
 
 
 @pytest.mark.parametrize("reason", CAUSES["failures"])
