@@ -322,7 +322,7 @@ DEFECTS = (
     ),
     Defect(
         "a delete without its uid",
-        "controller/executor.py",
+        "controller/deletes.py",
         ", uid=delete.uid)",
         ")",
         ("tests/unit/controller/test_executor.py",),
@@ -970,7 +970,7 @@ DEFECTS = (
     ),
     Defect(
         "clean-up removes an object that another one replaced",
-        "controller/executor.py",
+        "controller/deletes.py",
         "await self.client.delete(kind, remove.name, namespace=key.namespace, uid=uid_of(found))",
         "await self.client.delete(kind, remove.name, namespace=key.namespace)",
         ("tests/unit/controller/test_executor.py",),
@@ -1499,15 +1499,15 @@ DEFECTS = (
     ),
     Defect(
         "a shared child that was removed is not created again",
-        "controller/executor.py",
-        "        self._recent.pop((key.namespace, remove.name))\n",
+        "controller/deletes.py",
+        "        self.recent.pop((key.namespace, remove.name))\n",
         "",
         ("tests/unit/controller/test_executor.py",),
     ),
     Defect(
         "an API server that serves only the older PodGroup gets none",
         "controller/executor.py",
-        "            if create.older is not None and isinstance(error, Gone):\n",
+        "            if create.older is not None:\n",
         "            if False:\n",
         ("tests/unit/controller/test_executor.py",),
         raises=("ChildRejected",),
@@ -2246,7 +2246,7 @@ DEFECTS = (
     ),
     Defect(
         "a denied delete stops the others",
-        "controller/executor.py",
+        "controller/deletes.py",
         "record_denial(key, uid, denial)\n            return True\n",
         "record_denial(key, uid, denial)\n            raise\n",
         (OBSTACLES,),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -17,12 +17,14 @@ from typing import Protocol
 from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
+from railhead.controller.deletes import DeleteCache, Deleter
 from railhead.controller.events import EventRecorder, find_node_added, find_problem
 from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
+from railhead.controller.refusals import Refusals, Target
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient, Scope
-from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
+from railhead.kube.errors import WEBHOOK_TEXTS, Conflict, Denied, Gone, KubeError, is_changed, is_of_admission
 from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, POD_GROUP, TRAIN_JOB, WORKLOAD, Kind
 from railhead.planning.facts.reasons import (
@@ -33,16 +35,13 @@ from railhead.planning.facts.reasons import (
     SOURCE_NOT_FOUND,
     WEBHOOK_FAILED,
 )
-from railhead.planning.observed import Denial, DeniedVerb
 from railhead.planning.plan import (
     SOURCE,
     CopyConfigMap,
     Create,
-    Delete,
     DeleteJob,
     OwnedBy,
     Plan,
-    Remove,
     Step,
     Verify,
     WorkloadPatch,
@@ -56,22 +55,15 @@ log = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1000  # of a rejection
 RECENT_SECONDS = 2.0  # a shared child that a user deletes by hand is missing for no longer than this
-# The API server itself is up and answers 500: a webhook that it has to call does not answer.
-WEBHOOK_TEXT = "failed calling webhook"
 STRICT_TEXT = "strict decoding error"
-MANAGED_BY = "app.kubernetes.io/managed-by"
-Request = Callable[[], Awaitable[None]]
 
 
-class CacheUpdater(Protocol):
+class CacheUpdater(DeleteCache, Protocol):
     """Caches the API server's responses."""
 
     def record_job(self, raw: Object) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
-    def record_pod(self, raw: Object) -> None: ...
     def record_workload(self, raw: Object) -> None: ...
-    def record_denial(self, key: JobKey, uid: str, denial: Denial) -> None: ...
-    def forget_denial(self, uid: str, name: str) -> None: ...
 
 
 class LostCompare(Exception):
@@ -96,6 +88,8 @@ class Executor:
 
     def __post_init__(self) -> None:
         self._recent = Expiring[tuple[str, str], str](RECENT_SECONDS)  # by namespace and name; their uids
+        self._refusals = Refusals(self.client)
+        self._deleter = Deleter(self.client, self.cache, self._refusals, self._recent)
 
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
         """Executes one plan for one job.
@@ -109,10 +103,10 @@ class Executor:
             if plan.status.pods is not None:
                 await self._check_for_other_pods(key, uid, plan.status.pods)
             await self._write_status(key, uid, plan.status)
-        denied = await self._delete_all(key, uid, plan)
+        denied = await self._deleter.delete_all(key, uid, plan)
         if plan.workload is not None:
             patch = partial(self.patch_workload, key, plan.workload)
-            await self._try(key, uid, WORKLOAD.kind, plan.workload.name, patch, verb="change")
+            await self._deleter.attempt(key, uid, WORKLOAD.kind, plan.workload.name, patch, verb="change")
         try:
             await self._make_all(key, uid, plan.creates)
         except ChildRejected:
@@ -122,41 +116,8 @@ class Executor:
             await self._write_status(key, uid, plan.last)
         if plan.delete_job is not None:
             delete = partial(self._delete_job, key, plan.delete_job)
-            await self._try(key, uid, TRAIN_JOB.kind, key.name, delete)
+            await self._deleter.attempt(key, uid, TRAIN_JOB.kind, key.name, delete)
         await self._record_events(key, uid, plan)
-
-    async def _delete_all(self, key: JobKey, uid: str, plan: Plan) -> int:
-        """Tries every delete, and returns how many of them the API server denied: one that a policy forbids must not
-        keep the others from releasing their GPUs."""
-        denied = list[str]()
-
-        async def attempt(kind: str, name: str, delete: Request) -> None:
-            if await self._try(key, uid, kind, name, delete):
-                denied.append(name)
-
-        await run_with_slow_start(
-            [
-                *(partial(attempt, "Pod", d.name, partial(self._delete, key, d)) for d in plan.deletes),
-                *(partial(attempt, r.kind, r.name, partial(self._remove, key, uid, r)) for r in plan.removes),
-            ]
-        )
-        return len(denied)
-
-    async def _try(
-        self, key: JobKey, uid: str, kind: str, name: str, call: Request, verb: DeniedVerb = "delete"
-    ) -> bool:
-        """Whether the API server denied it, for example by a webhook; the next pass then reports it."""
-        try:
-            await call()
-        except (Denied, RetryAfter) as error:
-            if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
-                raise
-            log.warning("%s: may not %s %s %s: %s", key, verb, kind, name, error.message)
-            denial = Denial(kind, name, error.message, tries=1, at=self.client.clock.now(), verb=verb)
-            self.cache.record_denial(key, uid, denial)
-            return True
-        self.cache.forget_denial(uid, name)
-        return False
 
     async def look_up_events(self, key: JobKey, pod: PodView) -> PodEvents:
         """What the Events about the pod say."""
@@ -175,6 +136,8 @@ class Executor:
                 WORKLOAD, patch.name, body, namespace=key.namespace, subresource=patch.subresource
             )
         except (Gone, Conflict) as error:
+            if not is_changed(error):
+                raise
             raise LostCompare(f"Workload {patch.name} changed since it was observed: {error}") from error
         self.cache.record_workload(answer)
 
@@ -217,6 +180,8 @@ class Executor:
         try:
             answer = await self.client.delete(TRAIN_JOB, key.name, namespace=key.namespace, uid=uid, version=version)
         except (Gone, Conflict) as error:
+            if is_of_admission(error.message):
+                raise
             tests = {"/metadata/uid": uid, "/metadata/resourceVersion": version}
             await self._explain_failure(key, uid, tests, error)
             return
@@ -228,22 +193,29 @@ class Executor:
         uids: dict[str, str] = {}
 
         async def make(child: Create | CopyConfigMap) -> None:
-            if isinstance(child, CopyConfigMap):
-                await self._copy(key, uid, child)
-            else:
-                uids[child.name] = await self._create(key, uid, child, parent=uids.get(child.owner, ""))
+            target = Target(uid, "create", child.kind, child.name)
+            try:
+                if isinstance(child, CopyConfigMap):
+                    await self._copy(key, uid, child)
+                else:
+                    uids[child.name] = await self._create(key, uid, child, parent=uids.get(child.owner, ""))
+            except KubeError as error:
+                if not await self._refusals.judge(key, target, error):
+                    raise
+                raise _reject(child, error.message, status=error.status) from error
+            self._refusals.forget(target)
 
         for step in Step:
             await run_with_slow_start([partial(make, child) for child in children if child.policy.step is step])
 
     async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:
         """Looks for the copy first: once it exists, its source may change or be deleted."""
-        existing = await self._find_config_map(key, copied, copied.name)
+        existing = await self._find_config_map(key, copied.name)
         if existing is not None:
             if owner_uid(existing) != uid or existing.get("immutable") is not True:
                 raise _reject_foreign(copied)
             return
-        source = await self._find_config_map(key, copied, copied.source)
+        source = await self._find_config_map(key, copied.source)
         if source is None:
             raise _reject_source(key, copied, "not found; create it")
         data, binary = source.get("data") or {}, source.get("binaryData") or {}
@@ -257,13 +229,11 @@ class Executor:
         }
         await self._create(key, uid, Create(SOURCE, copied.name, lambda: {**copied.build(), **content}))
 
-    async def _find_config_map(self, key: JobKey, copied: CopyConfigMap, name: str) -> Object | None:
+    async def _find_config_map(self, key: JobKey, name: str) -> Object | None:
         try:
             return await self.client.get(CONFIG_MAP, name, namespace=key.namespace)
         except Gone:
             return None
-        except Denied as error:
-            raise _reject(copied, error.message, status=error.status) from error
 
     async def _create(self, key: JobKey, uid: str, create: Create, *, parent: str = "") -> str:
         """Returns the object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
@@ -280,18 +250,18 @@ class Executor:
         try:
             answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=policy.is_strict)
         except Conflict as error:
-            if error.reason != "AlreadyExists":
-                raise  # a quota under concurrent use also answers 409; nothing was created
+            if error.reason != "AlreadyExists" or is_of_admission(error.message):
+                raise  # a webhook, or a quota under concurrent use, also answers 409; nothing was created
             if policy.verify is Verify.NOTHING:
                 return ""
             answer = await self._meet(key, uid, create, kind, body)
-        except (Denied, Gone, RetryAfter) as error:
-            if create.older is not None and isinstance(error, Gone):
-                return await self._create(key, uid, create.older)
-            if kind.plural == POD_GROUP.plural and isinstance(error, Gone):
-                raise ChildRejected(_miss_scheduler(create, kind)) from error
-            if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
+        except Gone as error:
+            if is_of_admission(error.message):
                 raise
+            if create.older is not None:
+                return await self._create(key, uid, create.older)
+            if kind.plural == POD_GROUP.plural:
+                raise ChildRejected(_miss_scheduler(create, kind)) from error
             raise _reject(create, error.message, status=error.status) from error
         if policy.is_watched:
             record = self.cache.record_pod if create.kind == POD.kind else self.cache.record_workload
@@ -310,38 +280,12 @@ class Executor:
 
         The owner alone does not tell: whoever may create objects may name any owner.
         """
-        try:
-            existing = await self.client.get(kind, create.name, namespace=key.namespace)
-        except Denied as error:
-            raise _reject(create, error.message, status=error.status) from error
+        existing = await self.client.get(kind, create.name, namespace=key.namespace)
         if create.policy.owned_by is OwnedBy.JOB and owner_uid(existing) != uid:
             raise _reject_foreign(create)
         if create.policy.verify is Verify.CONTENT and not _has_content(existing, body):
             raise _reject(create, f"a {create.kind} of this name exists with other content; delete it")
         return existing
-
-    async def _delete(self, key: JobKey, delete: Delete) -> None:
-        try:
-            answer = await self.client.delete(POD, delete.name, namespace=key.namespace, uid=delete.uid)
-        except (Gone, Conflict):
-            return  # already gone, or the name belongs to another pod
-        if answer.get("kind") == "Pod":
-            self.cache.record_pod(answer)
-
-    async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
-        """Deletes the very object that was looked at, and only one of our own."""
-        self._recent.pop((key.namespace, remove.name))
-        kind = CHILDREN[remove.kind].in_version(remove.api_version)
-        for _ in range(2):  # a 404 may also come from a proxy in front of the API server
-            with contextlib.suppress(Gone, Conflict):
-                found = await self.client.get(kind, remove.name, namespace=key.namespace)
-                labels = found["metadata"].get("labels") or {}
-                is_ours = labels.get(MANAGED_BY) == "railhead" if remove.is_shared else owner_uid(found) == uid
-                if not is_ours:
-                    log.warning("%s/%s is not ours and stays: %s", key.namespace, remove.name, remove.kind)
-                    return
-                await self.client.delete(kind, remove.name, namespace=key.namespace, uid=uid_of(found))
-                return
 
 
 def _has_content(found: Object, body: Object) -> bool:
@@ -383,15 +327,10 @@ def _at(obj: Object, pointer: str) -> object:
 
 def find_reason(kind: str, status: int, message: str) -> str:
     """Returns the CamelCase reason why a child of this kind was rejected; its own message is kept next to it."""
-    if is_of_webhook(status, message):
+    if any(text in message for text in WEBHOOK_TEXTS):
         return WEBHOOK_FAILED
     for text, reason in ADMISSION_TEXTS:
         if text in message:
             return reason
     is_invalid = status == 422 or (status == 400 and STRICT_TEXT in message)
     return POD_INVALID if kind == "Pod" and is_invalid else CREATE_REFUSED
-
-
-def is_of_webhook(status: int, message: str) -> bool:
-    """Whether nothing was created because an admission webhook did not answer."""
-    return status == 500 and WEBHOOK_TEXT in message

@@ -1,4 +1,4 @@
-"""The four ways a request can fail. Responses are classified here only."""
+"""The four ways a request can fail. Responses are classified here only, and so are the words of admission."""
 
 from __future__ import annotations
 
@@ -7,6 +7,20 @@ import json
 from railhead.api.base import Object
 
 LONGEST_WAIT_SECONDS = 60.0
+# A webhook that answers, in its own words; the other texts are the API server's about one that does not.
+DENIED_TEXTS = ("denied the request", "denied request")
+WEBHOOK_TEXTS = ("failed calling webhook", "conversion webhook for ")
+# None of these depends on the moment: the same request has the same answer again. The code says nothing, since a
+# webhook chooses it (staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go: ToStatusErr),
+# and controller-runtime's `admission.Errored` with 500 is as much a denial as a 403.
+REFUSING_TEXTS = (
+    *DENIED_TEXTS,
+    *WEBHOOK_TEXTS,
+    'admission webhook "',
+    'admission plugin "',
+    "etcdserver: request is too large",
+    "trying to send message larger than max",
+)
 
 
 class KubeError(Exception):
@@ -47,6 +61,18 @@ class RetryAfter(KubeError):
 
 class Denied(KubeError):
     """The request cannot succeed unchanged (400, 401, 403; 422, which also means a failed JSON Patch test)."""
+
+
+def is_of_admission(message: str) -> bool:
+    """Whether admission, or the limit of an object's size, refuses the request, whatever the answer's code."""
+    return any(text in message for text in REFUSING_TEXTS)
+
+
+def is_changed(error: KubeError) -> bool:
+    """Whether the object is gone, or another one than the request names by its uid or version. Whoever else answers 404
+    or 409, such as a webhook, has other words."""
+    words = ("not found",) if isinstance(error, Gone) else ("precondition", "has been modified")
+    return not is_of_admission(error.message) and any(each in error.message.lower() for each in words)
 
 
 def is_refusal(error: KubeError) -> bool:

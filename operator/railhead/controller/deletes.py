@@ -1,0 +1,127 @@
+"""Deletes what a plan names: each delete is tried, whatever becomes of the others, and one that the API server denies
+becomes a fact of the next pass."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from railhead.api.base import Object
+from railhead.api.job import JobKey
+from railhead.controller.expiring import Expiring
+from railhead.controller.observe import owner_uid
+from railhead.controller.refusals import Refusals, Target
+from railhead.kube.client import KubeClient
+from railhead.kube.errors import Conflict, Gone, KubeError, is_changed, is_of_admission
+from railhead.kube.informer import uid_of
+from railhead.kube.kinds import CHILDREN, POD
+from railhead.planning.observed import Denial, DeniedVerb
+from railhead.planning.plan import Delete, Plan, Remove
+from railhead.together import run_with_slow_start
+
+log = logging.getLogger(__name__)
+
+ERRORS_IN_A_ROW = 3  # of different objects, until the API server is asked whether it is there
+MANAGED_BY = "app.kubernetes.io/managed-by"
+Request = Callable[[], Awaitable[None]]
+
+
+class DeleteCache(Protocol):
+    """Caches what the API server answers to deletes."""
+
+    def record_pod(self, raw: Object) -> None: ...
+    def record_denial(self, key: JobKey, uid: str, denial: Denial) -> None: ...
+    def forget_denial(self, uid: str, name: str) -> None: ...
+
+
+@dataclass
+class Deleter:
+    """Deletes objects of jobs.
+
+    Attributes:
+        recent: the uids of shared children that exist, by namespace and name.
+    """
+
+    client: KubeClient
+    cache: DeleteCache
+    refusals: Refusals
+    recent: Expiring[tuple[str, str], str]
+
+    async def delete_all(self, key: JobKey, uid: str, plan: Plan) -> int:
+        """Tries every delete, and returns how many of them the API server denied: one that fails must not keep the
+        others from releasing their GPUs. Raises the first error at the end, and at once if the API server is away."""
+        denied = list[str]()
+        errors = list[KubeError]()
+        in_a_row = 0
+
+        async def try_one(kind: str, name: str, delete: Request) -> None:
+            nonlocal in_a_row
+            try:
+                if await self.attempt(key, uid, kind, name, delete):
+                    denied.append(name)
+                in_a_row = 0
+            except KubeError as error:
+                errors.append(error)
+                in_a_row += 1
+                is_doubtful = in_a_row >= ERRORS_IN_A_ROW
+                if error.status == 0 or (is_doubtful and not await self.refusals.answers(key)):
+                    raise
+
+        await run_with_slow_start(
+            [
+                *(partial(try_one, "Pod", d.name, partial(self._delete, key, d)) for d in plan.deletes),
+                *(partial(try_one, r.kind, r.name, partial(self._remove, key, uid, r)) for r in plan.removes),
+            ]
+        )
+        if errors:
+            raise errors[0]
+        return len(denied)
+
+    async def attempt(
+        self, key: JobKey, uid: str, kind: str, name: str, call: Request, verb: DeniedVerb = "delete"
+    ) -> bool:
+        """Whether the API server denied it, for example by a webhook; the next pass then reports it."""
+        target = Target(uid, verb, kind, name)
+        try:
+            await call()
+        except KubeError as error:
+            if not await self.refusals.judge(key, target, error):
+                raise
+            log.warning("%s: may not %s %s %s: %s", key, verb, kind, name, error.message)
+            denial = Denial(kind, name, error.message, tries=1, at=self.client.clock.now(), verb=verb)
+            self.cache.record_denial(key, uid, denial)
+            return True
+        self.refusals.forget(target)
+        self.cache.forget_denial(uid, name)
+        return False
+
+    async def _delete(self, key: JobKey, delete: Delete) -> None:
+        try:
+            answer = await self.client.delete(POD, delete.name, namespace=key.namespace, uid=delete.uid)
+        except (Gone, Conflict) as error:
+            if is_changed(error):
+                return  # already gone, or the name belongs to another pod
+            raise
+        if answer.get("kind") == "Pod":
+            self.cache.record_pod(answer)
+
+    async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
+        """Deletes the very object that was looked at, and only one of our own."""
+        self.recent.pop((key.namespace, remove.name))
+        kind = CHILDREN[remove.kind].in_version(remove.api_version)
+        for _ in range(2):  # a 404 may also come from a proxy in front of the API server
+            try:
+                found = await self.client.get(kind, remove.name, namespace=key.namespace)
+                labels = found["metadata"].get("labels") or {}
+                is_ours = labels.get(MANAGED_BY) == "railhead" if remove.is_shared else owner_uid(found) == uid
+                if not is_ours:
+                    log.warning("%s/%s is not ours and stays: %s", key.namespace, remove.name, remove.kind)
+                    return
+                await self.client.delete(kind, remove.name, namespace=key.namespace, uid=uid_of(found))
+                return
+            except (Gone, Conflict) as error:
+                if is_of_admission(error.message):
+                    raise

@@ -1,0 +1,90 @@
+"""Judges the API server's errors about single objects: a refusal, which the job reports, or one to be tried again in
+silence.
+
+What admission says is a refusal, whatever its code, and so is what cannot succeed unchanged. Any other error becomes
+one when it has lasted for `LASTING_SECONDS` while the API server answers otherwise: an admission plugin, or a proxy,
+may answer anything. An API server that is away refuses nothing: the time begins again when it is back.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from railhead.api.job import JobKey
+from railhead.controller.expiring import Expiring
+from railhead.kube.client import KubeClient
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter, is_of_admission
+from railhead.kube.kinds import TRAIN_JOB
+
+LASTING_SECONDS = 30.0
+CONTENDED_TRIES = 10  # in a row; a quota that many pods change at once answers 409 to some of them several times
+IN_A_ROW_SECONDS = 180.0  # between two tries in a row at most: three times the longest backoff
+# Longer than the longest delay of a next attempt, whose pods have other names and meet the same plugin.
+KNOWN_SECONDS = 1200.0
+ANSWERED_SECONDS = 5.0  # for so long, an answer shows that the API server is there
+
+
+class Target(NamedTuple):
+    """What a request is about: an object of the job with this uid."""
+
+    uid: str
+    verb: Literal["create", "delete", "change"]
+    kind: str
+    name: str
+
+
+class Trouble(NamedTuple):
+    """Errors in a row about one object; `since`: the time of the first of them."""
+
+    since: float
+    tries: int
+
+
+class Refusals:
+    """Remembers which errors last, for all jobs."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._troubles = Expiring[Target, Trouble](IN_A_ROW_SECONDS)
+        self._known = Expiring[tuple[Target, int], bool](KNOWN_SECONDS)  # refusals that were none by their words
+        self._answered_at = float("-inf")
+
+    async def judge(self, key: JobKey, target: Target, error: KubeError) -> bool:
+        """Whether the error is a refusal."""
+        if isinstance(error, Denied) or is_of_admission(error.message):
+            return True
+        if error.status == 0:
+            self.forget(target)
+            return False
+        now = self._client.clock.monotonic()
+        before = self._troubles.get(target, now) or Trouble(now, 0)
+        trouble = Trouble(before.since, before.tries + 1)
+        self._troubles.put(target, trouble, at=now)
+        alike = (target._replace(name=""), error.status)
+        is_contended = isinstance(error, Conflict) and trouble.tries < CONTENDED_TRIES
+        is_lasting = now - trouble.since >= LASTING_SECONDS and not is_contended
+        if not is_lasting and self._known.get(alike, now) is None:
+            return False
+        if not await self.answers(key):
+            self.forget(target)
+            return False
+        self._known.put(alike, True, at=now)
+        return True
+
+    def forget(self, target: Target) -> None:
+        """Ends the row of errors: the request has succeeded, or the API server was away."""
+        self._troubles.pop(target)
+
+    async def answers(self, key: JobKey) -> bool:
+        """Whether the API server answers a request for the job itself, which no admission looks at."""
+        now = self._client.clock.monotonic()
+        if now - self._answered_at < ANSWERED_SECONDS:
+            return True
+        try:
+            await self._client.get(TRAIN_JOB, key.name, namespace=key.namespace)
+        except RetryAfter:
+            return False
+        except (Gone, Denied, Conflict):
+            pass  # an answer, too
+        self._answered_at = now
+        return True
