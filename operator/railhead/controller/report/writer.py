@@ -22,7 +22,7 @@ from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import Denied, Gone, KubeError
+from railhead.kube.errors import Denied, Gone, KubeError, is_of_admission
 from railhead.kube.kinds import TRAIN_JOB
 from railhead.planning.facts.report import change_by_report, cut_count, without_measures
 from railhead.planning.status_change import build_fields
@@ -66,8 +66,10 @@ def is_obsolete(error: KubeError) -> bool:
     """Whether the job is gone, or in another attempt (a failed test is `Denied`). Pure.
 
     An API server that has just started knows neither our rights nor the CRD for a moment: it answers 401, 403, or a
-    404 that is not about the job.
+    404 that is not about the job. A webhook that denies the write may answer with any code.
     """
+    if is_of_admission(error.message):
+        return False
     if isinstance(error, Gone):
         return error.reason == "NotFound"
     return isinstance(error, Denied) and error.status not in (401, 403)
