@@ -201,7 +201,10 @@ class Store:
         if uid in self._keys:
             known = self._denials.setdefault(uid, {})
             before = known.get(denial.name)  # its message stays: one with a time in it would be news each time
-            known[denial.name] = replace(before, tries=before.tries + 1, at=denial.at) if before else denial
+            if before is None:
+                known[denial.name] = replace(denial, since=denial.began)
+            else:
+                known[denial.name] = replace(before, tries=before.tries + 1, at=denial.at)
 
     def forget_denial(self, uid: str, name: str) -> None:
         """The API server deleted or changed this object after all, or it is gone."""

@@ -14,11 +14,11 @@ from typing import Literal
 
 from railhead.api import names
 from railhead.api.job import InvalidSpec
-from railhead.api.spec import TrainJobSpec
+from railhead.api.spec import GRACE_SECONDS_OF_GPUS, TrainJobSpec
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.outcome import Outcome
 from railhead.contract.text import parse_time
-from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView, Problem
 from railhead.planning.queue_view import QueueView
 from railhead.resources.base import OperatorSettings
 
@@ -80,6 +80,7 @@ class Denial:
         message: in the API server's words.
         tries: denials in a row.
         at: time of the last one.
+        since: time of the first one, None = the last one is also the first.
     """
 
     kind: str
@@ -88,6 +89,11 @@ class Denial:
     tries: int
     at: datetime
     verb: DeniedVerb = "delete"
+    since: datetime | None = None
+
+    @property
+    def began(self) -> datetime:
+        return self.since or self.at
 
 
 @dataclass(frozen=True)
@@ -195,6 +201,21 @@ class Observed:
     def denied(self) -> frozenset[str]:
         """Names of the objects that the operator does not try to delete now, because it was denied a moment ago."""
         return frozenset(each.name for each in self.denials if denied_until(each, self.now) > self.now)
+
+    @cached_property
+    def protected(self) -> frozenset[str]:
+        """Names of the pods that the API server denies the operator to delete: nothing else waits for them, except for
+        a head that may still commit."""
+        return frozenset(each.name for each in self.denials if (each.kind, each.verb) == ("Pod", "delete"))
+
+    def find_protected_end(self, head: PodView) -> datetime | None:
+        """When a head that may not be deleted counts as ended: as if its grace period had begun with the first denial.
+        None for one whose delete was not denied."""
+        denials = [each for each in self.denials if each.name == head.name and head.name in self.protected]
+        if not denials:
+            return None
+        grace = GRACE_SECONDS_OF_GPUS if isinstance(self.spec, InvalidSpec) else self.spec.end_seconds
+        return min(denials[0].began, self.now) + timedelta(seconds=grace + UNANSWERED_SECONDS)
 
     @cached_property
     def progress(self) -> ProgressStatus:

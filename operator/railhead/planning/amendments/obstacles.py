@@ -40,7 +40,7 @@ NAMED = 3
 
 def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
     """Drops the deletes and the change that were denied a moment ago, and what is only done once all deletes have
-    succeeded."""
+    succeeded; and wakes the job when the next of them is to be tried again."""
     denied = observed.denied
     if not denied:
         return decision
@@ -54,8 +54,6 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
         last=decision.last if removes == decision.removes else None,
         workload=None if decision.workload is not None and decision.workload.name in denied else decision.workload,
     )
-    if held == decision:
-        return decision
     return held.waking(min(at for each in observed.denials if (at := denied_until(each, observed.now)) > observed.now))
 
 

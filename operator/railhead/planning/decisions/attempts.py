@@ -94,12 +94,13 @@ def decide_next_attempt(job: Job) -> Decision | None:
 
     The next attempt waits until no pod of the lost one may still run: never two heads. For a pod whose node does
     not respond, it waits until `UNANSWERED_SECONDS` after the grace period; if that pod is a head that still
-    runs, the fence in the run's storage keeps it from committing.
+    runs, the fence in the run's storage keeps it from committing. A worker that may not be deleted commits nothing, and
+    none of the next attempt has its name.
     """
     failure = job.status.failure
     if failure is None or not job.is_attempt_lost:
         return None
-    remains = job.acting_pods
+    remains = [pod for pod in job.acting_pods if pod.role == HEAD or pod.name not in job.protected]
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
     settlement = Settlement(job, failure, job.status.newest_index)

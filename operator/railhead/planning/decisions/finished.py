@@ -76,7 +76,7 @@ def decide_finished(observed: Observed) -> Decision | None:
         return None
     head = observed.head
     if head is not None and may_commit(observed, head):
-        return Decision(deletes=delete_all([head]), wake_at=head.gone_by)
+        return Decision(deletes=delete_all([head]), wake_at=head.gone_by or observed.find_protected_end(head))
     due = (parse_time(observed.status.completion_time) or observed.now) + timedelta(seconds=SIDECAR_SECONDS)
     kept = [
         pod for pod in observed.pods if pod.role == HEAD and (pod.is_over or (pod.has_ended and observed.now < due))
@@ -94,7 +94,10 @@ def may_commit(observed: Observed, head: PodView) -> bool:
     failure = observed.status.failure
     if failure is None or failure.class_ is not FailureClass.DEADLINE_EXCEEDED or head.has_ended:
         return False
-    return not head.is_deleting or head.may_still_end(observed.now)
+    if head.is_deleting:
+        return head.may_still_end(observed.now)
+    end = observed.find_protected_end(head)
+    return end is None or observed.now < end
 
 
 def find_last_checkpoint(observed: Observed) -> StatusChange | None:

@@ -59,11 +59,13 @@ def _announce(job: Job) -> StatusChange:
 
 
 def _stop_pods(job: Job) -> Decision:
-    """Deletes the head, and when it has ended all other pods; changes no status."""
+    """Deletes the head, and when it has ended, or would have if it may not be deleted, all other pods; changes no
+    status."""
     head = job.head
     if head is not None and not head.has_ended and not job.is_attempt_lost:
-        if not head.is_deleting:
-            return Decision(deletes=delete_all([head]))
+        protected_end = job.find_protected_end(head)
+        if not head.is_deleting and (protected_end is None or job.now < protected_end):
+            return Decision(deletes=delete_all([head]), wake_at=protected_end)
         if head.may_still_end(job.now):
             return Decision(wake_at=head.gone_by)
     return Decision(deletes=delete_all(job.acting_pods))

@@ -46,16 +46,17 @@ def decide_stale_pods(job: Job) -> Decision | None:
     """Pods of an earlier attempt end before anything else is done: never two heads.
 
     Terminated ones are just deleted (the operator stopped before it could), and so is the older of
-    two pods in one slot (two operators, one with a stale view).
+    two pods in one slot (two operators, one with a stale view). A worker that may not be deleted holds up nothing.
     """
     earlier = [pod for pod in job.pods if pod.attempt < job.attempt]
     deletes = delete_all(pod for pod in (*earlier, *job.workers.duplicates) if pod.name not in job.denied)
-    return Decision(deletes=deletes) if deletes or job.stale_pods else None
+    awaited = [pod for pod in job.stale_pods if pod.role == HEAD or pod.name not in job.protected]
+    return Decision(deletes=deletes) if deletes or awaited else None
 
 
 def decide_outdated_pods(job: Job) -> Decision | None:
     """Replaces them: worker pods in a new round, and the head under its own name once it is gone."""
-    outdated = find_outdated(job)
+    outdated = [pod for pod in find_outdated(job) if pod.name not in job.denied]
     if not outdated:
         return None
     slots = [pod.slot for pod in outdated if pod.role == names.WORKER]
