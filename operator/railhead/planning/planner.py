@@ -13,7 +13,12 @@ from railhead.api import conditions as types
 from railhead.api.job import InvalidSpec
 from railhead.api.names import MANAGER
 from railhead.planning.amendments.announcements import add_warning, announce_commit, announce_slow_ranks
-from railhead.planning.amendments.creates import hold_back_creates, keep_place, wait_for_turn
+from railhead.planning.amendments.creates import (
+    ask_for_refused_first,
+    hold_back_creates,
+    keep_place,
+    wait_for_turn,
+)
 from railhead.planning.amendments.obstacles import (
     hold_back_deletes,
     list_stuck_pods,
@@ -93,6 +98,7 @@ FIRST_AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
 )
 # These apply to every decision that keeps the job: a write of the status would change the version that a delete names.
 AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
+    ask_for_refused_first,  # only orders what the others may hold back
     wait_for_turn,  # a job that waits for another one is not rejected meanwhile
     hold_back_creates,  # may replace the decision by another status change, which the others complete
     keep_place,  # joins a status change, or adds its own

@@ -16,7 +16,7 @@ from railhead.planning.decisions.workers import decide_outdated_pods, decide_sta
 from railhead.planning.observed import Denial
 from railhead.planning.pod_view import UNANSWERED_SECONDS, Problem
 from tests.model.actors.denying_policy import DENIALS, UNEXPLAINED, Answer
-from tests.model.api_server import Object, Place
+from tests.model.api_server import Place
 from tests.model.faults import Faults
 from tests.model.play import Runner
 from tests.model.queue_schedule import SPEC as QUEUED

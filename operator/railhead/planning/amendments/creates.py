@@ -3,11 +3,13 @@ condition Reconciling reports why.
 
 A rejected child is reported at once, and its create is retried after 5, 10, 20, 30, 30 ... s, or after 5, 10, 10 ... s
 while other pods wait for it. Until then nothing is created for the job, whatever the pass has decided, and no restart
-is counted: nothing was lost. `facts/start_line.py` has the rule of the turns; each job's place is kept in its status.
+is counted: nothing was lost. The worker that was refused is asked for first, so that the others hold nothing while it
+is refused. `facts/start_line.py` has the rule of the turns; each job's place is kept in its status.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Literal
 
@@ -15,7 +17,7 @@ from railhead.api import conditions as types
 from railhead.api.status import RESTING, Phase, StartLine
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.deadlines import give_up_due
-from railhead.planning.facts.reasons import WAITING_FOR_TURN
+from railhead.planning.facts.reasons import QUOTA_EXCEEDED, REJECTIONS, WAITING_FOR_TURN
 from railhead.planning.facts.settlement import rejected_until
 from railhead.planning.facts.start_line import TURN_SECONDS, explain_rejection, find_turn, leave, move, turn_end
 from railhead.planning.job import Job
@@ -23,7 +25,32 @@ from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import Problem
 from railhead.planning.status_change import UNSET, StatusChange, changes_anything, stand_still
 
+_REFUSED_WORKER = re.compile(r"Pod \S+-w(\d+)-\d+ was rejected: ")
 OUT: frozenset[Phase] = frozenset({"Suspending", *RESTING, "Succeeded", "Failed"})
+
+
+def ask_for_refused_first(job: Job, decision: Decision) -> Decision:
+    """Creates the worker pod that was refused last before the others: as long as it is refused, none of them holds a
+    GPU. An elastic job may train without it, and a quota refuses any pod."""
+    slot = None if job.is_elastic else _find_refused_slot(job)
+    if slot is None:
+        return decision
+    first = f"-w{slot}-"
+    creates = sorted(decision.creates, key=lambda create: create.kind == "Pod" and first not in create.name)
+    return replace(decision, creates=tuple(creates))
+
+
+def _find_refused_slot(job: Job) -> str | None:
+    """The slot of the worker pod that was refused in this attempt, or for which the one before was given up."""
+    rejection, failure = job.rejection, job.status.failure
+    if rejection is not None:
+        reason, message = rejection.problem.reason, rejection.problem.message
+    elif failure is not None and failure.attempt in (job.attempt, job.attempt - 1):
+        reason, message = failure.reason, failure.message
+    else:
+        return None
+    found = _REFUSED_WORKER.match(message) if reason in REJECTIONS - {QUOTA_EXCEEDED} else None
+    return found[1] if found else None
 
 
 def hold_back(job: Job, decision: Decision, why: Problem, *, event: Literal["Normal", "Warning"]) -> Decision:

@@ -26,7 +26,7 @@ from railhead.planning.facts.failure import (
     classify_pod,
     is_disruption,
 )
-from railhead.planning.facts.reasons import NODE_REFUSED_POD, RELEASED
+from railhead.planning.facts.reasons import GIVEN_UP, NODE_REFUSED_POD, RELEASED
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
 from railhead.planning.pod_view import PodView
@@ -104,6 +104,8 @@ class Settlement:
             return 0  # the cluster took a pod from a job that was making progress
         if failure.reason == NODE_REFUSED_POD:
             return grow(1, self._count_alike(), limit=REFUSED_LIMIT_SECONDS)
+        if failure.class_ is FailureClass.STARTUP and failure.reason in GIVEN_UP:
+            return grow(backoff.first, self._count_alike(), limit=RELEASED_LIMIT_SECONDS)
         match self.payer:
             case Payer.APPLICATION:
                 times = count_failures(job, committed=self.committed)
