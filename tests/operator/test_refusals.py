@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from railhead.planning.facts.deadlines import HOLD_SECONDS
 from tests.api.server import MERGE_PATCH
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster, Object
+from tests.operator.webhook import TEXT, Webhook, serve_webhook
 from tests.waiting import wait_until
 
 
@@ -247,6 +249,69 @@ def test_a_rejection_by_a_policy_or_webhook_is_reported_with_its_message_until_i
         assert cluster.pods("refused") == {}
     cluster.wait_pods("refused", 2)
     assert "restarts" not in cluster.status("refused")
+
+
+CODES = (400, 404, 409, 422, 429, 500, 503)
+
+
+def guard(cluster: Cluster, webhook: Webhook, operation: str) -> dict[str, Object]:
+    """Asks the webhook about worker pods."""
+    hook = {
+        "name": "guard.example.com",
+        "clientConfig": {"url": webhook.url, "caBundle": webhook.ca_bundle},
+        "rules": [{**MATCHED, "operations": [operation]}],
+        "objectSelector": {"matchLabels": {names.LABEL_ROLE: names.WORKER}},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **here(cluster),
+    }
+    return {"validatingwebhookconfigurations": {"kind": "ValidatingWebhookConfiguration", "webhooks": [hook]}}
+
+
+def test_a_webhook_that_denies_pods_with_any_code_is_reported_in_its_words(cluster: Cluster, tmp_path: Path) -> None:
+    label = {"metadata": {"name": "probe", "labels": {names.LABEL_ROLE: names.WORKER}}}
+    probe = {**label, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    pods = f"/api/v1/namespaces/{cluster.namespace}/pods?dryRun=All"
+    with serve_webhook(tmp_path) as webhook:
+
+        def refuses() -> bool:
+            return cluster.server.request("POST", pods, probe).status == webhook.code
+
+        with admission(cluster, guard(cluster, webhook, "CREATE"), is_active=refuses):
+            for code in CODES:
+                webhook.code = code
+                cluster.apply(f"refused-{code}", workers=1)
+                assert f"denied the request: {TEXT}" in wait_reason(cluster, f"refused-{code}", "AdmissionDenied")
+        for code in CODES:
+            cluster.wait_pods(f"refused-{code}", 2)
+
+
+def test_a_webhook_that_denies_deletes_with_any_code_is_reported_and_keeps_no_head(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    for code in CODES:
+        cluster.apply(f"kept-{code}", workers=1)
+        cluster.wait_pods(f"kept-{code}", 2)
+    [worker] = [name for name in cluster.pods("kept-500") if "-w0-" in name]
+    probe = f"/api/v1/namespaces/{cluster.namespace}/pods/{worker}?dryRun=All"
+    with serve_webhook(tmp_path) as webhook:
+
+        def refuses() -> bool:
+            return cluster.server.request("DELETE", probe).status == webhook.code
+
+        def find_left(job: str) -> tuple[list[str], list[str]]:
+            told = [c["message"] for c in cluster.status(job)["conditions"] if c["type"] == "DeleteDenied"]
+            return sorted(name[-4:] for name in cluster.pods(job)), [each for each in told if TEXT in each]
+
+        with admission(cluster, guard(cluster, webhook, "DELETE"), is_active=refuses):
+            for code in CODES:
+                webhook.code = code
+                cluster.change(f"kept-{code}", suspend=True)
+                wait_until(f"code {code} is told", lambda job=f"kept-{code}": find_left(job)[1])
+                assert find_left(f"kept-{code}")[0] == ["w0-0"]
+        for code in CODES:
+            cluster.wait_phase(f"kept-{code}", "Suspended")
 
 
 def run_all(cluster: Cluster, job: str, pods: dict[str, Object]) -> None:
