@@ -1080,7 +1080,7 @@ DEFECTS = (
     Defect(
         "a suspended job's workers are deleted with the head",
         "planning/decisions/suspend.py",
-        "            return Decision(deletes=delete_all([head]))\n",
+        "            return Decision(deletes=delete_all([head]), wake_at=protected_end)\n",
         "            return Decision(deletes=delete_all(job.pods))\n",
         (SUSPEND,),
     ),
