@@ -86,6 +86,7 @@ class World:
         mutations: change the pods that are created.
         reports: sent by drivers, but not accepted yet.
         disturbed: uids of the pods that something other than the operator has deleted.
+        kept: names of the pods that a policy did not let the operator delete.
         unreachable: the silent pods that the driver knows of.
         silent: pods on unreachable nodes; a driver there still reaches the storage.
         ghosts: heads that were deleted by force, and still run and reach the storage.
@@ -106,6 +107,7 @@ class World:
     deaf: dict[str, datetime] = field(default_factory=dict)
     mutations: list[Callable[[Object], Object]] = field(default_factory=list)
     disturbed: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
     unreachable: set[str] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)

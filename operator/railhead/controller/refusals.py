@@ -21,7 +21,7 @@ CONTENDED_TRIES = 10  # in a row; a quota that many pods change at once answers 
 IN_A_ROW_SECONDS = 180.0  # between two tries in a row at most: three times the longest backoff
 # Longer than the longest delay of a next attempt, whose pods have other names and meet the same plugin.
 KNOWN_SECONDS = 1200.0
-ANSWERED_SECONDS = 5.0  # for so long, an answer shows that the API server is there
+ANSWERED_SECONDS = 5.0  # after an answer, in which the API server counts as there
 
 
 class Target(NamedTuple):

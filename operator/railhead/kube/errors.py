@@ -69,10 +69,14 @@ def is_of_admission(message: str) -> bool:
 
 
 def is_changed(error: KubeError) -> bool:
-    """Whether the object is gone, or another one than the request names by its uid or version. Whoever else answers 404
-    or 409, such as a webhook, has other words."""
-    words = ("not found",) if isinstance(error, Gone) else ("precondition", "has been modified")
-    return not is_of_admission(error.message) and any(each in error.message.lower() for each in words)
+    """Whether the object is gone, or another one than the request names by its uid or version. A webhook that
+    answers 404 or 409 says something else."""
+    if is_of_admission(error.message):
+        return False
+    texts: tuple[str, ...] = ("precondition", "has been modified")
+    if isinstance(error, Gone):
+        texts = ("not found",)
+    return any(text in error.message.lower() for text in texts)
 
 
 def is_refusal(error: KubeError) -> bool:

@@ -1,5 +1,5 @@
-"""A refusal is told whatever its code: by its words at once, by its persistence after half a minute; and an API server
-that is away refuses nothing."""
+"""The operator knows a refusal whatever its code: by its words at once, by its persistence after half a minute; and an
+API server that is away refuses nothing."""
 
 from __future__ import annotations
 

@@ -171,6 +171,22 @@ def test_a_worker_of_a_lost_attempt_that_may_not_be_deleted_delays_no_attempt(pr
     assert not set(kept) & set(sim.pods) and sim.status["phase"] == "Running"
 
 
+def test_a_job_whose_workers_may_not_be_deleted_takes_at_most_twice_its_gpus() -> None:
+    sim = train(names.WORKER)
+    for _ in range(3):
+        sim.end_head("Infrastructure")
+        run(sim, 60)
+        sim.start_pods()
+        run(sim, 60)
+        if sim.status["attempt"] > 2 or not sim.live_heads:
+            break
+    assert (sim.status["attempt"], count(sim, names.WORKER)) == (2, 6)
+    assert [each["reason"] for each in sim.status["conditions"] if each["type"] == "Reconciling"] == ["WaitingForPods"]
+    sim.api.deletion = lambda obj: ""
+    run(sim, 60)
+    assert (sim.status["attempt"], count(sim, names.WORKER)) == (3, 3)
+
+
 def test_a_head_of_a_lost_attempt_that_may_not_be_deleted_is_waited_for() -> None:
     """It may still commit: promise 3."""
     sim = Simulation(scaling={"numWorkers": 3}, startDeadlineSeconds=60)

@@ -1,4 +1,4 @@
-"""A pod that is refused for ever costs the gang little: it is asked for first, and a gang that was released for a
+"""A pod that is refused forever costs the gang little: it is asked for first, and a gang that was released for a
 refusal waits up to ten minutes."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
-from railhead.api.names import HEAD
+from railhead.api.names import HEAD, WORKER
 from railhead.api.run import ResumeFrom
 from railhead.api.status import CountedRestarts
 from railhead.contract.text import parse_time
@@ -94,13 +94,12 @@ def decide_next_attempt(job: Job) -> Decision | None:
 
     The next attempt waits until no pod of the lost one may still run: never two heads. For a pod whose node does
     not respond, it waits until `UNANSWERED_SECONDS` after the grace period; if that pod is a head that still
-    runs, the fence in the run's storage keeps it from committing. A worker that may not be deleted commits nothing, and
-    none of the next attempt has its name.
+    runs, the fence in the run's storage keeps it from committing.
     """
     failure = job.status.failure
     if failure is None or not job.is_attempt_lost:
         return None
-    remains = [pod for pod in job.acting_pods if pod.role == HEAD or pod.name not in job.protected]
+    remains = _find_awaited(job)
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
     settlement = Settlement(job, failure, job.status.newest_index)
@@ -109,6 +108,15 @@ def decide_next_attempt(job: Job) -> Decision | None:
     again = job.status.waiting is None or job.status.waiting.again
     decision = begin_next_attempt(job, reason="AttemptStarted", phase="Restarting" if again else "Pending", again=again)
     return replace(decision, status=decision.status and settlement.count(decision.status))
+
+
+def _find_awaited(job: Job) -> list[PodView]:
+    """The pods for which the next attempt waits: not for workers that may not be deleted, since they commit nothing and
+    have names of their own, unless there are so many that the job would take twice the GPUs once more."""
+    kept = [pod for pod in job.acting_pods if pod.role == WORKER and pod.name in job.protected]
+    if len(kept) > job.desired_workers:
+        return list(job.acting_pods)
+    return [pod for pod in job.acting_pods if pod not in kept]
 
 
 def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decision:

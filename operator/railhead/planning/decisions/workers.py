@@ -56,7 +56,8 @@ def decide_stale_pods(job: Job) -> Decision | None:
 
 def decide_outdated_pods(job: Job) -> Decision | None:
     """Replaces them: worker pods in a new round, and the head under its own name once it is gone."""
-    outdated = [pod for pod in find_outdated(job) if pod.name not in job.denied]
+    kept = {(pod.role, pod.slot) for pod in job.pods if pod.attempt == job.attempt and pod.name in job.protected}
+    outdated = [pod for pod in find_outdated(job) if (pod.role, pod.slot) not in kept]
     if not outdated:
         return None
     slots = [pod.slot for pod in outdated if pod.role == names.WORKER]
