@@ -1130,8 +1130,8 @@ DEFECTS = (
     Defect(
         "a deleted job starts again while it is stopped",
         "planning/planner.py",
-        "    decide_deleted,  # no limit",
-        "    decide_suspend,\n    decide_resume,\n    decide_first_attempt,\n    decide_deleted,  # no limit",
+        "    decide_suspend,  # a deleted job",
+        "    decide_resume,\n    decide_first_attempt,\n    decide_suspend,  # a deleted job",
         (DELETED,),
     ),
     Defect(
@@ -1330,10 +1330,10 @@ DEFECTS = (
         (ORDER,),
     ),
     Defect(
-        "a job that is to be suspended is not stopped by its deadline",
+        "the deadline ends a job that its queue stops",
         "planning/planner.py",
-        "    decide_active_deadline,  #",
-        "    decide_suspend,\n    decide_active_deadline,  #",
+        "    decide_queue,  # no deadline",
+        "    decide_active_deadline,\n    decide_queue,  # no deadline",
         (ORDER,),
     ),
     Defect(

@@ -49,7 +49,7 @@ from railhead.planning.decisions.loss import (
     decide_startup_deadline,
 )
 from railhead.planning.decisions.progress import show_progress
-from railhead.planning.decisions.suspend import decide_deleted, decide_queue, decide_resume, decide_suspend
+from railhead.planning.decisions.suspend import decide_queue, decide_resume, decide_suspend
 from railhead.planning.decisions.workers import (
     decide_outdated_pods,
     decide_replacement,
@@ -70,11 +70,10 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_clean_up,  # also deletes the terminated head, which decide_finished keeps
     decide_finished,  # nothing else applies to a finished job
     decide_restarts_in_place,  # what the attempt has spent is counted before anything ends it
-    decide_deleted,  # no limit and no request of the user applies to a deleted job
-    decide_active_deadline,  # the deadline also applies to a job that is to be suspended
-    decide_suspend,  # a job that is to be suspended needs no checkpoint to start from
+    decide_suspend,  # a deleted job, or one that is to be suspended, needs no checkpoint to start from
     decide_resume_source,  # a job that waits for another job's checkpoint asks for no quota
-    decide_queue,  # nothing starts before the queue admits it
+    decide_queue,  # no deadline ends a job that must have no pods, and nothing starts before its queue admits it
+    decide_active_deadline,  # a job that has no time left does not begin an attempt
     decide_resume,  # the attempt of a suspended job is over: neither its pods nor its failure count
     decide_first_attempt,  # the attempt must be known before pods are compared with it
     decide_stale_pods,  # never two heads: pods of earlier attempts end before anything else is decided

@@ -24,7 +24,7 @@ from railhead.planning.decisions.loss import (
     decide_startup_deadline,
 )
 from railhead.planning.decisions.progress import show_progress
-from railhead.planning.decisions.suspend import decide_deleted, decide_queue, decide_resume, decide_suspend
+from railhead.planning.decisions.suspend import decide_queue, decide_resume, decide_suspend
 from railhead.planning.decisions.workers import (
     decide_outdated_pods,
     decide_replacement,
@@ -77,6 +77,9 @@ def deleted(each: Job) -> Job:
     return replace(each, is_deleting=True)
 
 
+OVERDUE = {**RUNNING_STATUS, "phase": "Suspended"}
+
+
 @dataclass(frozen=True)
 class Case:
     """A job in which this decision and the next one both decide."""
@@ -93,14 +96,13 @@ CASES = (
         decide_restarts_in_place,
         deleted(job(HEAD, *WORKERS, status={**RUNNING_STATUS, "progress": RESTARTED})),
     ),
-    Case(decide_deleted, deleted(job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60))),
-    Case(decide_active_deadline, job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60, suspend=True)),
     Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "nobody"})),
     Case(
         decide_resume_source,
         job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "nobody"}, scheduling={"queueName": "team-a"}),
     ),
-    Case(decide_queue, job(status={"phase": "Suspended"}, scheduling={"queueName": "team-a"})),
+    Case(decide_queue, job(status=OVERDUE, activeDeadlineSeconds=60, scheduling={"queueName": "team-a"})),
+    Case(decide_active_deadline, job(status=OVERDUE, activeDeadlineSeconds=60)),
     Case(decide_resume, job(status={"phase": "Suspended"})),
     Case(decide_first_attempt, job(make_head(1), make_head(3), status={**RUNNING_STATUS, "attempt": 2})),
     Case(

@@ -32,8 +32,10 @@ _NUMBER = re.compile(r"\d+\w*")
 
 
 def decide_suspend(job: Job) -> Decision | None:
-    """Suspends the job, or completes a suspension that has started."""
-    return wind_down(job) if job.spec.suspend or job.status.phase == "Suspending" else None
+    """Suspends a job, or completes a suspension that has started. A deleted job that has not finished is stopped in the
+    same way, and nothing starts it again."""
+    is_stopped = job.spec.suspend or job.is_deleting or job.status.phase == "Suspending"
+    return wind_down(job) if is_stopped else None
 
 
 def wind_down(job: Job) -> Decision | None:
@@ -132,11 +134,6 @@ def decide_queue(job: Job) -> Decision | None:
     if job.queue.state == "unknown" and not job.acting_pods:
         return Decision()
     return wind_down(job)
-
-
-def decide_deleted(job: Job) -> Decision | None:
-    """Winds down a deleted job that has not finished; nothing starts it again."""
-    return wind_down(job) if job.is_deleting else None
 
 
 def decide_resume(job: Job) -> Decision | None:

@@ -28,12 +28,15 @@ OUTAGE_SECONDS = 600  # a webhook, a policy or the API server's rights: other jo
 
 
 def active_due(job: Job) -> datetime | None:
-    """Returns when spec.activeDeadlineSeconds ends the job; suspended time does not count."""
+    """Returns when spec.activeDeadlineSeconds ends the job. Time without pods, suspended or queued, does not count.
+
+    The order of the decisions keeps it from ending a job that must have no pods now.
+    """
     limit = job.spec.active_deadline_seconds
     start = parse_time(job.status.start_time)
-    if limit is None or start is None or job.is_at_rest:
+    if limit is None or start is None:
         return None
-    return start + timedelta(seconds=limit + max(job.status.suspended_seconds, 0))
+    return start + timedelta(seconds=limit + max(count_suspended(job), 0))
 
 
 def startup_due(job: Job) -> datetime | None:
@@ -73,6 +76,8 @@ def _after_end(job: Job, limit: int | None) -> datetime | None:
 def next_due(job: Job) -> datetime | None:
     """When the next limit expires."""
     finished = job.status.is_finished
+    if job.is_at_rest and not finished:
+        return None  # no limit expires while the job has no pods
     running = (active_due, startup_due, release_due)
     dues = (due(job) for due in ((clean_up_due, deletion_due) if finished else running))
     return min((due for due in dues if due is not None and due > job.now), default=None)

@@ -109,6 +109,54 @@ def test_suspended_time_does_not_count() -> None:
     assert sim.status["phase"] == "Failed"
 
 
+def begin_to_suspend_before_the_limit() -> Simulation:
+    """The driver needs longer for its last checkpoint than is left of the limit."""
+    sim = Simulation(activeDeadlineSeconds=600)
+    sim.run_until_training()
+    sim.later(590)
+    sim.stuck.add(sim.head.name)
+    sim.apply(activeDeadlineSeconds=600, suspend=True)
+    sim.settle()
+    sim.later(20)
+    sim.settle()
+    assert sim.status["phase"] == "Suspending"
+    return sim
+
+
+def test_the_deadline_does_not_end_a_job_that_is_being_suspended() -> None:
+    """As for a batch/v1 Job (pkg/controller/job/job_controller.go: pastActiveDeadline)."""
+    sim = begin_to_suspend_before_the_limit()
+    sim.end_pod(sim.stuck.pop(), "Preemption", checkpoint={"uri": "/runs/c7", "index": 7})
+    sim.settle()
+    assert sim.status["phase"] == "Suspended" and sim.status["checkpoint"]["index"] == 7
+    sim.later(100_000)
+    sim.settle()
+    assert sim.status["phase"] == "Suspended" and sim.last.wake_at is None
+    sim.apply(activeDeadlineSeconds=1200)
+    sim.settle()
+    assert sim.status["phase"] == "Pending", "a raised limit lets it go on"
+
+
+def test_a_job_is_suspended_although_the_deadline_passes_in_the_same_moment() -> None:
+    sim = Simulation(activeDeadlineSeconds=600)
+    sim.run_until_training()
+    sim.later(600)
+    sim.apply(activeDeadlineSeconds=600, suspend=True)
+    sim.settle()
+    assert sim.status["phase"] == "Suspended"
+
+
+def test_a_job_that_has_used_up_its_time_fails_at_its_resume_before_it_has_pods() -> None:
+    sim = begin_to_suspend_before_the_limit()
+    sim.stuck.clear()
+    sim.settle()
+    created = sim.count_created("pods")
+    sim.apply(activeDeadlineSeconds=600)
+    sim.settle()
+    assert sim.status["failure"]["reason"] == "ActiveDeadlineExceeded"
+    assert sim.status["phase"] == "Failed" and sim.count_created("pods") == created
+
+
 def test_a_driver_that_finishes_in_the_last_second_has_succeeded() -> None:
     sim = Simulation(activeDeadlineSeconds=600)
     sim.run_until_training()
