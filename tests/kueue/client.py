@@ -90,6 +90,9 @@ class Kueue(ABC):
     def make_local_queue(self, name: str) -> None:
         self.create("localqueues", "LocalQueue", name, is_namespaced=True, clusterQueue=self.namespace)
 
+    def delete_local_queue(self, name: str) -> None:
+        assert self.server.request("DELETE", f"{self._folder}/localqueues/{name}").status == 200
+
     def make_priority_class(self, name: str, value: int) -> None:
         body = {"apiVersion": API.removeprefix("/apis/"), "kind": "WorkloadPriorityClass", "metadata": {"name": name}}
         create_object(self.server, f"{API}/workloadpriorityclasses", {**body, "value": value})

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from railhead.api import names
 from tests.kueue.workload import is_true
+from tests.model.actors.default_queue import finalize, take
 from tests.model.api_server import Object
 from tests.model.kueue import NAME, WORKLOADS, ModelKueue
 from tests.model.play import Act, Scenario, committed
@@ -153,6 +154,28 @@ def refuse_worker(world: World) -> None:
     admit(pod)
 
 
+def take_pods(world: World) -> None:
+    """The namespace has a LocalQueue named default, for which Kueue takes the pods."""
+    world.mutations.append(take)
+
+
+def are_pods_taken(world: World) -> bool:
+    conditions = world.status().get("conditions") or ()
+    return any((each["type"], each["reason"]) == ("Reconciling", "HeldByKueue") for each in conditions)
+
+
+def leave_pods_and_suspend(world: World) -> None:
+    """What the condition asks for. Kueue's finalizer stays for longer than the job waits."""
+    world.mutations.remove(take)
+    suspend(world)
+
+
+def finalize_and_resume(world: World) -> None:
+    for pod in world.pods():
+        finalize(world, pod)
+    resume(world)
+
+
 DELETE_DEFINITIONS, INSTALL_AGAIN = on_queue(ModelKueue.delete_definitions), on_queue(ModelKueue.install_again)
 STOP, RESTART = on_queue(ModelKueue.stop), on_queue(ModelKueue.restart)
 YIELD = on_queue(ModelKueue.yield_quota)
@@ -225,6 +248,13 @@ QUEUED = (
         Act(is_created, STOP),
         Act(has_workload, DELETE_DEFINITIONS),
         Act(misses_kueue, install_and_restart),
+    ),
+    queued(
+        "its pods are taken for another queue",
+        Act(is_created, take_pods),
+        Act(are_pods_taken, leave_pods_and_suspend),
+        Act(asks_for_nothing, finalize_and_resume),
+        restarts={"infrastructure": 0},
     ),
     queued("an application error", end_head("Application"), restarts={"application": 1}),
     queued(

@@ -5,6 +5,7 @@ It never raises: an error here would end the watch of all pods.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -14,8 +15,9 @@ from railhead.api.base import Object, part, parts
 from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.text import clean_text, parse_time
 from railhead.planning.facts.failure import LossReason
-from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
+from railhead.planning.facts.reasons import HELD_BY_KUEUE, SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import PodView, Problem
+from railhead.resources.queues.kueue import POD_GATE, QUEUE_NAME
 
 NAMED = 3  # scheduling gates
 # A container waiting with one of these reasons has not started and will not without intervention.
@@ -106,7 +108,7 @@ def observe_pod(pod: Object) -> PodView:
         message=clean_text(str(ended.get("message") or status.get("message") or by_kueue.get("message") or "")[:8192]),
         started_at=_time(running.get("startedAt")),
         finished_at=_time(ended.get("finishedAt")),
-        problem=_problem(spec, status, scheduled),
+        problem=_problem(metadata, spec, status, scheduled),
         disruption=disruption,
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
@@ -207,19 +209,27 @@ def _scheduled_at(scheduled: Object) -> datetime | None:
     return _time(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
 
 
-def _problem(spec: Object, status: Object, scheduled: Object) -> Problem | None:
+def _problem(metadata: Object, spec: Object, status: Object, scheduled: Object) -> Problem | None:
     reason = scheduled.get("reason") if scheduled.get("status") == "False" else None
     if reason == UNSCHEDULABLE:
         return Problem(UNSCHEDULABLE, str(scheduled.get("message") or "no node fits"))
     if reason == SCHEDULING_GATED:
-        gates = ", ".join(str(each.get("name"))[:253] for each in parts(spec, "schedulingGates")[:NAMED])
-        message = f"the pod has scheduling gates ({gates}), which a queue or another controller has to remove"
-        return Problem(SCHEDULING_GATED, message)
+        return _explain_gates(metadata, [str(each.get("name"))[:253] for each in parts(spec, "schedulingGates")])
     for container in [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]:
         waiting = part(part(container, "state"), "waiting")
         if (stuck := str(waiting.get("reason") or "")) in STUCK:
             return Problem(stuck, f"container {container.get('name')}: {waiting.get('message') or stuck}")
     return None
+
+
+def _explain_gates(metadata: Object, gates: Sequence[str]) -> Problem:
+    if POD_GATE in gates:
+        queue = str(part(metadata, "labels").get(QUEUE_NAME) or "")[:253]
+        where = f"LocalQueue {queue}" if queue else "no LocalQueue"
+        message = f"Kueue's integration for pods manages it, in {where} (scheduling gate {POD_GATE})"
+        return Problem(HELD_BY_KUEUE, message)
+    message = f"the pod has scheduling gates ({', '.join(gates[:NAMED])}), which the controller that set them removes"
+    return Problem(SCHEDULING_GATED, message)
 
 
 def _number(text: object, default: int) -> int:

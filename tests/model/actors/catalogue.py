@@ -8,6 +8,7 @@ from tests.model.actors.actor import Actor
 from tests.model.actors.away_operator import AwayOperator
 from tests.model.actors.critical_pod import CriticalPod
 from tests.model.actors.cut_off_head import CutOffHead, DeafHead
+from tests.model.actors.default_queue import DefaultQueue
 from tests.model.actors.denying_policy import DenyingPolicy
 from tests.model.actors.device_plugin import DevicePlugin
 from tests.model.actors.eviction import Eviction
@@ -57,6 +58,7 @@ CATALOGUE: dict[str, Entry] = {
     "a foreign finalizer on the job": Entry(FinalizerOnJob),
     "a mutating webhook": Entry(MutatingWebhook),
     "a queue": Entry(Queue, has_own_schedules=True),
+    "a LocalQueue named default": Entry(DefaultQueue),
     "an operator that is away": Entry(AwayOperator),
 }
 ENABLED = frozenset(name for name, entry in CATALOGUE.items() if not entry.waits_for and not entry.has_own_schedules)

@@ -197,6 +197,19 @@ def test_an_unschedulable_pod_has_the_schedulers_message() -> None:
     assert observe_status(conditions=[{**unscheduled, "status": "True"}]).problem is None
 
 
+@pytest.mark.parametrize(
+    ("labels", "where"),
+    [({"kueue.x-k8s.io/queue-name": "default"}, "LocalQueue default"), ({}, "no LocalQueue"), (7, "no LocalQueue")],
+)
+def test_a_pod_that_kueues_integration_for_pods_holds_says_so(labels: object, where: str) -> None:
+    """pkg/controller/jobs/pod/pod_webhook.go adds the label and the gates, also the one of the job's own topology."""
+    gates = [{"name": "kueue.x-k8s.io/topology"}, {"name": "kueue.x-k8s.io/admission"}]
+    gating = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    pod = {"metadata": {"labels": labels}, "spec": {"schedulingGates": gates}, "status": {"conditions": [gating]}}
+    found = observe_pod(pod).problem
+    assert found is not None and found.reason == "HeldByKueue" and where in found.message
+
+
 def test_a_pod_that_kueue_has_ended_says_so() -> None:
     """It was still pending, so no kubelet has anything to say; the pod is no evidence against a node."""
     condition = {"type": "TerminatedByKueue", "status": "True", "reason": "UnschedulableOnAssignedNode"}

@@ -14,8 +14,9 @@ from railhead.api.conditions import Condition
 from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.api.status import HeadStatus, Phase, WorkersStatus
 from railhead.contract.text import parse_time
+from railhead.planning.facts.admission import explain_held_pod
 from railhead.planning.facts.deadlines import report_due
-from railhead.planning.facts.reasons import REPORTS_MISSING, SCHEDULING_GATED, THAT_PASS
+from railhead.planning.facts.reasons import GATED, HELD_BY_KUEUE, REPORTS_MISSING, THAT_PASS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView, Problem
@@ -39,7 +40,7 @@ def _pending(job: Job) -> Decision:
         return _show_ready(job, _show_that_problem_is_past(job))
     pod, problem = found
     due = pod.created_at and pod.created_at + QUICK_START
-    if problem.reason == SCHEDULING_GATED and due is not None and due > job.now:
+    if problem.reason in GATED and due is not None and due > job.now:
         return _show_ready(job, Decision(wake_at=due))  # a queue removes its gates soon
     return _show_ready(job, _show_problem(job, pod, problem))
 
@@ -68,7 +69,10 @@ def _is_ready_news(job: Job) -> bool:
 def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
     if job.status.reason_of(types.RECONCILING) == problem.reason:
         return Decision()  # the message may change with every retry; one write per reason is enough
-    message = f"Pod {pod.name} cannot start: {problem.message[:800]}"
+    why = problem.message[:800]
+    if problem.reason == HELD_BY_KUEUE:
+        why = explain_held_pod(job, problem.message)
+    message = f"Pod {pod.name} cannot start: {why}"
     status = stand_still(job, types.RECONCILING, reason=problem.reason, message=message)
     event = Event("Warning", problem.reason, message, is_series=True)
     return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(event,))

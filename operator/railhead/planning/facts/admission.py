@@ -41,6 +41,13 @@ from railhead.resources.queues.kueue import HEAD, MAX_SECONDS, WORKERS, QueueReq
 
 MOST_SECONDS = 2**31 - 1
 NAMED = 3
+# A pod keeps the gate with which it was created.
+EXEMPT = (
+    "To exempt the job's pods, have TrainJob.v1alpha1.railhead.dev added to integrations.externalFrameworks of Kueue's "
+    "configuration, and name the job's queue by its label kueue.x-k8s.io/queue-name; or have removed what takes the "
+    "pods: a LocalQueue named default, manageJobsWithoutQueueName, or the pods' own label. Then suspend and resume the "
+    "job"
+)
 MISSING = {
     "off": "this operator does not use Kueue; install the chart with queue.kueue.enabled=true, or remove the job's "
     "queue while the job has no pods",
@@ -145,6 +152,19 @@ def explain_workload(workload: WorkloadView) -> Problem:
         reason = admitted.reason if admitted and admitted.reason else UNSATISFIED
         return Problem(reason, (admitted.message if admitted else "") or message)
     return Problem(QUEUED, f"Kueue has not looked at Workload {workload.name} yet")
+
+
+def explain_held_pod(job: Job, message: str) -> str:
+    """Returns why Kueue manages a pod of the job by itself, and what ends that.
+
+    Kueue's webhook for pods leaves out a pod only if it knows its owner, and the owner's label names a queue
+    (pkg/controller/jobframework/reconciler.go: FindAncestorJobManagedByKueue). No field of a pod exempts it.
+    """
+    admission = job.status.admission
+    why = "so each pod of the job waits for quota by itself"
+    if admission is not None:
+        why = f"although LocalQueue {admission.queue} has admitted the whole job"
+    return f"{message}, {why}. {EXEMPT}"
 
 
 def _find_avoided_assignment(job: Job, workload: WorkloadView) -> Problem | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULING_GATED = "SchedulingGated"
+HELD_BY_KUEUE = "HeldByKueue"  # by its integration for pods, whatever the job's own Workload says
 SOURCE_NOT_FOUND = "SourceNotFound"
 CREATE_REFUSED = "CreateRefused"
 POD_INVALID = "PodInvalid"
@@ -39,7 +40,8 @@ POD_EVENTS = frozenset({FAILED_MOUNT, "FailedMapVolume", "FailedAttachVolume", "
 PARTIAL_START = "PartialStartDeadlineExceeded"  # too few pods got a node
 RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA, PARTIAL_START})  # of attempts whose next one waits for its turn
 GIVEN_UP = REJECTIONS | RELEASED  # of attempts that released their pods, since they could not get the others
-THAT_PASS = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, EXCEEDS_QUOTA, WAITING_FOR_TURN, *REJECTIONS, *POD_EVENTS})
+GATED = frozenset({SCHEDULING_GATED, HELD_BY_KUEUE})
+THAT_PASS = frozenset({UNSCHEDULABLE, *GATED, EXCEEDS_QUOTA, WAITING_FOR_TURN, *REJECTIONS, *POD_EVENTS})
 # Why a job waits for its queue, beside the reasons that Kueue gives; client/causes.toml lists these too.
 QUEUED, DEACTIVATED, UNSATISFIED = "Queued", "Deactivated", "UnsatisfiedAdmissionChecks"
 QUEUE_MISSING, QUEUE_NAME_CONFLICT = "QueueMissing", "QueueNameConflict"

@@ -22,6 +22,7 @@ QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # label of a TrainJob
 PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"  # likewise
 MAX_SECONDS = "kueue.x-k8s.io/max-exec-time-seconds"  # likewise
 POD_SET = "kueue.x-k8s.io/podset"  # label of a pod
+POD_GATE = "kueue.x-k8s.io/admission"  # of a pod that Kueue's integration for pods manages by itself
 FINALIZER = "kueue.x-k8s.io/resource-in-use"  # Kueue's name for it, so that it frees Workloads without an owner
 DIGEST = f"{names.GROUP}/workload-digest"  # annotation of a Workload: of what the job asked for
 HEAD, WORKERS = "head", "workers"  # names of the pod sets

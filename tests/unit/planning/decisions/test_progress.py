@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from railhead.contract.text import format_time
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import Problem
@@ -55,8 +57,28 @@ def test_pods_that_become_unready_are_shown() -> None:
     assert run(pending(3600, ready=256, workers=512), up=250, workers=512).status is None
 
 
-def test_a_gate_that_a_queue_removes_soon_is_no_news() -> None:
-    gated = Problem("SchedulingGated", "the pod has scheduling gates")
+@pytest.mark.parametrize("queue", ["team-a", ""])
+def test_a_job_whose_pods_kueue_holds_one_by_one_says_what_ends_that(queue: str) -> None:
+    """Kueue has taken them for its LocalQueue `default`, although it has admitted the job, or the job has no queue."""
+    held = Problem("HeldByKueue", "Kueue's integration for pods manages it, in LocalQueue default")
+    pod = make_worker(0, phase="Pending", is_running=False, problem=held, created_at=NOW - timedelta(seconds=15))
+    admission = {"admission": {"queue": queue, "podSets": []}} if queue else {}
+    decided = decide(
+        make_head(),
+        pod,
+        status={**pending(15, workers=1), **admission},
+        spec=make_spec(scaling={"numWorkers": 1}, **({"scheduling": {"queueName": queue}} if queue else {})),
+    )
+    assert decided.status is not None
+    [reconciling] = [each for each in decided.status.fields["conditions"] if each["type"] == "Reconciling"]
+    why = f"LocalQueue {queue} has admitted the whole job" if queue else "each pod of the job waits for quota by itself"
+    assert reconciling["reason"] == "HeldByKueue" and why in reconciling["message"]
+    assert "externalFrameworks" in reconciling["message"] and "suspend and resume" in reconciling["message"]
+
+
+@pytest.mark.parametrize("reason", ["SchedulingGated", "HeldByKueue"])
+def test_a_gate_that_a_queue_removes_soon_is_no_news(reason: str) -> None:
+    gated = Problem(reason, "the pod has scheduling gates")
 
     def run(seconds: float) -> Plan:
         created = NOW - timedelta(seconds=seconds)
@@ -65,4 +87,4 @@ def test_a_gate_that_a_queue_removes_soon_is_no_news() -> None:
 
     soon, late = run(14), run(15)
     assert (soon.status, soon.events, soon.wake_at) == (None, (), NOW + timedelta(seconds=1))
-    assert [event.reason for event in late.events] == ["SchedulingGated"]
+    assert [event.reason for event in late.events] == [reason]
