@@ -29,6 +29,14 @@ class SpentStatus(StatusModel):
     uncommitted: int = _count("The part of productive since the report call of the last checkpoint.")
 
 
+class SettledStatus(SpentStatus):
+    """The part of an attempt's milliseconds that is counted."""
+
+    attempt: int = Field(
+        default=0, ge=0, description="The attempt that they are of.", json_schema_extra={"format": "int32"}
+    )
+
+
 class LostSeconds(StatusModel):
     """Seconds in which the job did not train, or that it lost, by cause."""
 
@@ -61,6 +69,6 @@ class GoodputStatus(StatusModel):
         max_length=16,
         description="Lost attempts, rounds of worker pods and restarts in place, by the class of their failure.",
     )
-    settled: SpentStatus | None = Field(
+    settled: SettledStatus | None = Field(
         default=None, description="What of status.progress.spent is counted; absent while no driver has reported."
     )

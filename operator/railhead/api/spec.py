@@ -210,7 +210,8 @@ class TrainJobSpec(Model):
         "by progressDeadlineSeconds. May be changed at any time.",
     )
     active_deadline_seconds: int | None = time_limit(
-        "Limit from the first start, without suspended time. After it an unfinished job fails."
+        "Limit from the first start, without time suspended or queued. After it an unfinished job fails, unless it is "
+        "suspended, or about to be: such a job fails once it would get pods again."
     )
     keep_pods_seconds: int = time_limit(
         "Time from the end of the job until its head pod and its other children are deleted. The TrainJob and its "

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from pydantic.alias_generators import to_camel
 
-from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SpentStatus
+from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SettledStatus, SpentStatus
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
 from railhead.contract.text import format_time, parse_time
@@ -60,7 +60,7 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     until = now if spent is None or ends else min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
     lost, productive = dict(known.lost_seconds), known.productive_seconds
-    before, kept = known.settled or SpentStatus(), count_kept(known)
+    before, kept = _find_settled(known, old.attempt), count_kept(known)
     shares, back = _find_new(spent or SpentStatus(), before)
     moved = Counter[str]()
     for cause, milliseconds in back.items():
@@ -69,7 +69,11 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     divided = divide(shares, seconds, rest=find_cause(old))
     divided.update(moved)
     productive += divided[PRODUCTIVE]
-    settled = None if ends else _settle(spent, before, divided, most=productive - kept) if spent else known.settled
+    settled = known.settled
+    if ends:
+        settled = None
+    elif spent is not None:
+        settled = _settle(spent, before, divided, attempt=old.attempt, most=productive - kept)
     del divided[PRODUCTIVE]
     for cause, part in divided.items():
         lost[cause] += part
@@ -134,7 +138,16 @@ def _find_new(spent: SpentStatus, settled: SpentStatus) -> tuple[dict[str, int],
     return new, back
 
 
-def _settle(spent: SpentStatus, before: SpentStatus, divided: Counter[str], *, most: int) -> SpentStatus:
+def _find_settled(known: GoodputStatus, attempt: int) -> SpentStatus:
+    """Returns what is settled of the attempt. An operator that does not count may have led when an earlier one ended,
+    and has left what was settled of that."""
+    settled = known.settled
+    return settled if settled is not None and settled.attempt == attempt else SpentStatus()
+
+
+def _settle(
+    spent: SpentStatus, before: SpentStatus, divided: Counter[str], *, attempt: int, most: int
+) -> SettledStatus:
     """Returns what is settled now, with at most so many uncommitted seconds: rounding takes back nothing that is kept.
     What rounding has left over, less than a second of each cause, is settled later."""
     taken = {cause: divided[cause] * 1000 for cause in PRECEDENCE}
@@ -142,7 +155,7 @@ def _settle(spent: SpentStatus, before: SpentStatus, divided: Counter[str], *, m
     for cause in PRECEDENCE:
         own = getattr(spent, cause)
         settled[cause] = min(max(getattr(before, cause) + taken[cause], own - 999, 0), own + 999, MOST)
-    return SpentStatus(**settled, uncommitted=min(spent.uncommitted, max(most, 0) * 1000))
+    return SettledStatus(**settled, attempt=attempt, uncommitted=min(spent.uncommitted, max(most, 0) * 1000))
 
 
 def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatus) -> dict[str, int]:

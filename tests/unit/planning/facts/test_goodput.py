@@ -74,6 +74,17 @@ def test_the_drivers_time_counts_until_its_report_and_the_rest_later() -> None:
     assert (after.goodput.gpu_seconds, after.goodput.lost_gpu_seconds) == (43 * 8, 3 * 8)
 
 
+def test_what_is_settled_of_an_attempt_whose_end_nobody_counted_takes_nothing_from_the_next_one() -> None:
+    """Another version of the operator, which does not count, led meanwhile and left status.goodput as it was."""
+    first = at(spent={"productive": 5_000_000}, second=5000, goodput=GoodputStatus(time=format_time(NOW)))
+    known = settle(first, first, second=5000).goodput
+    assert known is not None and known.productive_seconds == 5000
+    told = at(spent={"productive": 5_000_000}, second=10_000, goodput=known, attempt=2)
+    told = told.model_copy(update={"progress": told.progress.model_copy(update={"attempt": 2})})
+    after = settle(told, told, second=10_000).goodput
+    assert after is not None and after.productive_seconds == 10_000
+
+
 def test_a_lost_attempt_takes_back_what_no_checkpoint_keeps() -> None:
     told = at(
         spent={"productive": 60_000, "uncommitted": 25_000}, second=60, goodput=GoodputStatus(time=format_time(NOW))
