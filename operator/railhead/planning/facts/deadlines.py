@@ -3,8 +3,9 @@ attempt that holds some of its pods and cannot get the others. All are by the AP
 
 An attempt of which the API server rejects pods holds the others for a short time only. One whose pods get no nodes
 holds its nodes for spec.partialStartDeadlineSeconds: the time begins again with each pod that is created or gets a
-node, and when an autoscaler begins to add a node for the pod whose Events are read before its end. What a pod does on
-its node, such as pulling an image, plays no part.
+node, and when an autoscaler begins to add a node for the pod whose Events are read at its end. All jobs read Events in
+turn, and none holds its nodes for longer than a minute until it has read them. What a pod does on its node, such as
+pulling an image, plays no part.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ REPORT_AGAIN_SECONDS = 20  # twice a driver's longest wait between two tries of 
 AWAITED = ("Pending", "Starting", "Restarting")  # phases in which the job waits for training
 FIRST_REPORT_SECONDS = 120  # from the start of the head's container; Python and Ray start in a fraction of it
 HOLD_SECONDS = 30
+READING_SECONDS = 60  # for the Events of a pod to be read, where many jobs read them at the same time
 OUTAGE_SECONDS = 600  # a webhook, a policy or the API server's rights: other jobs need nothing that the pods hold
 
 
@@ -78,7 +80,7 @@ def next_due(job: Job) -> datetime | None:
     finished = job.status.is_finished
     if job.is_at_rest and not finished:
         return None  # no limit expires while the job has no pods
-    running = (active_due, startup_due, release_due)
+    running = (active_due, startup_due, release_due, _reading_due)
     dues = (due(job) for due in ((clean_up_due, deletion_due) if finished else running))
     return min((due for due in dues if due is not None and due > job.now), default=None)
 
@@ -168,8 +170,18 @@ def release_due(job: Job) -> datetime | None:
 def find_unread(job: Job) -> PodView | None:
     """The pod whose Events are to be read before the deadline ends the attempt."""
     due = _deadline(job)
-    pod = find_waiting(job) if due is not None and due <= job.now else None
-    return pod if pod and due and (pod.events_read_at is None or pod.events_read_at < due) else None
+    end = _reading_due(job)
+    if due is None or end is None or not due <= job.now < end:
+        return None
+    pod = find_waiting(job)
+    is_unread = pod is not None and (pod.events_read_at is None or pod.events_read_at < due)
+    return pod if is_unread else None
+
+
+def _reading_due(job: Job) -> datetime | None:
+    """When the deadline ends the attempt, whether the Events are read or not."""
+    due = _deadline(job)
+    return due + timedelta(seconds=READING_SECONDS) if due is not None else None
 
 
 def _deadline(job: Job) -> datetime | None:

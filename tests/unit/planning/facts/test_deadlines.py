@@ -152,6 +152,23 @@ def has_released(sim: Simulation) -> bool:
     return bool(sim.status.get("failure", {}).get("reason") == "PartialStartDeadlineExceeded")
 
 
+def test_nodes_are_held_for_a_minute_at_most_while_other_jobs_read_their_events() -> None:
+    """There is one look-up per second for all jobs together: with 300 jobs, the last one waits for 5 minutes."""
+    sim = simulate()
+    place(sim, "head", "0")
+    sim.operator.loop.turns.take = lambda key: 300.0  # type: ignore[method-assign]
+    sim.later(LIMIT)
+    sim.reconcile()
+    assert sim.last.look_up_events_of is not None and not has_released(sim)
+    assert sim.last.wake_at == sim.now + timedelta(seconds=60)
+    sim.later(59)
+    sim.reconcile()
+    assert not has_released(sim)
+    sim.later(1)
+    sim.reconcile()
+    assert has_released(sim)
+
+
 def test_the_pods_are_released_with_a_reason_and_the_next_attempt_waits_longer_each_time() -> None:
     sim = simulate()
     waits = []
