@@ -28,6 +28,7 @@ METRICS_PORT = "metrics"  # of the head's container, with spec.metrics
 HEADS_SERVICE = "railhead-heads"  # of each namespace with jobs
 FETCH_CONTAINER = "railhead-source"
 MAX_JOB_NAME = 38  # leaves room for an attempt of six digits, a slot of four and a round of four
+MAX_LABEL = 63
 
 
 def tag(uid: str) -> str:
@@ -66,7 +67,9 @@ def head_name(job: str, uid: str, attempt: int) -> str:
 
 
 def worker_name(job: str, uid: str, *, attempt: int, slot: int, round_: int) -> str:
-    return f"{job}-{tag(uid)}-{attempt}-w{slot}-{round_}"
+    """Keeps the numbers and the tag whole: with many digits, after years of lost pods, the job's name is cut."""
+    rest = f"-{tag(uid)}-{attempt}-w{slot}-{round_}"
+    return f"{job[: MAX_LABEL - len(rest)]}{rest}"
 
 
 def pod_name(job: str, uid: str, role: str, attempt: int, slot: int, round_: int) -> str:

@@ -13,9 +13,10 @@ from railhead.contract.text import CHARS
 LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 jobs = st.from_regex(rf"[a-z]([-a-z0-9]{{0,{names.MAX_JOB_NAME - 2}}}[a-z0-9])?", fullmatch=True)
 uids = st.uuids().map(str)
-attempts = st.integers(1, 999_999)
+MOST = 2**31 - 1  # of the status
+attempts = st.integers(1, MOST) | st.just(MOST)
 slots = st.integers(0, 4095)
-rounds = st.integers(0, 9999)
+rounds = st.integers(0, MOST) | st.just(MOST)
 
 
 @given(jobs, uids, attempts, slots, rounds)
@@ -29,6 +30,13 @@ def test_every_name_is_a_dns_label(job: str, uid: str, attempt: int, slot: int, 
     mounted = [names.secret_name(job, uid, "a" * CHARS), names.input_name(job, uid, "a" * CHARS)]
     assert all(LABEL.fullmatch(name) and len(name) <= 253 for name in mounted)
     assert len({*all_names, *mounted}) == len(all_names) + 2
+
+
+def test_the_longest_names_are_labels_too() -> None:
+    job, uid = "j" * names.MAX_JOB_NAME, "0f1e2d3c-1111-2222-3333-444444444444"
+    longest = names.worker_name(job, uid, attempt=MOST, slot=4095, round_=MOST)
+    assert longest == f"{'j' * 28}-0f1e2d-{MOST}-w4095-{MOST}" and len(longest) == 63
+    assert len(names.head_name(job, uid, MOST)) <= 63
 
 
 @given(jobs, uids, attempts, slots, rounds, attempts, slots, rounds)
