@@ -163,10 +163,15 @@ def _disruption(conditions: Object) -> Problem | None:
 
 
 def _is_silent(conditions: Object, state: Object, disruption: Problem | None) -> bool:
-    """Kubernetes has marked the pod because its node does not respond: not ready, although its container runs. Of a
-    pod that someone else deleted, all containers must be ready: only the node lifecycle controller
-    (pkg/controller/util/node: MarkPodsNotReady) reports that, never a kubelet."""
-    is_marked = bool(state.get("running")) and part(conditions, "Ready").get("status") == "False"
+    """Kubernetes has marked the pod because its node does not respond: not ready, although its container runs.
+
+    The node lifecycle controller (pkg/controller/util/node: MarkPodsNotReady) turns the status of a pod that was ready,
+    which has no reason, and adds none. A kubelet always gives one (pkg/kubelet/status/generate.go), such as
+    ReadinessGatesNotReady or ContainersNotReady: its node responds, whatever a readiness gate or a sidecar waits for,
+    and whoever has tainted the node.
+    """
+    ready = part(conditions, "Ready")
+    is_marked = bool(state.get("running")) and ready.get("status") == "False" and not ready.get("reason")
     is_tainted = disruption is not None and disruption.reason == LossReason.DELETION_BY_TAINT
     return is_marked and (is_tainted or part(conditions, "ContainersReady").get("status") == "True")
 

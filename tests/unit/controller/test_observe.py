@@ -62,6 +62,25 @@ def test_a_pod_is_silent_when_its_node_does_not_respond(
     assert view.gone_by == start + timedelta(seconds=75 if is_silent else 615) + ENDED_WITHIN
 
 
+@pytest.mark.parametrize("containers", ["True", "False"])
+@pytest.mark.parametrize("deleted_by", ["", "EvictionByEvictionAPI", "DeletionByTaintManager"])
+@pytest.mark.parametrize(
+    ("reason", "is_silent"), [("ReadinessGatesNotReady", False), ("ContainersNotReady", False), ("", True)]
+)
+def test_a_kubelet_that_explains_why_a_pod_is_not_ready_is_not_silent(
+    reason: str, is_silent: bool, deleted_by: str, containers: str
+) -> None:
+    """A load balancer's readiness gate, a sidecar that is not ready, or a taint that an administrator has set."""
+    conditions = [{"type": "Ready", "status": "False", "reason": reason}]
+    conditions += [{"type": "ContainersReady", "status": containers}]
+    if deleted_by:
+        conditions += [{"type": "DisruptionTarget", "status": "True", "reason": deleted_by, "message": ""}]
+    running = make_container(running={"startedAt": "x"})
+    view = observe_pod(make_pod(status={"phase": "Running", "conditions": conditions, "containerStatuses": [running]}))
+    is_ours = containers == "True" or deleted_by == "DeletionByTaintManager"
+    assert view.is_silent == (is_silent and is_ours)
+
+
 @pytest.mark.parametrize("value", ["", "-1", "x", "1.5"])
 def test_labels_without_numbers_match_no_slot_and_no_attempt(value: str) -> None:
     labels = {names.LABEL_ATTEMPT: value, names.LABEL_SLOT: value, names.LABEL_ROUND: value}
