@@ -2395,8 +2395,8 @@ DEFECTS = (
     Defect(
         "a container that the kubelet no longer finds hides why the pod ended",
         "controller/observe.py",
-        "    return of_pod or reason if is_disrupted or reason == UNKNOWN_END else reason\n",
-        "    return reason\n",
+        "        return of_pod or LossReason.STATUS_UNKNOWN\n",
+        "        return reason\n",
         (NODE_SHUTDOWNS,),
     ),
     Defect(

@@ -64,7 +64,7 @@ class Payer(str, Enum):
     DISRUPTION = "disruption"  # bounded by spec.disruptionLimit, if set
     IGNORED = "ignored"  # by spec.failurePolicy: bounded by its backoff only
     STARTUP = "startup"  # bounded by its backoff only: nothing was trained, nothing was lost
-    NOBODY = "nobody"  # does not count: a later attempt already owned the run
+    NOBODY = "nobody"  # does not count: a later attempt owned the run, or hardware failed on a node unknown as sick
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ STUCK = frozenset(
         "ErrImagePull",
         "ImagePullBackOff",
         "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
         "InvalidImageName",
         "CreateContainerConfigError",
         "CreateContainerError",
@@ -34,7 +36,9 @@ STUCK = frozenset(
     }
 )
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
-UNKNOWN_END = "ContainerStatusUnknown"  # the kubelet no longer finds the container
+# Nobody saw how the container ended: the kubelet finds no such container any more, or containerd found it ended when it
+# started (internal/cri/server: unknownExitReason, with code 255).
+UNKNOWN_ENDS = frozenset({LossReason.STATUS_UNKNOWN.value, "Unknown"})
 GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
 MOST_CODE = 2**31 - 1
 
@@ -107,8 +111,8 @@ def observe_pod(pod: Object) -> PodView:
         reason=_reason(status, ended, is_disrupted=disruption is not None) or str(by_kueue.get("reason") or ""),
         message=clean_text(str(ended.get("message") or status.get("message") or by_kueue.get("message") or "")[:8192]),
         started_at=_time(running.get("startedAt")),
-        finished_at=_time(ended.get("finishedAt")),
         problem=_problem(metadata, spec, status, scheduled),
+        finished_at=_finished_at(ended, conditions),
         disruption=disruption,
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
@@ -119,6 +123,7 @@ def observe_pod(pod: Object) -> PodView:
         avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
         cpu_limit=_cpu_limit(spec),
         is_refused=_is_refused(status, disruption),
+        has_begun=_has_begun(spec, status, state),
     )
 
 
@@ -205,7 +210,27 @@ def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
     reason, of_pod = str(ended.get("reason") or ""), str(status.get("reason") or "")
     if reason in OUTCOME_OF_NO_INTEREST:
         return of_pod
-    return of_pod or reason if is_disrupted or reason == UNKNOWN_END else reason
+    if reason in UNKNOWN_ENDS:
+        return of_pod or LossReason.STATUS_UNKNOWN
+    return of_pod or reason if is_disrupted else reason
+
+
+def _finished_at(ended: Object, conditions: Object) -> datetime | None:
+    """By its node's clock. Of a container whose end nobody saw, the kubelet may know no time but that of its report."""
+    at = _time(ended.get("finishedAt"))
+    if at is None and ended.get("reason") in UNKNOWN_ENDS:
+        return _time(part(conditions, "ContainersReady").get("lastTransitionTime"))
+    return at
+
+
+def _has_begun(spec: Object, status: Object, ray: Object) -> bool:
+    """Whether the pod does something of its own: the ray container runs or has ended, or an init container runs that
+    has an end, such as one that copies a dataset."""
+    if ray.get("running") or ray.get("terminated"):
+        return True
+    sidecars = {each.get("name") for each in parts(spec, "initContainers") if each.get("restartPolicy") == "Always"}
+    own = (each for each in parts(status, "initContainerStatuses") if each.get("name") not in sidecars)
+    return any(part(each, "state").get("running") for each in own)
 
 
 def _scheduled_at(scheduled: Object) -> datetime | None:

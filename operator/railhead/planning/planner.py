@@ -56,6 +56,7 @@ from railhead.planning.decisions.workers import (
     decide_resize,
     decide_stale_pods,
     decide_uncreated_pods,
+    decide_unstarted_pods,
 )
 from railhead.planning.facts.admission import understand
 from railhead.planning.job import Job
@@ -84,6 +85,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_partial_gang,  # an attempt that is given up is not resized
     decide_resize,  # the number of workers must be decided before missing ones are counted
     decide_replacement,  # a lost pod is counted, and its name is not reused
+    decide_unstarted_pods,  # adds nodes to those that are avoided, and a pod that avoids too many follows
     decide_outdated_pods,  # raises the round, which the names of missing pods contain
     decide_uncreated_pods,  # a pod that does not exist yet has not waited for a node
     decide_partial_start,  # an attempt that is given up has no progress to show

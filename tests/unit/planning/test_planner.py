@@ -31,6 +31,7 @@ from railhead.planning.decisions.workers import (
     decide_resize,
     decide_stale_pods,
     decide_uncreated_pods,
+    decide_unstarted_pods,
 )
 from railhead.planning.job import Job
 from railhead.planning.observed import Rejection
@@ -64,6 +65,11 @@ OUTDATED = replace(
     avoids=("node-9",),
 )
 NO_NODE = replace(OUTDATED, avoids=(), events_read_at=NOW)
+UNSTARTED = replace(
+    make_worker(1, phase="Pending", is_running=False, node="node-8", created_at=NOW - timedelta(hours=1)),
+    problem=Problem("ImagePullBackOff", "no space left on device"),
+)
+STARTED = make_worker(2, started_at=NOW - timedelta(hours=1))
 QUOTA = Rejection(
     Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1)
 )
@@ -138,7 +144,25 @@ CASES = (
     ),
     Case(
         decide_replacement,
-        job(HEAD, OUTDATED, ended(WORKERS[1], "Infrastructure"), status=PENDING),
+        job(
+            HEAD,
+            ended(WORKERS[0], "Infrastructure"),
+            UNSTARTED,
+            STARTED,
+            status={**PENDING, "workers": {"desired": 3}},
+            scaling={"numWorkers": 3},
+        ),
+    ),
+    Case(
+        decide_unstarted_pods,
+        job(
+            HEAD,
+            OUTDATED,
+            UNSTARTED,
+            STARTED,
+            status={**PENDING, "workers": {"desired": 3}},
+            scaling={"numWorkers": 3},
+        ),
     ),
     Case(
         decide_outdated_pods,

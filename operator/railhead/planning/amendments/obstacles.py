@@ -11,15 +11,17 @@ status.stuckPods lists the pods that do not terminate. The job waits for none of
 GPUs. Usually their node is dead, and only a person can make sure that the machine is off.
 
 Of a pod that has a node and does not run, the kubelet may report the cause only in an event. The operator reads that
-event after 15 s, then whenever the time has doubled, and at least every 5 minutes, for one pod of the job; and once
-before an attempt of which pods have no node is given up: an autoscaler reports only in an event that it adds one.
+event after 15 s, then whenever the time has doubled, and at least every 5 minutes, for one pod of the job, and for each
+that is left when half of the workers have run for a while. It reads events once more before a pod is replaced that its
+node does not start, and before an attempt of which pods have no node is given up: an autoscaler reports only in an
+event that it adds one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api import names
@@ -28,6 +30,7 @@ from railhead.api.status import MAX_STUCK_PODS, StuckPod
 from railhead.contract.text import format_time
 from railhead.planning.facts.deadlines import find_unread, next_due
 from railhead.planning.facts.reasons import POD_EVENTS
+from railhead.planning.facts.unstarted import find_look_time, find_unconfirmed, next_unstarted
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, denied_until
 from railhead.planning.plan import Decision, Event
@@ -179,7 +182,7 @@ FIRST_SECONDS, MOST_SECONDS = 15, 300
 
 def wake_for_limits(job: Job, decision: Decision) -> Decision:
     """Adds the earliest of these times."""
-    decision = decision.waking(next_due(job))
+    decision = decision.waking(next_due(job)).waking(next_unstarted(job))
     return decision if job.status.is_finished else decision.waking(job.next_out_of_reach)
 
 
@@ -187,14 +190,25 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
     """Adds the look-up, or the time when it is due. A pass that creates or deletes pods looks nothing up."""
     if job.status.is_finished or job.is_attempt_lost or decision.deletes or decision.creates:
         return decision
-    unread = find_unread(job)
+    unread = find_unread(job) or find_unconfirmed(job)
     if unread is not None:
         return replace(decision, look_up_events_of=unread)
     unexplained = (pod for pod in job.not_started if pod.problem is None or pod.problem.reason in POD_EVENTS)
-    pod = next((pod for pod in unexplained if pod.node), None)
-    if pod is None or pod.created_at is None:
+    placed = [pod for pod in unexplained if pod.node and pod.created_at is not None]
+    if not placed:
         return decision
-    waited = (pod.events_read_at - pod.created_at).total_seconds() if pod.events_read_at else FIRST_SECONDS
+    all_from = find_look_time(job) if len(placed) > 1 else None
+    if all_from is None or all_from > job.now:
+        placed = placed[:1]
+    due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=lambda each: each[0])
+    if due <= job.now:
+        return replace(decision, look_up_events_of=pod)
+    return decision.waking(due).waking(all_from)
+
+
+def _next_look(pod: PodView, now: datetime) -> datetime:
+    """When the pod's Events are due to be read."""
+    created_at = pod.created_at or now
+    waited = (pod.events_read_at - created_at).total_seconds() if pod.events_read_at else FIRST_SECONDS
     after = timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))
-    due = (pod.events_read_at or pod.created_at) + after
-    return replace(decision, look_up_events_of=pod) if due <= job.now else decision.waking(due)
+    return (pod.events_read_at or created_at) + after

@@ -15,6 +15,7 @@ from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.api.status import HeadStatus, Phase, WorkersStatus
 from railhead.contract.text import parse_time
 from railhead.planning.facts.admission import explain_held_pod
+from railhead.planning.facts.avoided_nodes import explain_avoided, explain_used_again
 from railhead.planning.facts.deadlines import report_due
 from railhead.planning.facts.reasons import GATED, HELD_BY_KUEUE, REPORTS_MISSING, THAT_PASS
 from railhead.planning.job import Job
@@ -72,7 +73,7 @@ def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
     why = problem.message[:800]
     if problem.reason == HELD_BY_KUEUE:
         why = explain_held_pod(job, problem.message)
-    message = f"Pod {pod.name} cannot start: {why}"
+    message = f"Pod {pod.name} cannot start: {why}{explain_avoided(job, pod)}"
     status = stand_still(job, types.RECONCILING, reason=problem.reason, message=message)
     event = Event("Warning", problem.reason, message, is_series=True)
     return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(event,))
@@ -83,7 +84,7 @@ def _show_that_problem_is_past(job: Job) -> Decision:
     if job.status.reason_of(types.RECONCILING) not in THAT_PASS:
         return Decision()
     phase: Phase = job.status.phase or "Pending"
-    message = f"All pods of attempt {job.attempt} are created and starting"
+    message = f"All pods of attempt {job.attempt} are created and starting{explain_used_again(job)}"
     return Decision(status=replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase))
 
 
@@ -170,7 +171,7 @@ def _wait_for_workers(job: Job) -> list[Condition]:
     if missing <= 0:
         return []
     found = job.startup_problem
-    why = f": pod {found[0].name} cannot start: {found[1].reason}" if found else ""
+    why = f": pod {found[0].name} cannot start: {found[1].reason}{explain_avoided(job, found[0])}" if found else ""
     if job.rejection is not None:
         why = f": {job.rejection.problem.reason}: {job.rejection.problem.message[:600]}"
     message = f"Waiting for {missing} worker pods{why}; they join right after a committed checkpoint"

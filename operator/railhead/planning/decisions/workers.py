@@ -2,8 +2,9 @@
 an elastic job's number of workers.
 
 Stale pods belong to an earlier attempt. Outdated ones avoid a node that the job avoids no more, since the affinity of
-a pod cannot be changed: only pods that the scheduler finds no node for, so nothing is lost and nothing counted. Those
-that the status announces and that do not exist are created under the same names as before.
+a pod cannot be changed: only pods that the scheduler finds no node for, so nothing is lost and nothing counted. The
+same holds for unstarted ones, whose nodes do not start them. Those that the status announces and that do not exist are
+created under the same names as before.
 
 The slots of lost workers are filled in a new round. A deleted pod leaves no trace to count, so the round is raised in
 the status before the replacement is created, and the replacement's name contains it.
@@ -21,20 +22,22 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.api.names import HEAD
-from railhead.api.status import Resize, Restarts, WorkersStatus
+from railhead.api.status import Phase, Resize, Restarts, WorkersStatus
 from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
 from railhead.planning.decisions.progress import show_progress
-from railhead.planning.facts.avoided_nodes import find_outdated
+from railhead.planning.facts.avoided_nodes import describe_unstarted, find_outdated
 from railhead.planning.facts.failure import describe_refusal
-from railhead.planning.facts.reasons import NODE_REFUSED_POD
+from railhead.planning.facts.reasons import NODE_REFUSED_POD, POD_NOT_STARTED
 from railhead.planning.facts.settlement import (
     add_loss,
+    add_refusal,
     find_lost_slots,
     find_refused,
     is_disrupted,
     is_refusal,
     replacement_at,
 )
+from railhead.planning.facts.unstarted import find_unstarted
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import PodView
@@ -60,17 +63,35 @@ def decide_outdated_pods(job: Job) -> Decision | None:
     outdated = [pod for pod in find_outdated(job) if (pod.role, pod.slot) not in kept]
     if not outdated:
         return None
-    slots = [pod.slot for pod in outdated if pod.role == names.WORKER]
+    is_head_alone = all(pod.role == HEAD for pod in outdated)
+    return _replace(job, outdated, GUARD if is_head_alone else StatusChange())
+
+
+def decide_unstarted_pods(job: Job) -> Decision | None:
+    """Replaces, in the same way, pods that do not start on their nodes: nothing ran, so nothing is counted."""
+    found = find_unstarted(job)
+    if not found:
+        return None
+    message = f"{describe_unstarted(found[0])}; replacing it"
+    if len(found) > 1:
+        message = f"{message} and {len(found) - 1} more pods"
+    status = replace(_stand(job, POD_NOT_STARTED, message), worker_losses=add_refusal(job))
+    decision = _replace(job, [each.pod for each in found], status)
+    return replace(decision, events=(Event("Warning", POD_NOT_STARTED, message),))
+
+
+def _replace(job: Job, pods: Sequence[PodView], status: StatusChange) -> Decision:
+    slots = [pod.slot for pod in pods if pod.role == names.WORKER]
     if not slots:
-        return Decision(status=GUARD, deletes=delete_all(outdated))
+        return Decision(status=status, deletes=delete_all(pods))
     round_ = job.status.round + 1
     return Decision(
-        status=StatusChange(round=round_),
+        status=replace(status, round=round_),
         creates=(
             *prerequisites(job, attempt=job.attempt),
             *worker_pods(job, attempt=job.attempt, slots=slots, round_=round_),
         ),
-        deletes=delete_all(outdated),
+        deletes=delete_all(pods),
     )
 
 
@@ -154,7 +175,9 @@ def _stand(job: Job, reason: str, message: str) -> StatusChange:
     """An elastic job may continue without them: its driver reports so, and `show_progress` shows it."""
     if job.is_elastic:
         return StatusChange()
-    return replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase="Restarting")
+    is_first = job.status.waiting is not None and not job.status.waiting.again
+    phase: Phase = "Pending" if is_first and reason == POD_NOT_STARTED else "Restarting"
+    return replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase=phase)
 
 
 def _count_disruption(job: Job) -> Restarts | Unset:

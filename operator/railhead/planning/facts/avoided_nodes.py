@@ -1,4 +1,10 @@
-"""Which nodes the job avoids: those with evidence against them, few of them, and each for a while."""
+"""Which nodes the job avoids: those with evidence against them, few of them, and each for a while.
+
+Sure evidence counts at once: the kubelet refuses a pod, or reports an error for one while pods like it have started on
+other nodes, or the driver has seen broken hardware. What happens to healthy nodes too counts when it has happened twice
+within a day: a reboot under a pod, and likely evidence, which may also be due to the job. A job avoids few nodes on
+likely evidence, so that its own fault does not drive it from one node to the next.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +13,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, RestartStatus
-from railhead.contract.failure import FailureClass
 from railhead.contract.text import format_time, parse_time
 from railhead.planning.facts.failure import describe_refusal
-from railhead.planning.facts.reasons import NODE_REFUSED_POD, UNSCHEDULABLE
-from railhead.planning.facts.settlement import find_refused, grow
+from railhead.planning.facts.reasons import (
+    NODE_REBOOTED,
+    NODE_REFUSED_POD,
+    POD_NOT_STARTED,
+    POD_START_SLOW,
+    UNSCHEDULABLE,
+)
+from railhead.planning.facts.settlement import find_ended_unseen, find_refused, grow
+from railhead.planning.facts.suspects import SURE, is_likely, is_sure
+from railhead.planning.facts.unstarted import Unstarted, find_unstarted
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 
 AVOID_FIRST_SECONDS, AVOID_LIMIT_SECONDS = 3600, 86_400
-PATIENCE_SECONDS, PATIENCE_LIMIT_SECONDS = 30, 120  # for another node, before an avoided one may have the pod
+PATIENCE_SECONDS, PATIENCE_LIMIT_SECONDS = 30, 300  # for another node, before an avoided one may have the pod
 PODS_PER_AVOIDED_NODE = 10
-# Reasons of class Hardware that name the node beyond doubt, given by the driver: an uncorrectable error of a GPU or of
-# its NVLink, or a process that SIGKILL does not end, since the GPU's driver holds it.
-SURE = frozenset({"GPUFailed", "ProcessNotEnding"})
-# Those that make it likely, as a hang does whose driver names a pod. Everything else is a guess.
-LIKELY = frozenset({"GPULost", "BusError"})
+NAMED = 3  # nodes in a message
 LIKELY_WINDOW = timedelta(hours=24)  # twice on one node within it is enough
+REBOOT_SECONDS = 60  # pods of one node that end within it have ended in the same reboot
+SURE_REASONS = frozenset({*SURE, NODE_REFUSED_POD, POD_NOT_STARTED, NODE_REBOOTED})
 
 
 @dataclass(frozen=True)
@@ -31,15 +42,18 @@ class Evidence:
     """Why a node is bad for the job.
 
     Attributes:
-        at: when the pod was created that the node refused, or when the hardware failed; None = not known.
-        is_likely: once is not enough.
+        at: when the pod was created that the node refused or did not start, or when the hardware failed or the node
+            rebooted; None = not known.
+        needs_another: once is not enough.
+        apart: the least time between two that are not the same.
     """
 
     node: str
     reason: str
     message: str
     at: datetime | None
-    is_likely: bool = False
+    needs_another: bool = False
+    apart: timedelta = timedelta()
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,8 @@ def find_evidence(job: Job) -> list[Evidence]:
     """Returns all that speaks against nodes now."""
     refused = [*([job.head] if job.head and job.head.is_refused else []), *find_refused(job)]
     found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
+    found += [_blame(each) for each in find_unstarted(job)]
+    found += [_suspect_reboot(pod) for pod in find_ended_unseen(job) if pod.node]
     failure, restart = job.status.failure if job.is_attempt_lost else None, job.progress.restart
     if failure and failure.suspect_node:
         found += _judge(failure, failure.suspect_node, parse_time(failure.time))
@@ -71,11 +87,31 @@ def find_evidence(job: Job) -> list[Evidence]:
 
 def _judge(failure: FailureStatus | RestartStatus, node: str, at: datetime | None) -> list[Evidence]:
     """The evidence of a failure whose driver suspects this node; none if it is a guess."""
-    is_hardware = failure.class_ is FailureClass.HARDWARE
-    is_likely = failure.class_ is FailureClass.HANG or (is_hardware and failure.reason in LIKELY)
-    if not is_likely and not (is_hardware and failure.reason in SURE):
+    if not is_sure(failure) and not is_likely(failure):
         return []
-    return [Evidence(node, failure.reason, failure.message, at, is_likely)]
+    return [Evidence(node, failure.reason, failure.message, at, needs_another=is_likely(failure))]
+
+
+def _blame(unstarted: Unstarted) -> Evidence:
+    """The evidence of a pod that its node does not start. Without an error the node may just be slow."""
+    pod, has_error = unstarted.pod, unstarted.has_error
+    reason = POD_NOT_STARTED if has_error else POD_START_SLOW
+    return Evidence(pod.node, reason, describe_unstarted(unstarted), pod.created_at, needs_another=not has_error)
+
+
+def describe_unstarted(unstarted: Unstarted) -> str:
+    """What the kubelet of its node reported, if anything."""
+    pod = unstarted.pod
+    what = f"Node {pod.node} does not start pod {pod.name}, although worker pods have started on other nodes"
+    if pod.problem is None:
+        return f"{what}; the kubelet reports no error"
+    return f"{what} ({pod.problem.reason}): {pod.problem.message[:800]}"
+
+
+def _suspect_reboot(pod: PodView) -> Evidence:
+    at, apart = pod.finished_at or pod.created_at, timedelta(seconds=REBOOT_SECONDS)
+    message = f"Node {pod.node} has rebooted under pod {pod.name}, or its container runtime restarted"
+    return Evidence(pod.node, NODE_REBOOTED, message, at, needs_another=True, apart=apart)
 
 
 def find_avoidance(job: Job) -> Avoidance:
@@ -89,23 +125,31 @@ def find_avoidance(job: Job) -> Avoidance:
         nodes = [node for node in nodes if node is not _find_oldest(blocked, nodes)]
     ended = [node for node in listed.nodes if node not in nodes]
     former = _join(listed.former, ended)
-    limit = min(max(1, (job.desired_workers + 1) // PODS_PER_AVOIDED_NODE), MAX_AVOIDED_NODES)
     for evidence in find_evidence(job):
         known = next((node for node in (*nodes, *former) if node.name == evidence.node), None)
         times, since = (known.times, parse_time(known.since)) if known else (0, None)
         passed = evidence.at - since if evidence.at and since else None
-        is_news = since is None or (passed is not None and passed > timedelta(0))
+        is_news = since is None or (passed is not None and passed > evidence.apart)
         is_second = passed is not None and passed <= LIKELY_WINDOW
         if known in nodes or not is_news:
             continue
-        if evidence.is_likely and not is_second:
+        if evidence.needs_another and not is_second:
             at = format_time(evidence.at) if evidence.at is not None else None
             suspect = AvoidedNode(name=evidence.node, reason=evidence.reason, since=at, times=times)
             former = _join(former, [suspect])  # remembered, and not avoided yet
-        elif len(nodes) < limit:
+        elif _has_room(job, nodes, evidence.reason):
             nodes.append(_avoid(job, evidence, times=times + 1))
             former = tuple(node for node in former if node is not known)
     return Avoidance(tuple(nodes), former)
+
+
+def _has_room(job: Job, nodes: Sequence[AvoidedNode], reason: str) -> bool:
+    """Whether the job may avoid one more node for this reason."""
+    if reason in SURE_REASONS:
+        return len(nodes) < MAX_AVOIDED_NODES
+    most = max(1, (job.desired_workers + 1) // PODS_PER_AVOIDED_NODE)
+    likely = sum(node.reason not in SURE_REASONS for node in nodes)
+    return likely < most and len(nodes) < MAX_AVOIDED_NODES
 
 
 def list_avoided(job: Job) -> tuple[str, ...]:
@@ -124,6 +168,33 @@ def find_outdated(job: Job) -> list[PodView]:
     due = job.now - timedelta(seconds=PATIENCE_SECONDS)  # whoever adds to the list of each new pod causes no rush
     unplaced = (pod for pod in _list_unplaced(job) if pod.created_at is not None and pod.created_at <= due)
     return [pod for pod in unplaced if not avoided.issuperset(pod.avoids)]
+
+
+def explain_avoided(job: Job, pod: PodView) -> str:
+    """What to do about a pod for which the job itself may have left no node; an empty string for any other pod.
+
+    Karpenter (pkg/controllers/provisioning/provisioner.go: validateNodeSelectorTerm) ignores pods that require or
+    exclude a node by its name, and restricts the label kubernetes.io/hostname, too.
+    """
+    if not pod.avoids:
+        return ""
+    reasons = {node.name: node.reason for node in job.status.avoided_nodes or ()}
+    listed = [f"{name} ({reasons.get(name) or 'before'})" for name in pod.avoids[:NAMED]]
+    more = f" and {len(pod.avoids) - NAMED} more" if len(pod.avoids) > NAMED else ""
+    return (
+        f"; the job itself excludes node {', '.join(listed)}{more} (status.avoidedNodes). It uses the oldest of them "
+        f"again if no other node comes within {PATIENCE_LIMIT_SECONDS // 60} minutes. Karpenter adds no node for a pod "
+        f"that excludes one by name: `kubectl cordon {pod.avoids[0]}` keeps all pods away, so that it adds another one"
+    )
+
+
+def explain_used_again(job: Job) -> str:
+    """Names the nodes that pods may use before their time is over, since no other one was left; empty without one."""
+    former = [node for node in job.status.formerly_avoided_nodes or () if node.times and _ends_at(node) > job.now]
+    if not former:
+        return ""
+    listed = ", ".join(f"{node.name} ({node.reason})" for node in former[-NAMED:])
+    return f"; the scheduler found no other node, so that they may use node {listed} again"
 
 
 def next_avoidance_change(job: Job, nodes: Sequence[AvoidedNode]) -> datetime | None:

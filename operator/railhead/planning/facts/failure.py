@@ -40,6 +40,8 @@ class LossReason(StrEnum):
     PREEMPTING = "Preempting"
     EVICTED = "Evicted"
     OOM_KILLED = "OOMKilled"
+    # Of a container: its node rebooted or its runtime restarted, and nobody saw how the container ended.
+    STATUS_UNKNOWN = "ContainerStatusUnknown"
     # The operator's own.
     POD_DELETED = "PodDeleted"
     POD_GONE = "PodGone"
@@ -130,6 +132,8 @@ def _explain(pod: PodView) -> tuple[str, str]:
     """Reason and message for a pod whose driver reported nothing."""
     if pod.reason in OF_KUBELETS:
         return pod.reason, f"Pod {pod.name} was terminated by the kubelet: {pod.message[:1500] or pod.reason}"
+    if pod.reason == LossReason.STATUS_UNKNOWN:
+        return pod.reason, _describe_reboot(pod)
     if pod.is_live:
         return LossReason.NODE_LOST, f"Pod {pod.name} does not answer its driver; check node {pod.node or '(none)'}"
     if pod.is_deleting:
@@ -140,6 +144,11 @@ def _explain(pod: PodView) -> tuple[str, str]:
         return "Killed", f"Pod {pod.name} was killed (exit code {pod.exit_code})"
     message = pod.message.strip() or f"Pod {pod.name} exited with code {pod.exit_code}"
     return pod.reason or "PodFailed", message[:1500]
+
+
+def _describe_reboot(pod: PodView) -> str:
+    node = pod.node or "(none)"
+    return f"Pod {pod.name} ended unseen by the kubelet; node {node} has rebooted, or its container runtime restarted"
 
 
 def explain_loss(observed: Observed, pod: PodView, *, because: str = "") -> FailureStatus:

@@ -14,6 +14,9 @@ QUOTA_EXCEEDED = "QuotaExceeded"
 EXCEEDS_QUOTA = "ExceedsQuota"  # by itself, whatever the other jobs do
 WAITING_FOR_TURN = "WaitingForTurn"
 NODE_REFUSED_POD = "NodeRefusedPod"  # the kubelet did, after the scheduler chose its node
+POD_NOT_STARTED = "PodNotStarted"  # its node reports an error, while pods like it have started on other nodes
+POD_START_SLOW = "PodStartSlow"  # the same, without an error and long after them
+NODE_REBOOTED = "NodeRebooted"  # under a pod
 REPORTS_MISSING = "ReportsMissing"
 # The API server's built-in admission has no codes: the first of these texts in its message counts.
 ADMISSION_TEXTS = (
@@ -37,6 +40,21 @@ REJECTIONS = frozenset(
 # From the kubelet and the attach controller, only in pod events; image and config problems are in its status.
 FAILED_MOUNT = "FailedMount"
 POD_EVENTS = frozenset({FAILED_MOUNT, "FailedMapVolume", "FailedAttachVolume", "FailedCreatePodSandBox"})
+# What may be due to the node alone: not an invalid name or a missing Secret, and not a volume that another node has.
+OF_ONE_NODE = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "CreateContainerError",
+        "RunContainerError",
+        FAILED_MOUNT,
+        "FailedMapVolume",
+        "FailedCreatePodSandBox",
+    }
+)
 PARTIAL_START = "PartialStartDeadlineExceeded"  # too few pods got a node
 RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA, PARTIAL_START})  # of attempts whose next one waits for its turn
 GIVEN_UP = REJECTIONS | RELEASED  # of attempts that released their pods, since they could not get the others

@@ -27,6 +27,7 @@ from railhead.planning.facts.failure import (
     is_disruption,
 )
 from railhead.planning.facts.reasons import GIVEN_UP, NODE_REFUSED_POD, RELEASED
+from railhead.planning.facts.suspects import is_of_new_node
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
 from railhead.planning.pod_view import PodView
@@ -63,6 +64,8 @@ class Settlement:
         failure = self.failure
         if failure.action == RESTART_AND_IGNORE:
             return Payer.IGNORED
+        if self._is_of_new_node:
+            return Payer.NOBODY
         return Payer.DISRUPTION if is_disruption(failure.class_, failure.reason) else failure.class_.policy.payer
 
     @property
@@ -111,9 +114,17 @@ class Settlement:
                 times = count_failures(job, committed=self.committed)
             case Payer.STARTUP | Payer.DISRUPTION | Payer.IGNORED:
                 times = 0 if has_progress else self._count_alike()
+            case _ if self._is_of_new_node:
+                times = self._count_alike()
             case _:
                 times = status.restarts.without_progress
         return grow(backoff.first, times, limit=backoff.limit)
+
+    @property
+    def _is_of_new_node(self) -> bool:
+        """Whether the hardware of another node may be fine. Of a job that avoids no nodes, the next attempt may well
+        use the same one."""
+        return self.job.spec.avoids_nodes and is_of_new_node(self.job.status, self.failure)
 
     def _count_alike(self) -> int:
         """Counts the attempts since the newest checkpoint that were lost as this one was: to a disruption, or with the
@@ -255,6 +266,11 @@ def add_loss(job: Job) -> WorkerLosses:
     )
 
 
+def add_refusal(job: Job) -> WorkerLosses:
+    """Counts a round in a row in which a node did not start a pod."""
+    return count_losses(job).model_copy(update={"refused": count_refusals(job) + 1})
+
+
 def count_refusals(job: Job) -> int:
     """Rounds in a row so far in which a node refused a pod; none once all pods were up. A checkpoint changes nothing:
     an elastic job commits while it waits."""
@@ -265,6 +281,13 @@ def count_refusals(job: Job) -> int:
 def find_refused(job: Job) -> list[PodView]:
     """The pods lost now that their nodes refused."""
     return [pod for pod in _find_latest(job) if pod.is_refused]
+
+
+def find_ended_unseen(job: Job) -> list[PodView]:
+    """The pods lost now whose nodes rebooted, the head included, as far as nothing else explains their end."""
+    head = [job.head] if job.head is not None and job.head.has_ended else []
+    lost = (*head, *_find_latest(job))
+    return [pod for pod in lost if pod.reason == LossReason.STATUS_UNKNOWN and pod.disruption is None]
 
 
 def is_refusal(job: Job) -> bool:

@@ -15,6 +15,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import RestartInPlace
 from railhead.contract.text import format_time, parse_time
 from railhead.planning.facts.avoided_nodes import find_avoidance
+from railhead.planning.pod_view import Problem
 from railhead.resources.placement import REQUIRED
 from tests.model.api_server import Object
 from tests.unit.builders import (
@@ -343,7 +344,7 @@ def test_a_job_whose_only_free_node_refuses_its_pod_creates_few_pods() -> None:
     assert sim.status["attempt"] == 1 and sim.status["workerLosses"]["rounds"] == 0
     assert {"restarts", "budget", "failure"}.isdisjoint(sim.status)
     cluster.sick.clear()
-    cluster.play(240)
+    cluster.play(420)
     sim.report()
     sim.settle()
     assert sim.status["phase"] == "Running"
@@ -425,11 +426,59 @@ def entry(name: str, **changes: Any) -> dict[str, Any]:
     return {"name": name, "reason": "NodeRefusedPod", **times, **changes}
 
 
-@pytest.mark.parametrize(("workers", "most"), [(1, 1), (8, 1), (18, 1), (19, 2), (100, 10), (159, 16), (500, 16)])
-def test_a_job_avoids_a_tenth_of_its_pods_and_at_most_16_nodes(workers: int, most: int) -> None:
+@pytest.mark.parametrize(("workers", "most"), [(1, 1), (8, 8), (18, 16), (500, 16)])
+def test_a_job_avoids_at_most_16_nodes_on_sure_evidence(workers: int, most: int) -> None:
     pods = [make_worker(slot, node=f"node-{slot}", **REFUSED) for slot in range(workers)]
     job = make_job(make_head(), *pods, status=RUNNING_STATUS, spec=make_spec(scaling={"numWorkers": workers}))
     assert len(find_avoidance(job).nodes) == most <= MAX_AVOIDED_NODES
+
+
+@pytest.mark.parametrize(("workers", "most"), [(1, 1), (8, 1), (18, 1), (19, 2), (100, 10), (159, 16), (500, 16)])
+@pytest.mark.parametrize("sure", [0, 3])
+def test_a_job_avoids_a_tenth_of_its_pods_on_likely_evidence(workers: int, most: int, sure: int) -> None:
+    """Nodes of sure evidence take no room from the others, until 16 are listed."""
+    for likely in (most - 1, most):
+        listed = [entry(f"hang-{number}", reason="CollectiveTimedOut") for number in range(likely)]
+        listed += [entry(f"sure-{number}", reason="GPUFailed") for number in range(sure)]
+        listed = listed[:MAX_AVOIDED_NODES]
+        suspicion = entry("node-1", reason="CollectiveTimedOut", expirationTime=None, times=0)
+        status = restarted("Hang", "CollectiveTimedOut", avoidedNodes=listed, formerlyAvoidedNodes=[suspicion])
+        pods = [make_worker(slot, node=f"node-{slot}") for slot in range(workers)]
+        if workers == 1:
+            pods.append(make_worker(1, node="node-1"))
+        job = make_job(make_head(), *pods, status=status, spec=make_spec(scaling={"numWorkers": workers}))
+        nodes = [node.name for node in find_avoidance(job).nodes]
+        has_room = likely < most and len(listed) < MAX_AVOIDED_NODES
+        assert ("node-1" in nodes) == has_room and len(nodes) == len(listed) + has_room
+
+
+def test_the_oldest_of_several_nodes_may_have_the_pod_that_finds_no_other() -> None:
+    """Not the newest, and only nodes that the pod avoids."""
+    listed = [entry(f"node-{number}") for number in range(1, 5)]
+    waiting = replace(
+        make_worker(1, phase="Pending", is_running=False, node="", created_at=NOW - timedelta(seconds=31)),
+        problem=Problem("Unschedulable", FULL),
+        avoids=("node-2", "node-3", "node-4"),
+    )
+    status = {**RUNNING_STATUS, "round": 1, "workers": {"desired": 2, "ready": 1}, "avoidedNodes": listed}
+    found = find_avoidance(make_job(make_head(), make_worker(0), waiting, status=status))
+    assert [node.name for node in found.nodes] == ["node-1", "node-3", "node-4"]
+    assert [node.name for node in found.former] == ["node-2"]
+
+
+def test_listed_nodes_are_used_again_one_by_one_the_oldest_first() -> None:
+    """Each gets a pod before the next one is tried, and a sick one is the newest again."""
+    sim = Simulation(scaling={"numWorkers": 4}, backoffLimit=0, noProgressLimit=0, disruptionLimit=0)
+    cluster = Cluster(sim, sick=["sick-0", "sick-1", "sick-2"], healthy=4)
+    cluster.play(20)
+    assert listed(sim) == ["sick-0", "sick-1", "sick-2"]
+    cluster.play(30)
+    assert listed(sim) == ["sick-1", "sick-2", "sick-0"], "it refused the pod again"
+    cluster.sick.discard("sick-1")
+    cluster.play(40)
+    assert listed(sim) == ["sick-2", "sick-0"]
+    assert {pod.node for pod in sim.pods.values()} == {"sick-1", *(f"node-{number}" for number in range(4))}
+    assert (sim.status["attempt"], sim.status.get("restarts")) == (4, None), "each of them refused a head first"
 
 
 @pytest.mark.parametrize(

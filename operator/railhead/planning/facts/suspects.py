@@ -1,0 +1,48 @@
+"""What a failure tells about the node of the pod that its driver suspects, and when noProgressLimit counts it. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from railhead.api.status import AvoidedNode, FailureStatus, JobStatus, RestartStatus
+from railhead.contract.failure import FailureClass
+from railhead.contract.text import parse_time
+
+# Reasons of class Hardware that name the node beyond doubt, given by the driver: an uncorrectable error of a GPU or of
+# its NVLink, or a process that SIGKILL does not end, since the GPU's driver holds it.
+SURE = frozenset({"GPUFailed", "ProcessNotEnding"})
+# Those that make it likely, as a hang does whose driver names a pod. Everything else is a guess.
+LIKELY = frozenset({"GPULost", "BusError"})
+
+
+def is_sure(failure: FailureStatus | RestartStatus) -> bool:
+    """Whether the node of the suspect pod is at fault."""
+    return failure.class_ is FailureClass.HARDWARE and failure.reason in SURE
+
+
+def is_likely(failure: FailureStatus | RestartStatus) -> bool:
+    """Whether the node of the suspect pod is probably at fault."""
+    is_hardware = failure.class_ is FailureClass.HARDWARE
+    return failure.class_ is FailureClass.HANG or (is_hardware and failure.reason in LIKELY)
+
+
+def is_of_new_node(status: JobStatus, failure: FailureStatus) -> bool:
+    """Whether the hardware of a node failed that the job had no reason to avoid before: the next one may be healthy.
+
+    It is no news of a node that the job has avoided and then used again, because no other one was left or the time was
+    over.
+    """
+    if failure.class_ is not FailureClass.HARDWARE or not failure.suspect_node:
+        return False
+    if not is_sure(failure) and not is_likely(failure):
+        return False
+    failed_at = parse_time(failure.time)
+    listed = (*(status.avoided_nodes or ()), *(status.formerly_avoided_nodes or ()))
+    return not any(_was_avoided(node, failed_at) for node in listed if node.name == failure.suspect_node)
+
+
+def _was_avoided(node: AvoidedNode, failed_at: datetime | None) -> bool:
+    """Whether the job avoided it before this failure, and not only because of it."""
+    since = parse_time(node.since)
+    is_of_this_failure = node.times == 1 and failed_at is not None and since is not None and since >= failed_at
+    return node.times > 0 and not is_of_this_failure
