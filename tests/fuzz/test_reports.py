@@ -13,7 +13,7 @@ from railhead.api import names
 from railhead.contract.report import AUDIENCE, PATH, Report, ReportedOutcome, RestartInPlace, ResumedFrom, RunWarning
 from railhead.controller.report.authority import Speaker
 from railhead.controller.report.server import ReportHandler
-from railhead.controller.serve import TlsListener
+from railhead.controller.serve import Listener
 from railhead.controller.tokens import TokenReviews, Verdict
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.pods import CHECKPOINT, TIME, find_pod
@@ -84,7 +84,7 @@ async def run(seed: int) -> None:
         rig.operator.state,
         Reviews(speaker),
         rig.operator.writer,
-        listener=TlsListener(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
+        listener=Listener(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
         now=rig.operator.client.clock.now,
     )
     token, body = choose_token(speaker, mutator), choose_body(rig, mutator)

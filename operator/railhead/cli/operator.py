@@ -29,9 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     selected = "run the jobs only whose labels match, for example team=a,tier!=test (default: all)"
     parser.add_argument("--job-selector", type=_selector, default=EVERYTHING, metavar="SELECTOR", help=selected)
     _add_reports(parser)
-    parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
+    probes = "/healthz and /readyz (default: %(default)s, every IPv4 and IPv6 address)"
+    parser.add_argument("--probe-listen", type=_listen, default=":8080", metavar="HOST:PORT", help=probes)
     metrics = "/metrics over HTTPS, for tokens with the right to get it (default: open, on the probe port)"
-    parser.add_argument("--metrics-listen", metavar="HOST:PORT", help=metrics)
+    parser.add_argument("--metrics-listen", type=_listen, metavar="HOST:PORT", help=metrics)
     parser.add_argument("--concurrency", type=int, default=40, help="jobs reconciled concurrently")
     _add_leader_election(parser)
     _add_network_policies(parser)
@@ -44,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reports(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--report-listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="report endpoint")
+    reports = "report endpoint (default: %(default)s)"
+    parser.add_argument("--report-listen", type=_listen, default=":8443", metavar="HOST:PORT", help=reports)
     parser.add_argument("--report-url", required=True, metavar="URL", help="base URL of the endpoint, as pods reach it")
     tls = "with the endpoint's tls.crt, tls.key and ca.crt, as in a cert-manager Secret (default: create them)"
     parser.add_argument("--report-tls", type=Path, metavar="FOLDER", help=tls)
@@ -86,6 +88,17 @@ def _add_log_archive(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job-log-archive-most", choices=ARCHIVES, default="All", help=most)
 
 
+def _listen(text: str) -> str:
+    """Raises ArgumentTypeError."""
+    from railhead.controller.config import split_address
+
+    try:
+        split_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def _objects(text: str) -> tuple[Peer, ...]:
     """Raises ArgumentTypeError."""
     try:
@@ -125,6 +138,7 @@ def _selector(text: str) -> LabelSelector:
 
 def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
     """Returns what the NetworkPolicy of each job allows; None = there is none."""
+    from railhead.controller.config import split_address
     from railhead.resources.base import JobNetworkPolicy
 
     if not options.job_network_policies:
@@ -134,7 +148,7 @@ def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
         metrics_from=options.job_metrics_from,
         egress=options.job_egress,
         operator_namespace=options.namespace,
-        report_port=int(options.report_listen.rpartition(":")[2]),
+        report_port=split_address(options.report_listen).port,
     )
 
 

@@ -31,8 +31,8 @@ from railhead.controller.handlers import WatchLimits, watch_jobs
 from railhead.controller.installation import AdmissionPolicy, check_definition
 from railhead.controller.leadership import Elector, Leadership, Timing, make_candidate
 from railhead.controller.loop import Loop
-from railhead.controller.metrics import Metrics, Sources, build_metrics, judge_reader
-from railhead.controller.probes import build_probes, watch_stalls
+from railhead.controller.metrics import Metrics, Page, Sources, build_metrics, judge_reader
+from railhead.controller.probes import build_listener, build_probes, watch_stalls
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.certificate import (
     CHECK_FOLDER_SECONDS,
@@ -48,7 +48,7 @@ from railhead.controller.report.certificate import (
 from railhead.controller.report.schedule import WriteSchedule
 from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import TlsListener, serve
+from railhead.controller.serve import Listener, serve
 from railhead.controller.store import Store
 from railhead.controller.tokens import TokenReviews, judge_pod
 from railhead.controller.watch_guard import WatchGuard, run_sweep
@@ -62,7 +62,7 @@ from railhead.together import run_together
 
 log = logging.getLogger(__name__)
 START_AGAIN_SECONDS = 1.0
-MOST_SCRAPERS, SCRAPE_SECONDS = 64, 30.0  # connections to /metrics over HTTPS at a time, and how long each may last
+MOST_SCRAPERS = 64  # connections to /metrics over HTTPS at a time
 TLS_BUFFER_BYTES = 16 * 1024
 # The API server stores JSON of 10,000 levels, and trainLoopConfig may have as many. To Python's parser each is a call:
 # with its default of 1000, one such job would end the watch of all jobs, again and again.
@@ -192,19 +192,28 @@ def _build_writer(config: OperatorConfig, parts: Parts) -> ReportWriter:
     )
 
 
-def _serve_metrics(config: OperatorConfig, context: ssl.SSLContext, parts: Parts) -> AbstractAsyncContextManager[None]:
+def _serve_probes(config: OperatorConfig, parts: Parts, page: Page) -> AbstractAsyncContextManager[None]:
+    """Every pod of the cluster may reach this port."""
+    open_page = page if config.metrics_listen is None else None
+    probes = build_probes(lambda: parts.state.are_synced, parts.guard.find_problems, open_page)
+    return serve(probes, config.probe_listen, build_listener())
+
+
+def _serve_metrics(
+    config: OperatorConfig, context: ssl.SSLContext, parts: Parts, page: Page
+) -> AbstractAsyncContextManager[None]:
     """Serves them with authentication, if so configured; else the probe port serves them."""
     if config.metrics_listen is None:
         return nullcontext()
     reviews = TokenReviews(partial(judge_reader, parts.client), time.monotonic)
-    listener = TlsListener(context, most=MOST_SCRAPERS, seconds=SCRAPE_SECONDS)  # all of them remain strangers
-    return serve(build_metrics(reviews, parts.metrics.render), config.metrics_listen, listener=listener)
+    listener = Listener(context, most=MOST_SCRAPERS, requests=1)
+    return serve(build_metrics(reviews, page), config.metrics_listen, listener)
 
 
 def _serve_reports(
     config: OperatorConfig, context: ssl.SSLContext, parts: Parts, writer: ReportWriter
 ) -> AbstractAsyncContextManager[None]:
-    listener = TlsListener(context)
+    listener = Listener(context)
     handler = ReportHandler(
         parts.state,
         TokenReviews(partial(judge_pod, parts.client), time.monotonic),
@@ -212,7 +221,7 @@ def _serve_reports(
         listener=listener,
         now=parts.client.clock.now,
     )
-    return serve(build_app(handler, parts.metrics.count_report), config.report_listen, listener=listener)
+    return serve(build_app(handler, parts.metrics.count_report), config.report_listen, listener)
 
 
 async def run_operator(config: OperatorConfig) -> None:
@@ -235,9 +244,8 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
     async with connect(config.kubeconfig) as client:
         parts = _build_parts(config, client)
         state = parts.state
-        open_metrics = parts.metrics.render if config.metrics_listen is None else None
-        probes = build_probes(lambda: state.are_synced, parts.guard.find_problems, open_metrics)
-        async with serve(probes, config.probe_listen):
+        page = Page(parts.metrics.begin_render, time.monotonic)
+        async with _serve_probes(config, parts, page):
             await _wait_answer(partial(check_definition, client))
             await parts.policy.look()
             find = partial(_find_certificates, config, client)
@@ -253,7 +261,7 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
             try:
                 async with (
                     _serve_reports(config, context, parts, writer),
-                    _serve_metrics(config, context, parts),
+                    _serve_metrics(config, context, parts, page),
                 ):
                     await _run_parts(config, parts, loop, renew(), watch())
             finally:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.resources.base import JobNetworkPolicy
+
+ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^][]*:[^][]*)\]|(?P<host>[^][:]*)):(?P<port>[0-9]{1,5})")
+LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,19 @@ class OperatorConfig:
     uses_kueue: bool = False
 
 
-def split_address(text: str) -> tuple[str, int]:
-    """Splits host:port. Raises ValueError with a clear message."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit():
-        raise ValueError(f"{text!r} is not host:port")
-    return host or "0.0.0.0", int(port)
+class Address(NamedTuple):
+    """Where a server listens; the host "" stands for every address of the machine."""
+
+    host: str
+    port: int
+
+
+def split_address(text: str) -> Address:
+    """Splits `host:port`, `[IPv6]:port` or `:port`. Raises ValueError with a clear message."""
+    found = ADDRESS.fullmatch(text)
+    if found is None or int(found["port"]) > LAST_PORT:
+        raise ValueError(f"{text!r} is not host:port; an IPv6 address goes into brackets, as in [::1]:8080")
+    host = found["ipv6"] or found["host"] or ""
+    if host == "::":  # as programs in Go read it: IPv4 as well
+        host = ""
+    return Address(host, int(found["port"]))

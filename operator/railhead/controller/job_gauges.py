@@ -1,13 +1,13 @@
 """Gauges over all jobs, by namespace: how many there are, and how old the oldest wait and the oldest progress are.
 
-They are computed at each scrape from the records in memory, so that an event costs nothing more. No label names a job.
-10,000 running jobs take about 70 ms of processor time per scrape.
+They are computed for a scrape from the records in memory, so that an event costs nothing more. No label names a job.
+10,000 running jobs take about 70 ms of processor time, in a thread: the event loop only takes the list of the records.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -22,7 +22,6 @@ from railhead.controller.job_record import Content, JobRecord
 
 PENDING = ("Pending", "Restarting")
 WARNINGS = (types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED, types.QUEUE_UNREACHABLE)
-Records = Callable[[], Iterable[JobRecord]]
 Labels = TypeVar("Labels", bound=tuple[str, ...])
 
 
@@ -56,12 +55,12 @@ def find_signs(status: JobStatus) -> Signs:
     return Signs(None, max(filter(None, moments), default=None), warnings)
 
 
+@dataclass(frozen=True)
 class JobGauges(Collector):
-    """Reads the records of all jobs once per scrape; `now` returns the time by the API server's clock."""
+    """Computes them from the records of all jobs, which never change; `now`: the time by the API server's clock."""
 
-    def __init__(self, records: Records, now: Callable[[], datetime]) -> None:
-        self._records = records
-        self._now = now
+    records: Sequence[JobRecord]
+    now: datetime
 
     def collect(self) -> Iterator[Metric]:
         phases: Counter[tuple[str, str]] = Counter()
@@ -69,7 +68,7 @@ class JobGauges(Collector):
         pending: dict[str, str] = {}
         progressed: dict[str, str] = {}
         queued: dict[str, str] = {}
-        for record in self._records():
+        for record in self.records:
             namespace = record.key.namespace
             phases[namespace, record.phase or "Pending"] += 1
             _keep_earliest(queued, namespace, record.queued_since)
@@ -88,8 +87,8 @@ class JobGauges(Collector):
         )
 
     def _measure(self, name: str, text: str, since: dict[str, str]) -> Metric:
-        now, moments = self._now(), {namespace: parse_time(stamp) for namespace, stamp in since.items()}
-        ages = {(name,): max((now - at).total_seconds(), 0.0) for name, at in moments.items() if at is not None}
+        moments = {namespace: parse_time(stamp) for namespace, stamp in since.items()}
+        ages = {(name,): max((self.now - at).total_seconds(), 0.0) for name, at in moments.items() if at is not None}
         return build_gauge(name, text, ["namespace"], ages)
 
 

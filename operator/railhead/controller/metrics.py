@@ -1,15 +1,22 @@
 """The operator's Prometheus metrics, and who may read them.
 
 docs/reference/metrics.md describes each; a test compares the two. Nothing here grows with the number of jobs: labels
-take few values, or are namespaces, and gauges are read at scrape time.
+take few values, or are namespaces, and gauges are read for a scrape.
+
+With a thousand namespaces the text takes half a second of processor time. So it is written at most once a second,
+whoever asks for it, and by a thread: the event loop only reads what changes in it.
 
 Over HTTPS only those read them whom the API server lets `get` the path, as for its own /metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 from aiohttp import web
 from prometheus_client import (
@@ -45,6 +52,8 @@ from railhead.planning.facts.goodput import count_seconds
 
 METRICS_PATH = "/metrics"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FRESH_SECONDS = 1.0
+PIECE_BYTES = 16 * 1024  # of an answer: for a client that reads slowly, aiohttp and asyncio hold 140 KB of these
 REJECTIONS = {401: "a bearer token is required, or it is not valid", 403: f"no right to get {METRICS_PATH}"}
 LOSSES = {  # by the budget that pays for an attempt; the metric counts no others
     Payer.APPLICATION: "application",
@@ -68,8 +77,18 @@ class Sources:
     watches: Sequence[WatchState]
 
 
+@dataclass(frozen=True)
+class Families(Collector):
+    """Metrics for one scrape."""
+
+    families: Iterable[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.families
+
+
 class States(Collector):
-    """The values read at scrape time instead of counted here."""
+    """The values read for a scrape instead of counted here; only the event loop may read them."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
@@ -131,6 +150,7 @@ class Metrics:
     """One operator's registry."""
 
     def __init__(self) -> None:
+        self._sources: Sources | None = None
         disable_created_metrics()  # type: ignore[no-untyped-call]  # they double each counter's series
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -180,8 +200,7 @@ class Metrics:
 
     def add_states(self, sources: Sources) -> None:
         """Adds the gauges, and the counters of others."""
-        self.registry.register(States(sources))
-        self.registry.register(JobGauges(sources.store.all_records, sources.client.clock.now))
+        self._sources = sources
 
     def count_pass(self, result: str, seconds: float) -> None:
         self._passes.labels(result).observe(seconds)
@@ -213,20 +232,52 @@ class Metrics:
         if new.is_finished and not old.is_finished:
             self._finished.labels(_find_end(new), namespace).inc()
 
-    def render(self) -> bytes:
-        """The text format, which Prometheus accepts whatever formats it prefers."""
-        return generate_latest(self.registry)
+    def begin_render(self) -> Callable[[], bytes]:
+        """Reads what only the event loop may read. What this returns writes the text, and any thread may call it.
+
+        It is the text format, which Prometheus accepts whatever formats it prefers.
+        """
+        found = self._sources
+        if found is None:
+            return partial(generate_latest, self.registry)
+        states = [*States(found).collect()]
+        jobs = JobGauges([*found.store.all_records()], found.client.clock.now())
+        return partial(generate_latest, Families(chain(self.registry.collect(), states, jobs.collect())))
 
 
-def respond(rendered: bytes) -> web.Response:
-    """The answer to a scrape."""
-    return web.Response(body=rendered, headers={"Content-Type": METRICS_TYPE})
+class Page:
+    """The text of the metrics as it was less than a second ago, or as a thread is writing it now."""
+
+    def __init__(self, begin_render: Callable[[], Callable[[], bytes]], monotonic: Callable[[], float]) -> None:
+        self._begin_render = begin_render
+        self._monotonic = monotonic
+        self._began = 0.0
+        self._text: asyncio.Task[bytes] | None = None
+
+    async def read(self) -> bytes:
+        now = self._monotonic()
+        if self._text is None or (self._text.done() and now - self._began >= FRESH_SECONDS):
+            self._began = now
+            self._text = asyncio.create_task(asyncio.to_thread(self._begin_render()))
+        return await asyncio.shield(self._text)  # whoever goes away leaves it to the others
 
 
-def build_metrics(reviews: TokenReviews, render: Callable[[], bytes]) -> web.Application:
+async def respond(request: web.Request, page: Page) -> web.StreamResponse:
+    """Answers a scrape, in pieces."""
+    text = memoryview(await page.read())
+    response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})
+    response.content_length = len(text)
+    with suppress(ConnectionError):  # aiohttp would log each client that goes away early, with a traceback
+        await response.prepare(request)
+        for begin in range(0, len(text), PIECE_BYTES):
+            await response.write(text[begin : begin + PIECE_BYTES])
+    return response
+
+
+def build_metrics(reviews: TokenReviews, page: Page) -> web.Application:
     """Builds the application that serves the metrics to those who may read them; `reviews` asks `judge_reader`."""
 
-    async def metrics(request: web.Request) -> web.Response:
+    async def metrics(request: web.Request) -> web.StreamResponse:
         token = read_bearer(request.headers.get("Authorization", ""))
         try:
             code = (await reviews.judge(token, named="")).code if token else 401
@@ -234,10 +285,12 @@ def build_metrics(reviews: TokenReviews, render: Callable[[], bytes]) -> web.App
             return web.Response(status=429, text="too many unknown tokens; try again\n")
         except KubeError:
             return web.Response(status=503, text="the API server does not answer\n")
-        return respond(render()) if code == 200 else web.Response(status=code, text=REJECTIONS[code] + "\n")
+        if code != 200:
+            return web.Response(status=code, text=REJECTIONS[code] + "\n")
+        return await respond(request, page)
 
     app = web.Application()
-    app.add_routes([web.get(METRICS_PATH, metrics)])
+    app.add_routes([web.get(METRICS_PATH, metrics, allow_head=False)])
     return app
 
 

@@ -6,7 +6,7 @@ about 30 s. Before that a thread of Python's own prints what the loop is busy wi
 
 /readyz: the watches have delivered their first list.
 
-/metrics is served beside them, unless it needs authentication.
+/metrics is served beside them, unless it needs authentication. Every pod of the cluster may reach this port.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
-from railhead.controller.metrics import METRICS_PATH, respond
+from railhead.controller.metrics import METRICS_PATH, Page, respond
+from railhead.controller.serve import Listener
 
 log = logging.getLogger(__name__)
+MOST_CLIENTS = 128  # connections at a time
 PERIOD_SECONDS = 1.0
 WARN_SECONDS = 5.0
 PRINT_SECONDS = 20.0  # the kubelet gives up after 25 to 35 s
@@ -29,9 +31,9 @@ PRINT_SECONDS = 20.0  # the kubelet gives up after 25 to 35 s
 def build_probes(
     is_ready: Callable[[], bool],
     find_problems: Callable[[], Iterable[str]],
-    render_metrics: Callable[[], bytes] | None = None,
+    page: Page | None = None,
 ) -> web.Application:
-    """Builds the application of the probes. /healthz fails with the problems; without `render_metrics` no /metrics."""
+    """Builds the application of the probes. /healthz fails with the problems; without a `page` there is no /metrics."""
 
     async def healthz(_: web.Request) -> web.Response:
         problems = "".join(f"{problem}\n" for problem in find_problems())
@@ -42,13 +44,18 @@ def build_probes(
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
-    if (render := render_metrics) is not None:
+    if page is not None:
 
-        async def metrics(_: web.Request) -> web.Response:
-            return respond(render())
+        async def metrics(request: web.Request) -> web.StreamResponse:
+            return await respond(request, page)
 
-        app.add_routes([web.get(METRICS_PATH, metrics)])
+        app.add_routes([web.get(METRICS_PATH, metrics, allow_head=False)])
     return app
+
+
+def build_listener() -> Listener:
+    """Builds the listener of the probes: without grace, so that the kubelet gets in whatever else is open there."""
+    return Listener(None, most=MOST_CLIENTS, grace=0.0, requests=1)
 
 
 async def watch_stalls(count_late: Callable[[float], None], monotonic: Callable[[], float]) -> None:

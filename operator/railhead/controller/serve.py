@@ -1,8 +1,11 @@
-"""Serves the operator's applications: probes, metrics and reports. A TLS listener bounds the number of connections.
+"""Serves the operator's applications: probes, metrics and reports, each by a `Listener` with the same kinds of bounds:
+how many connections there are at a time, how long each may last, and how many requests it may bring.
 
 A stranger is a connection that has not had a report accepted, from its first packet on: it may be slow with the TLS
 handshake, with headers or with a body, or send nothing. When there are too many, the oldest one makes way for a new
-one, but not in its first second: so a burst of drivers is served in turn.
+one, but not in its grace: so a burst of drivers is served in turn. All clients of probes and metrics are strangers.
+
+Requests that are pipelined on one connection take turns with those of all others.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ssl import SSLContext
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from railhead.controller.config import split_address
 
@@ -23,6 +27,7 @@ log = logging.getLogger(__name__)
 MOST_STRANGERS = 512
 STRANGER_SECONDS = 10.0  # no driver needs longer until its first answer
 GRACE_SECONDS = 1.0
+MOST_REQUESTS = 1000  # of a connection: a driver that reports every two seconds connects again after half an hour
 BACKLOG = 512  # when the operator starts, all drivers connect
 PAUSE_SECONDS = 1.0
 END_SECONDS = 2.0  # for requests in flight when the operator stops; the driver repeats its report
@@ -31,42 +36,73 @@ LINGER_SECONDS = 1.0  # for the rest of a body that no handler reads, so that it
 BUFFER_BYTES = 16 * 1024  # of a body before a handler reads it
 
 
-class TlsListener:
-    """Accepts TLS connections, and closes those that bring no report."""
+class Listener:
+    """Accepts connections, and closes those that bring no report."""
 
     def __init__(
         self,
-        context: SSLContext,
+        context: SSLContext | None,
         *,
         most: int = MOST_STRANGERS,
         seconds: float = STRANGER_SECONDS,
         grace: float = GRACE_SECONDS,
+        requests: int = MOST_REQUESTS,
     ) -> None:
-        """`most`: strangers at a time; `seconds`: for each; `grace`: of them before it may have to make way."""
+        """Sets the bounds.
+
+        Args:
+            context: of TLS; None = plain HTTP.
+            most: strangers at a time.
+            seconds: for each of them.
+            grace: of these, before it may have to make way.
+            requests: of one connection.
+        """
         self._context = context
         self._most = most
         self._seconds = seconds
         self._grace = grace
+        self._requests = requests
         self._strangers: dict[asyncio.Task[None], float] = {}  # with the time of their arrival, the oldest first
-        self._reports: dict[web.RequestHandler, asyncio.Event] = {}
+        self._ends: dict[web.RequestHandler, asyncio.Event] = {}  # set when a stranger is none any more
         self._of_pods: WeakValueDictionary[str, asyncio.Transport] = WeakValueDictionary()
+        self._counted: WeakKeyDictionary[asyncio.Transport, int] = WeakKeyDictionary()  # requests
 
     def keep(self, request: web.Request, *, pod_uid: str) -> None:
         """Keeps the connection of a report that was accepted, and closes an earlier one of the same pod."""
-        report = self._reports.pop(request.protocol, None)
-        if report is None or request.transport is None:
+        end = self._ends.pop(request.protocol, None)
+        if end is None or request.transport is None:
             return
-        report.set()
+        end.set()
         earlier = self._of_pods.get(pod_uid)
         if earlier is not None:
             earlier.abort()
         self._of_pods[pod_uid] = request.transport
 
+    def add_bounds(self, app: web.Application) -> None:
+        """Makes the application's requests take turns, and the last one of a connection close it."""
+
+        @web.middleware
+        async def wait_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
+            await asyncio.sleep(0)  # else aiohttp answers all pipelined requests before it looks at another connection
+            return await handler(request)
+
+        app.middlewares.insert(0, wait_turn)
+        app.on_response_prepare.append(self._count_request)
+
+    async def _count_request(self, request: web.Request, response: web.StreamResponse) -> None:
+        if request.transport is None:
+            return
+        number = self._counted.get(request.transport, 0) + 1
+        self._counted[request.transport] = number
+        if number >= self._requests:
+            response.force_close()
+            response.headers[hdrs.CONNECTION] = "close"
+
     @asynccontextmanager
-    async def accepting(self, host: str, port: int, server: web.Server) -> AsyncIterator[None]:
+    async def accepting(self, listen: str, server: web.Server) -> AsyncIterator[None]:
         """Accepts connections while the context lasts, and closes the strangers' then."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.create_server((host, port), family=family, backlog=BACKLOG) as listening:
+        self._follow_ends(server)
+        with open_socket(listen) as listening:
             listening.setblocking(False)
             accepting = asyncio.create_task(self._accept(listening, server))
             try:
@@ -76,6 +112,18 @@ class TlsListener:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _follow_ends(self, server: web.Server) -> None:
+        """Makes a connection that its client has closed count no longer; aiohttp has no signal for its end."""
+        note_end = server.connection_lost
+
+        def connection_lost(handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+            note_end(handler, exc)
+            end = self._ends.get(handler)
+            if end is not None:
+                end.set()
+
+        server.connection_lost = connection_lost  # type: ignore[method-assign]
 
     async def _accept(self, listening: socket.socket, server: web.Server) -> None:
         loop = asyncio.get_running_loop()
@@ -87,7 +135,7 @@ class TlsListener:
                 log.warning("cannot accept a connection: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            task = asyncio.create_task(self._await_report(connection, server))
+            task = asyncio.create_task(self._await_end(connection, server))
             self._strangers[task] = loop.time()
             task.add_done_callback(lambda task: self._strangers.pop(task, None))
 
@@ -100,28 +148,45 @@ class TlsListener:
             self._strangers.pop(oldest, None)
             oldest.cancel()
 
-    async def _await_report(self, connection: socket.socket, server: web.Server) -> None:
+    async def _await_end(self, connection: socket.socket, server: web.Server) -> None:
         """Ends when the stranger is none any more, or its time is over."""
         protocol, transport = server(), None
-        report = self._reports[protocol] = asyncio.Event()
+        end = self._ends[protocol] = asyncio.Event()
         try:
             async with asyncio.timeout(self._seconds):
                 transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                     lambda: protocol, connection, ssl=self._context
                 )
-                await report.wait()
+                await end.wait()
                 transport = None
         except OSError:  # TLS errors and the end of its time
             pass
         finally:
-            self._reports.pop(protocol, None)
+            self._ends.pop(protocol, None)
             if transport is not None:
                 transport.abort()
 
 
+def open_socket(listen: str) -> socket.socket:
+    """Listens at host:port; without a host at every address of the machine, in IPv6 and IPv4 as far as it has them.
+
+    Raises:
+        OSError: the address is not the machine's, or the port is taken.
+    """
+    address = split_address(listen)
+    if address.host:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, place = found[0]
+        return socket.create_server(place, family=family, backlog=BACKLOG)
+    if socket.has_dualstack_ipv6():  # not where the kernel runs without IPv6
+        return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+    return socket.create_server(("", address.port), backlog=BACKLOG)
+
+
 @asynccontextmanager
-async def serve(app: web.Application, listen: str, *, listener: TlsListener | None = None) -> AsyncIterator[None]:
-    """Serves the application on host:port while the context lasts: with TLS by the listener, or in the open."""
+async def serve(app: web.Application, listen: str, listener: Listener) -> AsyncIterator[None]:
+    """Serves the application at host:port within the listener's bounds, while the context lasts."""
+    listener.add_bounds(app)
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -132,14 +197,9 @@ async def serve(app: web.Application, listen: str, *, listener: TlsListener | No
         shutdown_timeout=END_SECONDS,
     )
     await runner.setup()
-    host, port = split_address(listen)
     try:
-        if listener is None:
-            await web.TCPSite(runner, host, port).start()
+        assert runner.server is not None
+        async with listener.accepting(listen, runner.server):
             yield
-        else:
-            assert runner.server is not None
-            async with listener.accepting(host, port, runner.server):
-                yield
     finally:
         await runner.cleanup()

@@ -10,7 +10,6 @@ import pytest
 from railhead.api.job import JobKey
 from railhead.contract.metric_policy import MetricRule
 from railhead.controller.cluster_state import ClusterState
-from railhead.controller.config import split_address
 from railhead.controller.observe import PodRecord
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import Limits
@@ -168,20 +167,6 @@ async def test_only_the_jobs_of_a_namespace_that_is_back_become_due(back: str | 
     await fixture.due()
     fixture.state.informers[0].state.on_return()
     assert await fixture.due() == due
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [("127.0.0.1:80", ("127.0.0.1", 80)), (":8443", ("0.0.0.0", 8443))],
-)
-def test_splits_host_and_port(text: str, address: tuple[str, int]) -> None:
-    assert split_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["", "8443", "host:", "host:http", "host:-1"])
-def test_a_bad_address_is_rejected_with_a_clear_message(text: str) -> None:
-    with pytest.raises(ValueError, match="is not host:port"):
-        split_address(text)
 
 
 def test_a_change_of_a_known_job_is_reported_once() -> None:

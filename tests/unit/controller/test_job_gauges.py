@@ -37,7 +37,7 @@ def put(store: Store, namespace: str, number: int, status: dict[str, Any]) -> No
 
 
 def read(store: Store, *, now: datetime = NOW) -> dict[tuple[str, ...], float]:
-    families = JobGauges(store.all_records, lambda: now).collect()
+    families = JobGauges([*store.all_records()], now).collect()
     return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
 
 

@@ -23,12 +23,12 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.contract.failure import FailureClass
 from railhead.controller.installation import AdmissionPolicy
 from railhead.controller.leadership import Leadership
-from railhead.controller.metrics import Metrics, Sources, build_access_review, build_metrics, judge_reader
-from railhead.controller.probes import build_probes
+from railhead.controller.metrics import Metrics, Page, Sources, build_access_review, build_metrics, judge_reader
+from railhead.controller.probes import build_listener, build_probes
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.certificate import present
 from railhead.controller.report.schedule import Urgency
-from railhead.controller.serve import TlsListener, serve
+from railhead.controller.serve import Listener, serve
 from railhead.controller.store import Store
 from railhead.controller.tokens import KEEP_REJECTED_SECONDS, KEEP_SECONDS, TURN_SECONDS, TokenReviews
 from railhead.kube.client import RequestLabels
@@ -85,7 +85,7 @@ class Operator:
 
     def samples(self) -> Samples:
         """Sample name and label values, ordered by label name -> value."""
-        families = text_string_to_metric_families(self.metrics.render().decode())
+        families = text_string_to_metric_families(self.metrics.begin_render()().decode())
         return {(s.name, tuple(s.labels.values())): s.value for family in families for s in family.samples}
 
 
@@ -274,7 +274,7 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
     operator.metrics.count_change("a", at(1), parse_status({"goodput": {"productiveSeconds": 1}}))
     operator.watches[0].refuse(Denied(403, "Forbidden", "no right"))
     found = set()
-    for family in text_string_to_metric_families(operator.metrics.render().decode()):
+    for family in text_string_to_metric_families(operator.metrics.begin_render()().decode()):
         if family.name.startswith("railhead_"):
             labels = {label for sample in family.samples for label in sample.labels} - {"le"}
             name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -290,11 +290,11 @@ def test_finished_jobs_leave_no_growing_series() -> None:
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)
-    before = len(operator.metrics.render().splitlines())
+    before = len(operator.metrics.begin_render()().splitlines())
     for _ in range(1000):
         operator.metrics.count_pass("done", 0.1)
         operator.metrics.count_report(202)
-    assert len(operator.metrics.render().splitlines()) == before
+    assert len(operator.metrics.begin_render()().splitlines()) == before
 
 
 SCRAPER = "system:serviceaccount:monitoring:scraper"
@@ -341,7 +341,7 @@ def reviewer() -> Reviewer:
 
 @pytest.fixture
 def app(reviewer: Reviewer, clock: Clock) -> web.Application:
-    return build_metrics(TokenReviews(partial(judge_reader, reviewer), clock), lambda: b"a 1\n")
+    return build_metrics(TokenReviews(partial(judge_reader, reviewer), clock), Page(lambda: lambda: b"a 1\n", clock))
 
 
 class Scraper:
@@ -435,8 +435,8 @@ async def test_the_metrics_are_served_over_https_and_the_probes_stay_open(
     client = ssl.create_default_context(cadata=ca.certificate)
     secure, probes = free_port(), free_port()
     async with (
-        serve(app, f"127.0.0.1:{secure}", listener=TlsListener(context)),
-        serve(build_probes(lambda: True, list), f"127.0.0.1:{probes}"),
+        serve(app, f"127.0.0.1:{secure}", Listener(context)),
+        serve(build_probes(lambda: True, list), f"127.0.0.1:{probes}", build_listener()),
         aiohttp.ClientSession() as session,
     ):
 

@@ -26,7 +26,7 @@ from railhead.contract.report import (
 )
 from railhead.controller.report.authority import NOT_HEAD, KnownJobs, Limits, Speaker, refusal
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import TlsListener
+from railhead.controller.serve import Listener
 from railhead.controller.tokens import NotYet, TokenReviews, read_bearer, read_claims
 from railhead.kube.errors import KubeError
 
@@ -77,7 +77,7 @@ class ReportHandler:
     jobs: KnownJobs
     reviews: TokenReviews
     writer: ReportWriter
-    listener: TlsListener
+    listener: Listener
     now: Callable[[], datetime]  # the API server's time
     body_seconds: float = BODY_SECONDS
 

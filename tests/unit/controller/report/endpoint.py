@@ -18,7 +18,7 @@ from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.report.schedule import WriteSchedule
 from railhead.controller.report.server import BODY_SECONDS, ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import TlsListener
+from railhead.controller.serve import Listener
 from railhead.controller.tokens import NotYet, TokenReviews, Verdict
 from railhead.kube.errors import KubeError
 from tests.model.client import make_client
@@ -76,12 +76,12 @@ class FakeWriter(ReportWriter):
 class Endpoint:
     """The handler with one job, and what it has accepted and counted."""
 
-    def __init__(self, listener: TlsListener | None = None, *, body_seconds: float = BODY_SECONDS) -> None:
+    def __init__(self, listener: Listener | None = None, *, body_seconds: float = BODY_SECONDS) -> None:
         self.reviews = Reviews()
         self.writer = FakeWriter()
         self.jobs: dict[JobKey, JobFacts] = {JobKey("default", "digits"): make_facts()}
         self.counted: list[int] = []
-        self.listener = listener or TlsListener(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        self.listener = listener or Listener(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         self.handler = ReportHandler(
             self,
             self.reviews,

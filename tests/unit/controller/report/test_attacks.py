@@ -27,12 +27,13 @@ from railhead.controller import serve
 from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.report.certificate import present
 from railhead.controller.report.server import REQUESTS_OF_A_POD, build_app
-from railhead.controller.serve import MOST_STRANGERS, TlsListener
+from railhead.controller.serve import MOST_STRANGERS, Listener
 from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
 from railhead.planning.pod_view import PodView
 from tests.model.faults import NOON
 from tests.unit.builders import make_head, make_worker
+from tests.unit.controller.connection import Connection
 from tests.unit.controller.report.endpoint import STRANGE, Endpoint, body_of
 from tests.unit.controller.report.facts import HEAD, encode, make_facts, make_token
 
@@ -66,45 +67,10 @@ def contexts() -> Contexts:
     return Contexts(server, ssl.create_default_context(cadata=ca.certificate))
 
 
-class Connection:
-    """A client's, which sends what it likes."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    def send(self, data: bytes) -> None:
-        self._writer.write(data)
-
-    async def read_status(self) -> int:
-        """Of the next answer, which is read to its end; 0 when there is none."""
-        try:
-            line = await self._reader.readline()
-            if not line:
-                return 0
-            head = await self._reader.readuntil(b"\r\n\r\n")
-            length = [each for each in head.lower().split(b"\r\n") if each.startswith(b"content-length:")]
-            await self._reader.readexactly(int(length[0].partition(b":")[2]) if length else 0)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return 0
-        return int(line.split()[1])
-
-    async def wait_closed(self) -> None:
-        """Returns when the server has closed it."""
-        try:
-            while await self._reader.read(65536):
-                pass
-        except (ConnectionError, ssl.SSLError):
-            pass
-
-    def close(self) -> None:
-        self._writer.transport.abort()
-
-
 class Attacked(Endpoint):
     """The endpoint as the operator serves it."""
 
-    def __init__(self, contexts: Contexts, entrance: TlsListener, *, body_seconds: float) -> None:
+    def __init__(self, contexts: Contexts, entrance: Listener, *, body_seconds: float) -> None:
         super().__init__(entrance, body_seconds=body_seconds)
         self.jobs[JobKey("default", "other")] = make_facts(OTHER_HEAD, uid=OTHER_UID)
         self.reviews.speakers[OTHER_TOKEN] = Speaker("default", OTHER_HEAD.name, OTHER_HEAD.uid)
@@ -114,7 +80,7 @@ class Attacked(Endpoint):
 
     async def connect(self, *, is_tls: bool = True) -> Connection:
         context = self._contexts.client if is_tls else None
-        connection = Connection(*await asyncio.open_connection("127.0.0.1", self.port, ssl=context))
+        connection = await Connection.open(self.port, context)
         self._opened.append(connection)
         return connection
 
@@ -146,10 +112,10 @@ async def serving(
     body_seconds: float = NEVER,
 ) -> AsyncIterator[Attacked]:
     attacked = Attacked(
-        contexts, TlsListener(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
+        contexts, Listener(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
     )
     app = build_app(attacked.handler, attacked.counted.append)
-    async with serve.serve(app, f"127.0.0.1:{attacked.port}", listener=attacked.listener):
+    async with serve.serve(app, f"127.0.0.1:{attacked.port}", attacked.listener):
         try:
             yield attacked
         finally:
