@@ -142,12 +142,14 @@ class Pods:
         attempt: int = 1,
         checkpoint_index: int = -1,
         env: Mapping[str, str] = MappingProxyType({}),
+        worker_env: Mapping[str, str] | None = None,
     ) -> None:
+        """`worker_env`: of the workers, where it is not that of the head."""
         self.start_head(attempt=attempt, checkpoint_index=checkpoint_index, **env)
         for slot in range(workers):
             if IS_SHARING_FOLDERS:
                 self.wait_until(partial(self._has_raylets, slot + 1))
-            self.start_worker(slot, env=env)
+            self.start_worker(slot, env=env if worker_env is None else worker_env)
 
     def _has_raylets(self, count: int) -> bool:
         sockets = self.temp_of("head") / "session_latest" / "sockets"

@@ -520,6 +520,74 @@ def test_ray_uses_the_names_of_resources_and_overrides() -> None:
         assert any(text in read_sources(folder) for folder in ("_common", "_private", "train", "util")), text
 
 
+TOKEN_PROGRAM = "from ray._raylet import AuthenticationTokenLoader as t; print(t.instance().get_raw_token())"
+
+
+@pytest.mark.parametrize(
+    ("given", "token"),
+    [
+        ({}, "of-the-file"),
+        ({"RAY_AUTH_TOKEN": ""}, "of-the-file"),
+        ({"RAY_AUTH_TOKEN": "of-the-image"}, "of-the-image"),
+    ],
+)
+def test_an_empty_token_in_the_environment_leaves_that_of_the_file(
+    tmp_path: Path, given: dict[str, str], token: str
+) -> None:
+    """One that is not empty outranks the file, and so an image or envFrom must not set it."""
+    file = tmp_path / "token"
+    file.write_text("of-the-file")
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(file), **given}
+    command = [sys.executable, "-c", TOKEN_PROGRAM]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == token
+
+
+# Of variables that may change who can talk to a cluster, where its parts are, or which code its processes load.
+DECISIVE = re.compile(
+    "AUTH|TLS|TOKEN|CERT|PASSWORD|CREDENTIAL|COOKIE|REDIS_|ADDRESS|ADDR$|HOST$|_IP$|_PORT$|URL$|PROXY|HEADERS|"
+    "STORAGE(_PATH|_NAMESPACE)?$|HOOK|CALLBACK|PLUGIN|PRELOAD|LIB_PATH|PICKLE|UNSAFE|OVERRIDE|RUNTIME_ENV$|CONFIG|K8S|"
+    "LEADER|MIRROR|FN_PATH",
+    re.IGNORECASE,
+)
+# Parts of Ray that no job starts, and settings of how often or how long.
+NOT_STARTED = {"serve", "llm", "rllib", "dashboard", "autoscaler", "tests"}
+MEASURES = re.compile("RETRY|RETRIES|TIMEOUT|INTERVAL|_WAIT_|METRICS_ENABLED|UNLINK", re.IGNORECASE)
+DECIDED = re.compile(r"^\| (`_*RAY_.+?) \|", re.MULTILINE)
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "internals" / "ray-train.md"
+
+
+def find_variables() -> set[str]:
+    """The decisive ones in Ray's Python files, and in its programs, which have ray_config_def.h compiled in."""
+    found: set[bytes] = set()
+    for path in FOLDER.rglob("*.py"):
+        if path.relative_to(FOLDER).parts[0] not in NOT_STARTED:
+            found.update(re.findall(rb"[\"'](_*RAY_[A-Za-z0-9_]+)[\"']", path.read_bytes()))
+    programs = [
+        FOLDER / "_raylet.so",
+        *(FOLDER / "core" / "src" / "ray" / name for name in ("raylet/raylet", "gcs/gcs_server")),
+    ]
+    for program in programs:
+        found.update(re.findall(rb"(?<![A-Za-z0-9_])RAY_[A-Za-z0-9_]+(?=\0)", program.read_bytes()))
+    names = {name.decode() for name in found}
+    return {name for name in names if DECISIVE.search(name) and not MEASURES.search(name)}
+
+
+def test_each_variable_of_ray_that_decides_on_trust_is_decided_on() -> None:
+    """A new one of a later Ray belongs into the table, and into `REMOVED` if an image must not set it."""
+    cells = "\n".join(DECIDED.findall(DOCUMENT.read_text()))
+    decided = re.findall(r"`(_*RAY_\w+)(\*?)`", cells)
+    exact = {name for name, star in decided if not star}
+    prefixes = tuple(name for name, star in decided if star)
+    found = find_variables()
+    assert {"RAY_AUTH_TOKEN", "RAY_gcs_storage", "RAY_enable_cluster_auth"} <= found, (
+        "the search finds what is compiled in"
+    )
+    assert sorted(name for name in found - exact if not name.startswith(prefixes)) == []
+    removed = {name for name in exact if re.search(rf"`{name}`[^|]*\|[^|]*\| removed", DOCUMENT.read_text())}
+    assert removed == {*ray_node.REMOVED}
+
+
 def test_the_scaling_policy_of_elastic_groups_decides_with_the_methods_that_the_driver_replaces() -> None:
     used_by = "driver/ray/controller.py"
     if (parse_version(ray.__version__) or (2, 55)) < (2, 55):

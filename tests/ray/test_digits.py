@@ -24,10 +24,13 @@ def test_digits_is_learned_by_two_workers(tmp_path: Path) -> None:
         checkpoint={"numToKeep": 2, "scoreAttribute": "accuracy", "scoreOrder": "max"},
     )
     with Pods(tmp_path, job, source={"digits.py": EXAMPLE.read_text()}) as pods:
-        pods.start()
+        # As an image may set it: with its token no worker would join, and with its Redis the head would not start.
+        of_image = {"RAY_AUTH_TOKEN": "of-the-image", "RAY_REDIS_ADDRESS": "127.0.0.1:9"}
+        pods.start(env=of_image, worker_env={"RAY_AUTH_TOKEN": "of-another-image"})
         assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()
         outcome = pods.read_outcome()
         log = pods.read_log()
+        assert "ignoring RAY_AUTH_TOKEN, RAY_REDIS_ADDRESS of spec.image, spec.env or spec.envFrom" in log
         assert pods.reports[-1]["state"] == "FINISHED"
         assert pods.reports[-1]["joined"] == 2
     assert outcome.checkpoint is not None and outcome.best_checkpoint is not None

@@ -100,7 +100,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     job = drop_unsupported_defaults(find_version(), pod.read_job())
     pod.temp.mkdir(parents=True, exist_ok=True)
     archive = start_archive(HEAD, pod, job, environment)
-    os.environ.update(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
+    _change_environment(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
     for name, value in plan_hang_detector(job, client=shutil.which("ncclras")).items():
         os.environ.setdefault(name, value)
     mailbox, ranks = Mailbox(pod.temp), _watch_output(job.forward_logs, archive)
@@ -123,6 +123,16 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     _start_thread(keep_small, pod.temp, TRAIN_LOGS, WORKER_LOGS)
     ending = endings.get()
     end(head, conclude(ending, is_terminating=head.is_terminating))
+
+
+def _change_environment(wanted: Mapping[str, str]) -> None:
+    """Gives this process and those that it starts the environment of Ray's processes."""
+    removed = sorted(os.environ.keys() - wanted.keys())
+    for name in removed:
+        del os.environ[name]
+    if removed:
+        log(f"ignoring {', '.join(removed)} of spec.image, spec.env or spec.envFrom: Railhead decides what they change")
+    os.environ.update(wanted)
 
 
 def _serve_metrics(head: Head) -> None:

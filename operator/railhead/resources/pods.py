@@ -371,6 +371,7 @@ def _shared_env(attempt: Attempt) -> list[Object]:
         environment.TERMINATION_MESSAGE: TERMINATION_LOG,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/{TOKEN_KEY}",
+        "RAY_AUTH_TOKEN": "",  # one of the image or of envFrom would outrank the file, also for `kubectl exec`
         **({environment.SOURCE: folder} if folder else {}),
         **({environment.METRICS_PORT: str(spec.metrics.port)} if spec.metrics else {}),
     }

@@ -177,6 +177,7 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     assert variables.get("RAILHEAD_POD_UID") == (uid if role == "head" else None), "the fence tells heads apart by it"
     assert mounted[variables["RAILHEAD_INPUT"]] == "railhead-input"
     assert mounted[variables["RAILHEAD_TEMP"]] == mounted[variables["HOME"]] == "railhead-temp"
+    assert variables["RAY_AUTH_TOKEN"] == "", "an empty one outranks that of the image, and Ray ignores it"
     assert mounted[variables["RAY_AUTH_TOKEN_PATH"].removesuffix("/token")] == "railhead-auth"
     assert variables["RAY_AUTH_MODE"] == "token"
     sees_gpus = role == "worker" and spec == "gpus"

@@ -37,7 +37,23 @@ DEFAULTS = {
     "RAY_task_events_report_interval_ms": "0",  # each poll of a worker would be one; nothing reads them
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
-OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray would not see the pod's own
+# The operator decides who may talk to a job's Ray, where its parts are and what its nodes have. An image or envFrom may
+# set these variables for the same, of which some outrank the operator's: RAY_AUTH_TOKEN the file with the token.
+# docs/internals/ray-train.md has a decision for each variable of that kind that Ray reads.
+OWN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")
+REMOVED_PREFIXES = ("RAY_AUTH_", "RAY_OVERRIDE_", "RAY_REDIS_")
+REMOVED = (
+    "RAY_ADDRESS",
+    "RAY_API_SERVER_ADDRESS",
+    "RAY_ENABLE_GCS_LEADER_ELECTION",
+    "RAY_ENABLE_K8S_TOKEN_AUTH",
+    "RAY_GCS_SERVER_PORT",
+    "RAY_enable_cluster_auth",
+    "RAY_external_storage_namespace",
+    "RAY_gcs_storage",
+    "RAY_gcs_storage_path",
+    "RAY_grpc_enable_http_proxy",
+)
 FASTEST_POLL_SECONDS, SLOWEST_POLL_SECONDS = 0.2, 2.0
 POLLS_PER_SECOND = 100  # of single workers: each is a call from the head, for as long as the job runs
 
@@ -115,7 +131,7 @@ def has_notices(version: str) -> bool:
 
 def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:
     """Returns the environment of Ray's processes and the driver; `folder` is the container's working directory."""
-    result = {name: "" if name.startswith(OVERRIDES) else value for name, value in environment.items()}
+    result = {name: value for name, value in environment.items() if not is_removed(name)}
     for name, value in {**DEFAULTS, **plan_drain(job.drain_seconds)}.items():
         result.setdefault(name, value)
     result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.most_workers)))
@@ -128,6 +144,11 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
     result["PYTHONPATH"] = ":".join(p for p in (result.get("PYTHONPATH", ""), pod.bundle) if p)
     result["PYTHONUNBUFFERED"] = "1"
     return result
+
+
+def is_removed(name: str) -> bool:
+    """Whether Ray must not see this variable of the container."""
+    return name not in OWN and (name in REMOVED or name.startswith(REMOVED_PREFIXES))
 
 
 def plan_drain(seconds: int) -> dict[str, str]:

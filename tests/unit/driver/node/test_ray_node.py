@@ -11,6 +11,7 @@ import ray.train
 
 from railhead.contract import environment as e
 from railhead.driver.node.ray_node import (
+    REMOVED,
     build_head_command,
     build_ray_environment,
     build_worker_command,
@@ -99,11 +100,21 @@ def test_enables_the_preemption_watcher_only_with_a_drain() -> None:
         assert tuple(found[name] for name in names) == expected
 
 
-def test_ignores_variables_that_override_the_nodes_resources() -> None:
-    """RAY_OVERRIDE_RESOURCES of an image or of envFrom would contradict the pod's resources."""
-    given = {**ENVIRONMENT, "RAY_OVERRIDE_RESOURCES": '{"CPU": 64}', "RAY_OVERRIDE_LABELS": '{"a": "b"}'}
-    found = build_ray_environment(given, job=make_job(), pod=POD, folder="/")
-    assert (found["RAY_OVERRIDE_RESOURCES"], found["RAY_OVERRIDE_LABELS"]) == ("", "")
+def test_an_image_or_env_from_decides_nothing_that_is_the_operators() -> None:
+    """RAY_AUTH_TOKEN would outrank the job's token, and RAY_OVERRIDE_RESOURCES contradict the pod's resources."""
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/auth/token"}
+    prefixed = (
+        "RAY_AUTH_TOKEN",
+        "RAY_AUTH_OF_LATER",
+        "RAY_OVERRIDE_RESOURCES",
+        "RAY_OVERRIDE_LABELS",
+        "RAY_REDIS_ADDRESS",
+    )
+    foreign = dict.fromkeys((*prefixed, *REMOVED), "evil")
+    found = build_ray_environment({**ENVIRONMENT, **own, **foreign}, job=make_job(), pod=POD, folder="/")
+    assert "evil" not in found.values()
+    assert not foreign.keys() & found.keys(), "Ray counts some of them as given when they are empty"
+    assert own.items() <= found.items()
 
 
 def test_worker_command_sets_labels_in_rays_format() -> None:
