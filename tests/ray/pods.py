@@ -96,10 +96,13 @@ class Pods:
         source: dict[str, str],
         storage: str | None = None,
         python: str = sys.executable,
+        address: str = "",
     ) -> None:
+        """`address`: of all pods; by default each has its own, in 127.0.0.0/8."""
         self.folder = folder
         self.job = job
         self.python = python
+        self._address = address
         self.storage = storage or str(folder / "runs")
         self.reports: list[dict[str, Any]] = []
         self._temp = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, for the paths of Unix sockets
@@ -174,9 +177,10 @@ class Pods:
 
     def _start(self, name: str, ip: str, env: dict[str, str], wrap: Sequence[str] = ()) -> None:
         role = "head" if name == "head" else "worker"
+        ip = self._address or ip
         self.addresses[name] = ip
         hosts = self.folder / "hosts"
-        hosts.write_text(f"{self._range.prefix}.2 the-head.test.default.svc\n")
+        hosts.write_text(f"{self.addresses['head']} the-head.test.default.svc\n")
         values = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),

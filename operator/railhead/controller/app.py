@@ -196,7 +196,7 @@ def _serve_probes(config: OperatorConfig, parts: Parts, page: Page) -> AbstractA
     """Every pod of the cluster may reach this port."""
     open_page = page if config.metrics_listen is None else None
     probes = build_probes(lambda: parts.state.are_synced, parts.guard.find_problems, open_page)
-    return serve(probes, config.probe_listen, build_listener())
+    return serve(probes, config.probe_listen, listener=build_listener())
 
 
 def _serve_metrics(
@@ -207,7 +207,7 @@ def _serve_metrics(
         return nullcontext()
     reviews = TokenReviews(partial(judge_reader, parts.client), time.monotonic)
     listener = Listener(context, most=MOST_SCRAPERS, requests=1)
-    return serve(build_metrics(reviews, page), config.metrics_listen, listener)
+    return serve(build_metrics(reviews, page), config.metrics_listen, listener=listener)
 
 
 def _serve_reports(
@@ -221,7 +221,7 @@ def _serve_reports(
         listener=listener,
         now=parts.client.clock.now,
     )
-    return serve(build_app(handler, parts.metrics.count_report), config.report_listen, listener)
+    return serve(build_app(handler, parts.metrics.count_report), config.report_listen, listener=listener)
 
 
 async def run_operator(config: OperatorConfig) -> None:

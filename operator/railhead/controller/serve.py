@@ -184,8 +184,12 @@ def open_socket(listen: str) -> socket.socket:
 
 
 @asynccontextmanager
-async def serve(app: web.Application, listen: str, listener: Listener) -> AsyncIterator[None]:
-    """Serves the application at host:port within the listener's bounds, while the context lasts."""
+async def serve(app: web.Application, listen: str, *, listener: Listener | None = None) -> AsyncIterator[None]:
+    """Serves the application at host:port within the listener's bounds, while the context lasts.
+
+    By default it is plain HTTP.
+    """
+    listener = listener or Listener(None)
     listener.add_bounds(app)
     runner = web.AppRunner(
         app,

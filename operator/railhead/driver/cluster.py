@@ -18,7 +18,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.report import ACCELERATOR_NOT_THERE, RunWarning
 from railhead.driver.describe import log
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
+from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening, write_address
 from railhead.driver.pod import Pod
 from railhead.driver.ray.types import NodeInfo
 from railhead.driver.reporting.publisher import Publisher
@@ -43,7 +43,7 @@ def connect(pod: Pod, *, shows_ranks: bool = True) -> None:
     # queue.py would break them; the stub adds the real one at the end.
     os.chdir(pod.temp)
     ray.init(
-        address=f"{pod.ip}:{pod.head_port}",
+        address=write_address(pod.ip, pod.head_port),
         _node_ip_address=pod.ip,
         log_to_driver=shows_ranks,
         namespace="railhead",

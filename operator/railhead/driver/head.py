@@ -48,6 +48,7 @@ from railhead.driver.logs import (
     RankStream,
     keep_small,
 )
+from railhead.driver.node.hosts import write_address
 from railhead.driver.node.machine import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_node import (
     build_head_command,
@@ -114,7 +115,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     if problem:
         head.publisher.start()
         end(head, Failure(FailureClass.CONFIGURATION, "RayTooOld", problem))
-    log(f"starting Ray's head at {pod.ip}:{pod.head_port}")
+    log(f"starting Ray's head at {write_address(pod.ip, pod.head_port)}")
     head.ray = start_child(build_head_command(pod, job), environment=os.environ, log=pod.temp / RAY_LOG)
     head.publisher.start()
     _start_thread(_watch_ray, head, head.ray, endings)

@@ -21,7 +21,7 @@ from railhead.driver.archive.layout import WORKER
 from railhead.driver.describe import clean, log
 from railhead.driver.ending import write_termination_message
 from railhead.driver.logs import TRAIN_LOGS, LogTail, keep_small
-from railhead.driver.node.hosts import is_listening, wait_for_address
+from railhead.driver.node.hosts import is_listening, wait_for_address, write_address
 from railhead.driver.node.machine import begin_count_of_gpus, exit_at_sigterm, read_end, start_child
 from railhead.driver.node.ray_node import build_ray_environment, build_worker_command, drop_unsupported_defaults
 from railhead.driver.pod import Pod, read_working_folder
@@ -41,8 +41,8 @@ def run_worker(variables: Mapping[str, str]) -> NoReturn:
         ray_variables[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)
     count_gpus = begin_count_of_gpus() if job.scaling.get("useGPU") else lambda: 0
-    address = wait_for_address(pod.head_host, hosts_file=variables.get(environment.HOSTS_FILE))
-    log(f"joining Ray's head at {address}:{pod.head_port}")
+    address = wait_for_address(pod.head_host, own=pod.ip, hosts_file=variables.get(environment.HOSTS_FILE))
+    log(f"joining Ray's head at {write_address(address, pod.head_port)}")
     command = build_worker_command(pod, job, head_address=address)
     ray_variables[environment.GPUS] = str(count_gpus() or 0)
     ray = start_child(command, environment=ray_variables, log=pod.temp / RAY_LOG)

@@ -435,8 +435,8 @@ async def test_the_metrics_are_served_over_https_and_the_probes_stay_open(
     client = ssl.create_default_context(cadata=ca.certificate)
     secure, probes = free_port(), free_port()
     async with (
-        serve(app, f"127.0.0.1:{secure}", Listener(context)),
-        serve(build_probes(lambda: True, list), f"127.0.0.1:{probes}", build_listener()),
+        serve(app, f"127.0.0.1:{secure}", listener=Listener(context)),
+        serve(build_probes(lambda: True, list), f"127.0.0.1:{probes}", listener=build_listener()),
         aiohttp.ClientSession() as session,
     ):
 

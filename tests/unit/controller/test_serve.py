@@ -63,7 +63,7 @@ async def serving(
     listener: Listener | None = None, *, text: bytes = b"a 1\n", listen: str = "127.0.0.1:"
 ) -> AsyncIterator[Probes]:
     probes = Probes(text)
-    async with serve(probes.build(), f"{listen}{probes.port}", listener or build_listener()):
+    async with serve(probes.build(), f"{listen}{probes.port}", listener=listener or build_listener()):
         try:
             yield probes
         finally:
@@ -239,7 +239,7 @@ async def test_pipelined_requests_take_turns_with_those_of_others() -> None:
 
     app, port = web.Application(), free_port()
     app.add_routes([web.get("/{name}", note)])
-    async with serve(app, f"127.0.0.1:{port}", Listener(None)):
+    async with serve(app, f"127.0.0.1:{port}"):
         first, second = await Connection.open(port), await Connection.open(port)
         first.send(b"GET /first HTTP/1.1\r\nHost: a\r\n\r\n" * 50)
         second.send(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")

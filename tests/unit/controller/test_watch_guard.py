@@ -130,7 +130,7 @@ async def test_a_delivery_while_the_api_server_is_asked_counts(cluster: Cluster)
 async def test_healthz_names_the_dead_watch_and_readyz_is_another_question(cluster: Cluster) -> None:
     port = free_port()
     async with (
-        serve(build_probes(lambda: True, cluster.guard.find_problems), f"127.0.0.1:{port}", build_listener()),
+        serve(build_probes(lambda: True, cluster.guard.find_problems), f"127.0.0.1:{port}", listener=build_listener()),
         aiohttp.ClientSession() as session,
     ):
 

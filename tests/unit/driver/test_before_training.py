@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,28 @@ def test_storage_by_uri(tmp_path: Path) -> None:
 def test_hosts_file_comes_first(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("# a comment\n127.0.0.5 other head.ns.svc # mine\n")
-    assert find_address("head.ns.svc", hosts_file=str(hosts)) == "127.0.0.5"
+    assert find_address("head.ns.svc", own="127.0.0.9", hosts_file=str(hosts)) == "127.0.0.5"
     hosts.write_text("127.0.0.5 head\n127.0.0.6 head\n")
-    assert find_address("head", hosts_file=str(hosts)) == "127.0.0.6"
-    assert find_address("127.0.0.9", hosts_file=str(tmp_path / "absent")) == "127.0.0.9"
+    assert find_address("head", own="127.0.0.9", hosts_file=str(hosts)) == "127.0.0.6"
+    assert find_address("127.0.0.9", own="127.0.0.9", hosts_file=str(tmp_path / "absent")) == "127.0.0.9"
+
+
+@pytest.mark.parametrize(
+    ("own", "addresses", "found"),
+    [
+        ("10.0.0.9", ["fd00::5", "10.0.0.5"], "10.0.0.5"),
+        ("fd00::9", ["10.0.0.5", "fd00::5"], "fd00::5"),
+        ("fd00::9", ["10.0.0.5"], "10.0.0.5"),
+        ("10.0.0.9", ["fd00::5"], "fd00::5"),
+    ],
+)
+def test_the_heads_address_is_of_the_pods_own_family(
+    monkeypatch: pytest.MonkeyPatch, own: str, addresses: list[str], found: str
+) -> None:
+    """Ray's head listens at its pod's first address, and a name may have one of each family."""
+    answers = [(0, 0, 0, "", (address, 0)) for address in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers)
+    assert find_address("head", own=own, hosts_file=None) == found
 
 
 def test_waits_for_dns_double_up_to_a_bound() -> None:

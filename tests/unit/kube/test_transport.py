@@ -196,6 +196,8 @@ async def test_a_request_reads_neither_the_environment_nor_netrc(
         ("https://10.0.0.1:443", "http://proxy:3128"),
         ("https://api.example:6443", None),
         ("http://10.0.0.1:8001", None),
+        ("https://[fd00::2]:443", "http://proxy:3128"),
+        ("https://[fd00::1]:443", None),
     ],
 )
 def test_the_proxy_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
@@ -203,7 +205,7 @@ def test_the_proxy_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, u
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    monkeypatch.setenv("NO_PROXY", "example,127.0.0.1")
+    monkeypatch.setenv("NO_PROXY", "example,127.0.0.1,fd00::1")
     assert find_proxy(url) == proxy
 
 

@@ -30,11 +30,17 @@ def is_listening(address: str, port: int, *, timeout: float) -> bool:
     return True
 
 
-def wait_for_address(host: str, *, hosts_file: Optional[str]) -> str:
+def write_address(host: str, port: int) -> str:
+    """Returns host:port, with an IPv6 address in brackets, as Ray reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def wait_for_address(host: str, *, own: str, hosts_file: Optional[str]) -> str:
+    """Returns the address of a head; `own`: this pod's, in whose family the head listens, too."""
     tries, waited, is_noted = 0, 0.0, False
     first, longest = FILE_WAIT_SECONDS if hosts_file else DNS_WAIT_SECONDS
     while True:
-        address = find_address(host, hosts_file=hosts_file)
+        address = find_address(host, own=own, hosts_file=hosts_file)
         if address:
             return address
         wait = compute_pause(tries, first=first, longest=longest)
@@ -50,14 +56,16 @@ def compute_pause(tries: int, *, first: float, longest: float) -> float:
     return float(min(first * 2 ** min(tries, 10), longest))
 
 
-def find_address(host: str, *, hosts_file: Optional[str]) -> Optional[str]:
+def find_address(host: str, *, own: str, hosts_file: Optional[str]) -> Optional[str]:
     found = find_in_hosts_file(host, hosts_file)
     if found:
         return found
     try:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+        addresses = [str(each[4][0]) for each in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
     except OSError:
         return None
+    of_family = [address for address in addresses if (":" in address) == (":" in own)]
+    return (of_family or addresses)[0]
 
 
 def find_in_hosts_file(host: str, hosts_file: Optional[str]) -> Optional[str]:

@@ -15,6 +15,7 @@ from typing import Callable, Mapping, Optional
 
 from railhead.contract.job_input import JobInput, RayNode
 from railhead.contract.report import END_NOT_ANNOUNCED, RAY_NOT_TESTED, RunWarning
+from railhead.driver.node.hosts import write_address
 from railhead.driver.pod import Pod
 from railhead.driver.user_code import WORKING_FOLDER
 from railhead.driver.versions import Version, parse_version, write_version
@@ -189,7 +190,7 @@ def build_head_command(pod: Pod, job: JobInput) -> list[str]:
 def build_worker_command(pod: Pod, job: JobInput, *, head_address: str) -> list[str]:
     return [
         *_build_start(pod, job.ray_node.get("worker", {})),
-        f"--address={head_address}:{pod.head_port}",
+        f"--address={write_address(head_address, pod.head_port)}",
         *(["--include-log-monitor=false"] if job.forward_logs == "None" else []),
     ]
 

@@ -97,9 +97,24 @@ def choose_ports(given: Sequence[str], options: Sequence[str] = OPTIONS) -> list
         for port in random.SystemRandom().sample(range(FIRST, LAST), 1000):
             if len(found) < len(options) and f"--port={port}" not in given:
                 with contextlib.suppress(OSError):
-                    taken.enter_context(socket.socket()).bind(("0.0.0.0", port))
+                    taken.enter_context(_bind(port))
                     found.append(port)
     return [f"{option}={port}" for option, port in zip(options, found)]
+
+
+def _bind(port: int) -> socket.socket:
+    """Takes the port at every address of the pod, in both families. Raises OSError if anything has it."""
+    if not socket.has_dualstack_ipv6():  # the kernel runs without IPv6
+        bound = socket.socket()
+    else:
+        bound = socket.socket(socket.AF_INET6)
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    try:
+        bound.bind(("", port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def prepare_raylet(services: Module, raylet: Module, *, is_minimal: bool) -> None:

@@ -24,6 +24,7 @@ from railhead.driver.describe import clean, describe_exit, log
 from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import JobRefused
 from railhead.driver.logs import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
+from railhead.driver.node.hosts import write_address
 from railhead.driver.node.machine import kill_group, start_piped_child
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.reporting.mailbox import Fit, Mailbox
@@ -65,7 +66,7 @@ def build_environment(environment: Mapping[str, str], *, pod: Pod, job: JobInput
         STORAGE_PATH: find_storage_path(pod, job),
         NUM_WORKERS: str(job.most_workers),
         SCRIPT: "1",
-        "RAY_ADDRESS": f"{pod.ip}:{pod.head_port}",
+        "RAY_ADDRESS": write_address(pod.ip, pod.head_port),
         "RAY_TRAIN_CALLBACKS": ",".join(filter(None, callbacks)),
     }
 

@@ -115,7 +115,7 @@ async def serving(
         contexts, Listener(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
     )
     app = build_app(attacked.handler, attacked.counted.append)
-    async with serve.serve(app, f"127.0.0.1:{attacked.port}", attacked.listener):
+    async with serve.serve(app, f"127.0.0.1:{attacked.port}", listener=attacked.listener):
         try:
             yield attacked
         finally:

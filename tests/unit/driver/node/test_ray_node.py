@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import ray.train
+from ray._common.network_utils import build_address, parse_address
 
 from railhead.contract import environment as e
+from railhead.driver.node.hosts import write_address
 from railhead.driver.node.ray_node import (
     REMOVED,
     build_head_command,
@@ -61,6 +63,14 @@ def test_worker_command_sets_its_resources() -> None:
     assert {"--num-cpus=3", "--num-gpus=2", "--address=10.0.0.1:23456"} <= set(command)
     resources = next(a for a in command if a.startswith("--resources="))
     assert json.loads(resources.partition("=")[2]) == {"example.com/nic": 1.0}
+
+
+def test_an_ipv6_address_is_written_as_ray_reads_it() -> None:
+    command = build_worker_command(POD, make_job(), head_address="fd00::5")
+    [address] = [each.partition("=")[2] for each in command if each.startswith("--address=")]
+    assert parse_address(address) == ("fd00::5", "23456")
+    assert write_address("fd00::5", 7) == build_address("fd00::5", 7) == "[fd00::5]:7"
+    assert write_address("10.0.0.7", 7) == build_address("10.0.0.7", 7) == "10.0.0.7:7"
 
 
 @pytest.mark.parametrize(("forward", "has_monitor"), [("All", True), ("Rank0", True), ("None", False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import socket
 import subprocess
@@ -31,6 +32,25 @@ def test_ports_are_different_and_can_be_listened_on() -> None:
     for port in ports:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", port))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_a_port_that_anything_has_in_either_family_is_left_out(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, 0), family=family) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(OSError, match="in use"):
+                daemons._bind(port)
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            pytest.skip("this machine has no ::1")
+        raise
+
+
+def test_a_kernel_without_ipv6_has_ports_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    assert len(set(read_ports(choose_ports([])))) == 4
 
 
 def test_the_heads_own_port_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
