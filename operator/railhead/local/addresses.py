@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+from railhead.local.private import make_private
 from railhead.local.processes import try_lock
 
 # Below the ephemeral ports of Linux: an outgoing connection could take a server's port before the server starts or
@@ -20,9 +21,13 @@ NODE_ADDRESS = "127.0.0.1"
 
 
 def hold(kind: str, name: str) -> IO[str] | None:
-    """Holds the name until the file is closed; returns None if a process holds it already, this one included."""
+    """Holds the name until the file is closed; returns None if a process holds it already, this one included.
+
+    Raises:
+        LocalError: another user has made the folder, and could place links in it that lead to this user's files.
+    """
     folder = Path(tempfile.gettempdir()) / f"railhead-{kind}-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    make_private(folder, remedy="set TMPDIR to a folder of your own")
     file = (folder / name).open("w")
     if try_lock(file):
         return file
@@ -38,6 +43,7 @@ def free_port() -> int:
 
     Raises:
         OSError: none of the ports tried is free.
+        LocalError: the folder of the lock files cannot be used.
     """
     for port in random.sample(PORTS, TRIES):
         held = hold("ports", str(port))

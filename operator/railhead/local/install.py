@@ -6,6 +6,7 @@ missing here just as on any other cluster. Only what runs as a process here is l
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 from collections.abc import Sequence
@@ -81,9 +82,10 @@ def find_manifests() -> Path:
     return place
 
 
-def load_manifests() -> list[Object]:
+@functools.cache  # to parse them takes a second
+def load_manifests() -> tuple[Object, ...]:
     """Returns the CRD and the operator's objects. Raises LocalError."""
-    return [document for document in yaml.safe_load_all(find_manifests().read_text()) if document]
+    return tuple(document for document in yaml.safe_load_all(find_manifests().read_text()) if document)
 
 
 def select_installed(documents: Sequence[Object]) -> list[Object]:
@@ -109,6 +111,24 @@ def build_node_role(node: str) -> list[Object]:
             "metadata": {"name": name},
             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
             "subjects": [{"apiGroup": group, "kind": "User", "name": f"system:node:{node}"}],
+        },
+    ]
+
+
+def build_metrics_role() -> list[Object]:
+    """Returns the permission that the chart adds with metrics.authentication: to ask what a reader of /metrics may."""
+    account = service_account_name(load_manifests())
+    name = "railhead:local-metrics"
+    group = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}]
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": account}],
         },
     ]
 

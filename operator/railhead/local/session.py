@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from railhead.local import Echo, LocalError
+from railhead.local.private import make_private
 from railhead.local.processes import MARKER, Identity, die_with_parent, end, end_marked, is_alive, python_command
 
 STARTING, READY, FAILED, STOPPED = "starting", "ready", "failed", "stopped"
@@ -123,10 +124,10 @@ class Session:
             has_gangs: whether Kubernetes' own gang scheduler is on.
 
         Raises:
-            LocalError: it is up already, or it did not become ready.
+            LocalError: it is up already, the folder is another user's, or it did not become ready.
         """
         self.refuse_if_up()
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private(self.folder)
         self.logs.mkdir(exist_ok=True)
         options = {"folder": self.folder, "binaries": binaries, **asdict(capacity)}
         command = python_command("railhead.local.supervisor", options)

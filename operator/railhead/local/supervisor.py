@@ -26,7 +26,14 @@ from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.gangs import GangOptions, find_gang_options
 from railhead.local.control_plane.servers import NODE_NAME, NotReady, answers, check_running
-from railhead.local.install import NAMESPACE, Kubectl, build_node_role, install, make_operator_kubeconfig
+from railhead.local.install import (
+    NAMESPACE,
+    Kubectl,
+    build_metrics_role,
+    build_node_role,
+    install,
+    make_operator_kubeconfig,
+)
 from railhead.local.processes import (
     MARKER,
     end_child,
@@ -69,7 +76,9 @@ class Supervisor:
         )
         self.capacity = capacity
         self.has_operator = has_operator
-        self._report_port, self._probe_port = free_port(), free_port()
+        self._report_port = free_port()
+        self._probe_port = free_port()
+        self._metrics_port = free_port()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._operator_began = 0.0
         self._operator_starts = 0
@@ -91,6 +100,7 @@ class Supervisor:
         if self.has_operator:
             echo("installing the TrainJob resource and the operator's role")
             install(kubectl)
+            kubectl.apply(build_metrics_role())
             make_operator_kubeconfig(kubectl, self.plane, self.session.folder / "operator.kubeconfig")
             self.start_operator()
         echo(f"starting the node agent{' and the operator' if self.has_operator else ''}")
@@ -120,6 +130,8 @@ class Supervisor:
                 "report-listen": report,
                 "report-url": f"https://{report}",
                 "probe-listen": f"127.0.0.1:{self._probe_port}",
+                # Or the probe port would show the metrics to all users of the machine.
+                "metrics-listen": f"127.0.0.1:{self._metrics_port}",
             },
         )
 

@@ -1,6 +1,7 @@
 """One control plane: its servers, all of them on loopback and free ports, and their identities.
 
-The identities are one CA, certificates for servers and clients, and kubeconfigs.
+The identities are two CAs, certificates for servers and clients, and kubeconfigs. Other users of the machine reach the
+ports too, so each server accepts only clients with a certificate or a token.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 import yaml
 
 from railhead.local.addresses import free_port
+from railhead.local.private import make_private
 from railhead.local.processes import read_end, spawn
 from railhead.pki import Pair, issue, make_ca, make_signing_keys
 
@@ -37,6 +39,10 @@ CLIENTS = {
     "kubelet-client": ("kube-apiserver-kubelet-client", "system:masters"),
     "node": (f"system:node:{NODE_NAME}", "system:nodes"),
 }
+# etcd believes each client that the CA has signed, so it has its own one: with the cluster's CA every node could
+# overwrite every object. Its one certificate is for the server, the peers and kube-apiserver.
+ETCD = "etcd"
+ETCD_CA = "etcd-ca"
 SERVER_NAMES = ("127.0.0.1", SERVICE_ADDRESS, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -81,8 +87,9 @@ class ControlPlane:
 
         Raises:
             NotReady: with the end of the server's log.
+            LocalError: the folder is another user's.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private(self.folder)
         write_identities(self.folder, server=self.server)
         for component in FIRST:
             if component in components:
@@ -143,7 +150,10 @@ class ControlPlane:
         }[component]()
 
     def _etcd_arguments(self) -> list[str]:
-        client, peer = (f"http://127.0.0.1:{port}" for port in self._etcd)
+        client, peer = (f"https://127.0.0.1:{port}" for port in self._etcd)
+        authority = self.pki / f"{ETCD_CA}.crt"
+        certificate = self.pki / f"{ETCD}.crt"
+        key = self.pki / f"{ETCD}.key"
         return [
             "--name=local",
             f"--data-dir={self.folder / 'etcd'}",
@@ -154,12 +164,25 @@ class ControlPlane:
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=local={peer}",
+            "--client-cert-auth",
+            f"--trusted-ca-file={authority}",
+            f"--cert-file={certificate}",
+            f"--key-file={key}",
+            "--peer-client-cert-auth",
+            f"--peer-trusted-ca-file={authority}",
+            f"--peer-cert-file={certificate}",
+            f"--peer-key-file={key}",
         ]
 
     def _api_server_arguments(self) -> list[str]:
         pki = self.pki
         return [
-            f"--etcd-servers=http://127.0.0.1:{self._etcd[0]}",
+            f"--etcd-servers=https://127.0.0.1:{self._etcd[0]}",
+            f"--etcd-cafile={pki / f'{ETCD_CA}.crt'}",
+            f"--etcd-certfile={pki / f'{ETCD}.crt'}",
+            f"--etcd-keyfile={pki / f'{ETCD}.key'}",
+            # Whoever writes a binding for system:anonymous, by mistake too, would open the API to the whole machine.
+            "--anonymous-auth=false",
             "--bind-address=127.0.0.1",
             f"--secure-port={self.port}",
             "--advertise-address=127.0.0.1",
@@ -201,10 +224,7 @@ class ControlPlane:
     def _client_arguments(self, kubeconfig: Path) -> list[str]:
         return [
             f"--kubeconfig={kubeconfig}",
-            f"--authentication-kubeconfig={kubeconfig}",
-            f"--authorization-kubeconfig={kubeconfig}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={free_port()}",
+            "--secure-port=0",  # no port: nothing here asks for their health or metrics
             *self.client_options,
         ]
 
@@ -230,13 +250,16 @@ def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
 def write_identities(folder: Path, *, server: str) -> None:
     """Writes keys (readable by the owner only) into `folder/pki` and kubeconfigs into `folder`."""
     pki = folder / "pki"
-    pki.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(pki)
     now = datetime.now(UTC)
     ca = make_ca("railhead-local-ca", now=now, days=DAYS)
     _write(pki / "ca.crt", ca.certificate)
     private, public = make_signing_keys()
     _write(pki / "sa.key", private)
     _write(pki / "sa.pub", public)
+    etcd_ca = make_ca("railhead-local-etcd-ca", now=now, days=DAYS)
+    _write(pki / f"{ETCD_CA}.crt", etcd_ca.certificate)
+    _write_pair(pki, ETCD, issue(etcd_ca, "etcd", now=now, days=DAYS, names=("127.0.0.1",)))
     _write_pair(pki, "apiserver", issue(ca, "kube-apiserver", now=now, days=DAYS, names=SERVER_NAMES))
     for name, (common_name, organization) in CLIENTS.items():
         names = ("127.0.0.1", NODE_NAME) if name == "node" else ()
