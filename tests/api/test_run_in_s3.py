@@ -30,7 +30,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture
 def job(s3: S3, api_server: ApiServer, run: Run, monkeypatch: pytest.MonkeyPatch) -> str:
     """Makes a job that has ended, with its run in the store; the credentials are in the environment."""
-    for name, value in s3.environment.items():
+    for name, value in {**s3.environment, "RAILHEAD_ENDPOINTS": s3.endpoint}.items():
         monkeypatch.setenv(name, value)
     uid = create(api_server, "digits", run={"storagePath": s3.build_uri("runs")})["metadata"]["uid"]
     folder = f"runs/digits-{uid[:8]}"
@@ -59,6 +59,19 @@ def test_curves_checkpoints_and_logs_come_from_the_store(
     capsys.readouterr()
     assert run("logs", job, "--rank", "1", "--attempt", "1") == 0
     assert capsys.readouterr().out == "killed\n"
+
+
+def test_credentials_are_sent_to_no_host_that_the_reader_has_not_named(
+    s3: S3, job: str, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RAILHEAD_ENDPOINTS")
+    for command in (("metrics", job), ("checkpoints", job), ("logs", job, "--rank", "1")):
+        assert run(*command) == ExitCode.DENIED
+        said = capsys.readouterr().err
+        assert f"the job's author has put the run at {s3.endpoint}" in said
+        assert f"add --endpoint {s3.endpoint}" in said
+        assert run(*command, "--endpoint", s3.endpoint) == 0
+        capsys.readouterr()
 
 
 def test_a_wrong_key_is_said_to_be_the_users(

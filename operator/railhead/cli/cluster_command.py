@@ -63,7 +63,14 @@ def open_files(options: argparse.Namespace, cluster: Cluster, job: Object) -> Ab
     """Opens the files of the job's run."""
     from railhead.client.open_run import open_run  # and with it the planner, which a list of jobs does not need
 
-    return open_run(cluster, job, remark, copy=options.folder, reader_image=options.reader_image)
+    return open_run(
+        cluster,
+        job,
+        remark,
+        copy=options.folder,
+        reader_image=options.reader_image,
+        endpoints=options.endpoint,
+    )
 
 
 def confirm(question: str) -> bool:

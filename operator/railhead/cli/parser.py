@@ -117,6 +117,14 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     run = parser.add_argument_group("files of the run")
     run.add_argument("--folder", metavar="PATH|URI", help="a copy of the run's folder, on this machine or in a store")
     run.add_argument("--reader-image", metavar="IMAGE", help="with python3, for a claim that no pod mounts")
+    run.add_argument(
+        "--endpoint",
+        metavar="[SCHEME://]HOST[:PORT]",
+        action="append",
+        default=[],
+        help="a server of a store that may have your credentials, as spec.run.storagePath wants it; may be repeated "
+        "(default: those of RAILHEAD_ENDPOINTS, AWS_ENDPOINT_URL_S3 and AWS_ENDPOINT_URL, and the clouds' own)",
+    )
 
 
 def _add_lists(commands: Subparsers) -> None:

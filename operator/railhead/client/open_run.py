@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 
@@ -17,6 +18,7 @@ from railhead.client.reader_job import CONTAINER, build_reader, run_reader
 from railhead.client.rendering import read_spec
 from railhead.client.run_files import ProcessFiles, RunFiles, StoreFiles
 from railhead.client.snapshot import PodState
+from railhead.client.store_uri import check_store, read_endpoints
 
 
 @asynccontextmanager
@@ -27,6 +29,7 @@ async def open_run(
     *,
     copy: str | None = None,
     reader_image: str | None = None,
+    endpoints: Sequence[str] = (),
 ) -> AsyncIterator[RunFiles]:
     """Opens the folder of the job's run.
 
@@ -34,13 +37,18 @@ async def open_run(
         say: takes remarks for the user.
         copy: a copy of the folder, a path of this machine or a URI; None = where the job has it.
         reader_image: of a reader's pod; None = the job's.
+        endpoints: servers of stores that the user trusts, besides the clouds' own.
 
     Raises:
-        ClientError: there is no way to the folder, or it does not exist yet.
+        ClientError: there is no way to the folder, or it does not exist yet, or the user's credentials would be sent
+            to a host that the user has not named.
     """
     folder = copy or find_folder(job)
+    if copy and "://" in copy:
+        yield StoreFiles.open(copy)
+        return
     if "://" in folder:
-        yield StoreFiles.open(folder)
+        yield StoreFiles.open(check_store(folder, read_endpoints(endpoints, os.environ)))
         return
     if copy or is_here(job, folder):
         yield ProcessFiles(folder, folder, (sys.executable,))
@@ -71,7 +79,7 @@ def choose_pod(pods: list[PodState]) -> str | None:
 def find_folder(job: Object) -> str:
     """Returns the path or URI of the run's folder: that of the status, if spec.run.storagePath allows it.
 
-    A pod has reported that of the status. The user's credentials are sent to the place of the spec only.
+    A pod has reported that of the status, and the job's author has written the spec: `check_store` judges it.
 
     Raises:
         ClientError: the job's own code has put the run elsewhere, or the spec is invalid.
