@@ -49,6 +49,10 @@ def _limit(cpu: str) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "ray", "resources": {"limits": {"cpu": cpu}}}]}}
 
 
+def _shm(path: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "ray", "volumeMounts": [{"name": "own", "mountPath": path}]}]}}
+
+
 def _resources(resources: dict[str, Any], message: str, *, at: str = f"{RAY}[0]") -> Bad:
     return _template({"containers": [{"name": "ray", "resources": resources}]}, message, at=at)
 
@@ -515,6 +519,67 @@ PODS = [
     _template({"containers": [{"name": "ray"}, {"name": "ray"}]}, "Duplicate value", at=f"{RAY}[1]"),
     _template({"restartPolicy": "Always"}, "set by Railhead", at="spec.podTemplate.spec.restartPolicy"),
     _template({"hostname": "me"}, "set by Railhead", at="spec.podTemplate.spec.hostname"),
+    _template({"hostnameOverride": "me"}, "set by Railhead", at="spec.podTemplate.spec.hostnameOverride"),
+    *(
+        _template({"containers": [{"name": "ray", **restarts}]}, "do not restart in their pod", at=f"{RAY}[0]")
+        for restarts in (
+            {"restartPolicy": "OnFailure"},
+            {"restartPolicy": "Always"},
+            {"restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]},
+            {"restartPolicy": "Never", "restartPolicyRules": [{"action": "RestartAllContainers"}]},
+        )
+    ),
+    _template(
+        {"containers": [{"name": "ray"}, {"name": "side", "image": "a", "restartPolicy": "Always"}]},
+        "an init container with restartPolicy Always",
+        at=f"{RAY}[1]",
+    ),
+    *(
+        _template(
+            {"initContainers": [{"name": "proxy", "image": "a", **restarts}]},
+            "restartPolicy Always or Never",
+            at="spec.podTemplate.spec.initContainers[0]",
+        )
+        for restarts in (
+            {"restartPolicy": "OnFailure"},
+            {"restartPolicy": "Always", "restartPolicyRules": [{"action": "RestartAllContainers"}]},
+        )
+    ),
+    _template(
+        {"initContainers": [{"name": "railhead-source", "image": "a"}]},
+        "reserved",
+        at="spec.podTemplate.spec.initContainers[0].name",
+    ),
+    *(
+        _template(
+            {"containers": [{"name": "ray", "volumeMounts": [{"name": "a", "mountPath": path}]}]},
+            "a volume of Railhead",
+            at=f"{RAY}[0].volumeMounts",
+        )
+        for path in ("/opt/railhead", "/etc/railhead/auth/", "/tmp/railhead", "/var/run/railhead")
+    ),
+    *(
+        Bad("spec.worker.sharedMemory", "remove one of them", {"spec.worker.sharedMemory": "1Gi", path: _shm(folder)})
+        for path, folder in (
+            ("spec.podTemplate", "/dev/shm"),
+            ("spec.worker.podTemplate", "/dev/shm"),
+            ("spec.podTemplate", "/dev/shm/"),
+        )
+    ),
+    *(
+        _one(at, {"metadata": {field: "a"}}, "only labels and annotations", at=f"{at}.metadata")
+        for at, field in (
+            ("spec.podTemplate", "name"),
+            ("spec.head.podTemplate", "name"),
+            ("spec.worker.podTemplate", "creationTimestamp"),
+        )
+    ),
+    _one(
+        "spec.podTemplate",
+        {"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}},
+        "is railhead",
+        at="spec.podTemplate.metadata.labels",
+    ),
     _template({"volumes": [{"name": "railhead-auth"}]}, "reserved", at="spec.podTemplate.spec.volumes"),
     _one("spec.head.resources", {"nvidia.com/gpu": 1}, "in scaling.resourcesPerWorker"),
     _one("spec.head.resources", {"memory": "4"}, "without a unit is in bytes"),

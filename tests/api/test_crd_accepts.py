@@ -18,6 +18,25 @@ def limited(limits: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "ray", "resources": {"limits": limits}}]}}
 
 
+# What Go programs write into every metadata, and what is absent by another name.
+NULLS = {"creationTimestamp": None, "name": None, "annotations": None}
+MADE_BY_A_PROGRAM = {"metadata": {**NULLS, "labels": None}, "spec": {"containers": [{"name": "ray", "resources": {}}]}}
+EMPTY_BY_A_PROGRAM = {
+    "metadata": NULLS,
+    "spec": {
+        "containers": [{"name": "ray", "resources": None, "volumeMounts": None, "env": None}],
+        "initContainers": None,
+        "volumes": None,
+        "tolerations": None,
+        "ephemeralContainers": None,
+    },
+}
+OWN_SHARED_MEMORY = {
+    "spec": {
+        "volumes": [{"name": "mps", "hostPath": {"path": "/run/nvidia/mps/shm"}}],
+        "containers": [{"name": "ray", "volumeMounts": [{"name": "mps", "mountPath": "/dev/shm"}]}],
+    }
+}
 CLAIM = {"persistentVolumeClaim": {"claimName": "runs"}}
 VALID: dict[str, dict[str, Any]] = {
     "smallest": {},
@@ -227,6 +246,33 @@ VALID: dict[str, dict[str, Any]] = {
         "spec.worker.extraResources": {"cpu": "601m"},
     },
     "no datasets, no CPU for them": {"spec.worker.extraResources": {"cpu": "0"}},
+    "templates that a program wrote": {
+        "metadata.creationTimestamp": None,
+        "spec.podTemplate": MADE_BY_A_PROGRAM,
+        "spec.head": {"podTemplate": EMPTY_BY_A_PROGRAM},
+        "spec.worker": {"podTemplate": {"metadata": NULLS, "spec": {"containers": None}}},
+        "status": {},
+    },
+    "templates that are empty": {
+        "spec.podTemplate": {"metadata": None, "spec": None},
+        "spec.head.podTemplate": {"spec": {"containers": [{"name": "ray", "resources": {"limits": None}}]}},
+        "spec.worker.sharedMemory": "1Gi",
+    },
+    "sidecars": {
+        "spec.podTemplate.spec": {
+            "initContainers": [
+                {"name": "proxy", "image": "proxy:1", "restartPolicy": "Always"},
+                {"name": "wait", "image": "wait:1", "restartPolicy": "Never"},
+            ],
+            "containers": [{"name": "ray", "restartPolicy": "Never"}],
+        }
+    },
+    "a volume of its own for the shared memory of all pods": {"spec.podTemplate": OWN_SHARED_MEMORY},
+    "a volume of its own for the shared memory of the workers": {"spec.worker.podTemplate": OWN_SHARED_MEMORY},
+    "an own volume for the head's shared memory": {
+        "spec.head.podTemplate": OWN_SHARED_MEMORY,
+        "spec.worker.sharedMemory": "1Gi",
+    },
     "managed by another controller": {"spec.managedBy": "kueue.x-k8s.io/multikueue"},
 }
 
@@ -239,6 +285,22 @@ def test_a_valid_job_is_accepted_and_parsed(api_server: ApiServer, changes: dict
     spec = parse_spec(answer.body["spec"], name=answer.body["metadata"]["name"])
     # The stored job and the file lead to the same spec.
     assert spec == parse_spec(job["spec"])
+
+
+@pytest.mark.parametrize("name", ["templates that a program wrote", "templates that are empty"])
+def test_a_job_that_a_program_wrote_is_accepted_by_server_side_apply(api_server: ApiServer, name: str) -> None:
+    job = make_job(VALID[name])
+    answer = api_server.request(
+        "PATCH",
+        f"{PATH}/digits",
+        job,
+        content_type="application/apply-patch+yaml",
+        fieldManager="flux",
+        fieldValidation="Strict",
+        dryRun="All",
+    )
+    assert answer.status == 201, answer.message
+    assert parse_spec(answer.body["spec"]) == parse_spec(job["spec"])
 
 
 def test_defaults_are_stored(api_server: ApiServer) -> None:

@@ -49,6 +49,8 @@ SUSPENDED: dict[str, frozenset[str]] = {
             "envFrom",
             "runtimeEnv",
             "podTemplate",
+            "podUser",
+            "childMetadata",
             "head",
             "worker",
             "logs",

@@ -13,6 +13,9 @@ PLURAL = "trainjobs"
 API_VERSION = f"{GROUP}/{VERSION}"
 MANAGER = "railhead.dev/operator"
 
+MANAGED_BY = "app.kubernetes.io/managed-by"
+# Of every child, unless the user says otherwise.
+DEFAULT_LABELS = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/component": "training"}
 LABEL_JOB_NAME = f"{GROUP}/job-name"
 LABEL_JOB_UID = f"{GROUP}/job-uid"
 LABEL_ROLE = f"{GROUP}/role"
@@ -105,11 +108,5 @@ def run_name(job: str, uid: str, wanted: str | None) -> str:
 
 
 def child_labels(job: str, uid: str) -> dict[str, str]:
-    """Labels of every child. Copies none from the TrainJob: GitOps tools would claim the child."""
-    return {
-        "app.kubernetes.io/name": "railhead",
-        "app.kubernetes.io/component": "training",
-        "app.kubernetes.io/managed-by": "railhead",
-        LABEL_JOB_NAME: job,
-        LABEL_JOB_UID: uid,
-    }
+    """Labels of every child that say whose it is. Copies none from the TrainJob: GitOps tools would claim the child."""
+    return {MANAGED_BY: "railhead", LABEL_JOB_NAME: job, LABEL_JOB_UID: uid}

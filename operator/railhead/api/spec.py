@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from railhead.api.base import NAMED_LIST, Image, Model, checked, optional, time_limit
+from railhead.api.child_metadata import ChildMetadata
 from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
 from railhead.api.logs import MOST_FORWARDED, Logs
 from railhead.api.metric_policy import MetricPolicy
 from railhead.api.metrics import Metrics
-from railhead.api.pods import CPU_LIMIT_RULES, HeadConfig, PodTemplate, PullSecret, Worker
+from railhead.api.pod_template import PodTemplate
+from railhead.api.pods import CPU_LIMIT_RULES, SHARED_MEMORY_RULE, HeadConfig, PullSecret, Worker
 from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
 from railhead.api.scaling import Scaling
 from railhead.api.scheduling import PRIORITY_RULE, GangSchedulerName, Scheduling
@@ -23,6 +25,7 @@ GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSecond
 DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0
 
 
+PodUser = Literal["Fixed", "Cluster"]
 Action = Literal["Fail", "Restart", "RestartAndIgnore"]
 # Without those that no rule can change: the job's own deadline, and a run that a later attempt owns.
 RuledClass = Literal[
@@ -84,6 +87,7 @@ class TrainJobSpec(Model):
     model_config = checked(
         *BACKEND_RULES,
         *CPU_LIMIT_RULES,
+        SHARED_MEMORY_RULE,
         CPU_FOR_TASKS,
         SPLIT_OF_BUILD,
         *SCRIPT_RULES,
@@ -118,6 +122,15 @@ class TrainJobSpec(Model):
     pod_template: PodTemplate | None = optional(
         "PodTemplateSpec for both roles: node selectors, tolerations, volumes, additional containers. "
         "The main container is named ray."
+    )
+    child_metadata: ChildMetadata | None = optional(
+        "Labels and annotations of all objects that the operator makes for the job: pods, ConfigMaps, Secret, "
+        "NetworkPolicy, PodGroup and Workload. On pods, podTemplate.metadata wins."
+    )
+    pod_user: PodUser | None = optional(
+        "Who the pods run as, unless podTemplate says so. Fixed: user, group and fsGroup 1000, the user of Ray's "
+        "images. Cluster: the cluster's admission chooses, as on OpenShift, else the image. Default: that of the "
+        "operator, which is Fixed unless its administrator has changed it."
     )
     head: HeadConfig = Field(default_factory=HeadConfig, description="The head pod.")
     worker: Worker = Field(default_factory=Worker, description="The worker pods.")

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_leader_election(parser)
     _add_network_policies(parser)
     _add_log_archive(parser)
+    _add_objects(parser)
     policy = "warn if this ValidatingAdmissionPolicy, which restricts what jobs may use, is gone"
     parser.add_argument("--admission-policy", default="", metavar="NAME", help=policy)
     parser.add_argument("--kueue", action="store_true", help="jobs may name a queue of Kueue (default: they wait then)")
@@ -97,6 +99,32 @@ def _listen(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
+
+
+def _add_objects(parser: argparse.ArgumentParser) -> None:
+    labels = "an object: labels of everything that the operator creates, for jobs and for itself"
+    parser.add_argument("--common-labels", type=_texts, default={}, metavar="JSON", help=labels)
+    annotations = "the same for annotations"
+    parser.add_argument("--common-annotations", type=_texts, default={}, metavar="JSON", help=annotations)
+    user = (
+        "spec.podUser of jobs without it: Fixed (user, group and fsGroup 1000), or Cluster (the cluster's admission "
+        "chooses, as on OpenShift; default: %(default)s)"
+    )
+    parser.add_argument("--job-pod-user", choices=("Fixed", "Cluster"), default="Fixed", help=user)
+
+
+def _texts(text: str) -> Mapping[str, str]:
+    """Raises ArgumentTypeError."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not JSON ({error})") from None
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an object whose values are strings")
+    own = [key for key in found if key.startswith("railhead.dev/") or key.startswith("app.kubernetes.io/")]
+    if own:
+        raise argparse.ArgumentTypeError(f"{own[0]} is a key of Railhead's own")
+    return found
 
 
 def _objects(text: str) -> tuple[Peer, ...]:
@@ -167,6 +195,7 @@ def run(options: argparse.Namespace) -> int:
     from railhead.controller.installation import WrongDefinition
     from railhead.controller.report.certificate import BadFolder
     from railhead.controller.watch_guard import WentBack
+    from railhead.resources.base import CommonMetadata
 
     set_up_logging(options.log_format, level=options.log_level)
     config = OperatorConfig(
@@ -187,6 +216,8 @@ def run(options: argparse.Namespace) -> int:
         metrics_listen=options.metrics_listen,
         uses_kueue=options.kueue,
         archive_policy=ArchivePolicy(options.job_log_archive, options.job_log_archive_most),
+        common_metadata=CommonMetadata(options.common_labels, options.common_annotations),
+        pod_user=options.job_pod_user,
     )
     try:
         asyncio.run(run_operator(config))

@@ -92,7 +92,8 @@ async def _find_certificates(config: OperatorConfig, client: KubeClient) -> Cert
     if config.report_tls is not None:
         return read_certificates(config.report_tls)
     host = urlsplit(config.report_url).hostname or "localhost"
-    return await ensure_certificates(client, config.namespace, list(dict.fromkeys([host, "localhost", "127.0.0.1"])))
+    hosts = list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
+    return await ensure_certificates(client, config.namespace, hosts, config.common_metadata)
 
 
 def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
@@ -104,6 +105,7 @@ def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
         candidate=make_candidate(config.pod_uid),
         timing=Timing(config.lease_seconds),
         monotonic=time.monotonic,
+        common=config.common_metadata,
     )
 
 
@@ -165,6 +167,8 @@ def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates
         job_network_policy=config.job_network_policy,
         job_selector=config.job_selector.text,
         archive_policy=config.archive_policy,
+        common_metadata=config.common_metadata,
+        pod_user=config.pod_user,
     )
     leaders = parts.client.fenced(parts.leadership.is_leading)
     executor = Executor(leaders, parts.state, EventRecorder(leaders))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from railhead.api.spec import PodUser
 from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy
 from railhead.kube.selector import EVERYTHING, LabelSelector
-from railhead.resources.base import JobNetworkPolicy
+from railhead.resources.base import NO_METADATA, CommonMetadata, JobNetworkPolicy
 
 ADDRESS = re.compile(r"(?:\[(?P<ipv6>[^][]*:[^][]*)\]|(?P<host>[^][:]*)):(?P<port>[0-9]{1,5})")
 LAST_PORT = 65535
@@ -36,6 +37,8 @@ class OperatorConfig:
         report_tls: folder with the endpoint's certificate and its CA; None = the operator creates its own.
         archive_policy: for logs.archive of all jobs.
         uses_kueue: jobs may name a queue of Kueue, whose objects this operator may read and write.
+        common_metadata: of all objects that the operator makes.
+        pod_user: spec.podUser of jobs without it.
         admission_policy: name of the ValidatingAdmissionPolicy that restricts jobs; "" = there is none.
     """
 
@@ -56,6 +59,8 @@ class OperatorConfig:
     admission_policy: str = ""
     metrics_listen: str | None = None
     uses_kueue: bool = False
+    common_metadata: CommonMetadata = NO_METADATA
+    pod_user: PodUser = "Fixed"
 
 
 class Address(NamedTuple):

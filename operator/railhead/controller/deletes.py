@@ -11,6 +11,7 @@ from typing import Protocol
 
 from railhead.api.base import Object
 from railhead.api.job import JobKey
+from railhead.api.names import MANAGED_BY
 from railhead.controller.expiring import Expiring
 from railhead.controller.observe import owner_uid
 from railhead.controller.refusals import Refusals, Target
@@ -25,7 +26,6 @@ from railhead.together import run_with_slow_start
 log = logging.getLogger(__name__)
 
 ERRORS_IN_A_ROW = 3  # of different objects, until the API server is asked whether it is there
-MANAGED_BY = "app.kubernetes.io/managed-by"
 Request = Callable[[], Awaitable[None]]
 
 

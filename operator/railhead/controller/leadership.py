@@ -26,6 +26,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.clock import micro_now
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import LEASE
+from railhead.resources.base import NO_METADATA, CommonMetadata, build_shared_metadata
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "railhead-operator"
@@ -148,6 +149,7 @@ class Elector(Leadership):
     candidate: Candidate
     timing: Timing
     monotonic: Callable[[], float]
+    common: CommonMetadata = NO_METADATA
 
     def __post_init__(self) -> None:
         self._seen: Sighting | None = None
@@ -248,7 +250,7 @@ class Elector(Leadership):
         return read_lease(lease, self._seen, now=self.monotonic())
 
     async def _make(self) -> Object:
-        metadata = {"name": LEASE_NAME, "namespace": self.namespace, "labels": {"app.kubernetes.io/name": "railhead"}}
+        metadata = build_shared_metadata(self.namespace, LEASE_NAME, self.common)
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": self._spec(None)}
         return await self.client.create(LEASE, body, namespace=self.namespace)
 

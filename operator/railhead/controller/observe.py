@@ -137,9 +137,14 @@ def owner_uid(obj: Object) -> str:
 
 
 def _container_state(status: Object) -> Object:
+    """Returns the state of the container ray; its first end counts, even if a policy of the cluster had it restarted.
+
+    Railhead's containers never restart in their pod: a second driver in the same pod would escape every limit.
+    """
     for container in parts(status, "containerStatuses"):
         if container.get("name") == names.CONTAINER:
-            return part(container, "state")
+            ended = part(part(container, "lastState"), "terminated")
+            return {"terminated": ended} if ended else part(container, "state")
     return {}
 
 

@@ -45,9 +45,10 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     """
     wanted, own = job.mounts_of(attempt), job.own_mounts
     build_driver = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
+    build_service = partial(build_heads_service, job.namespace, job.settings.common_metadata)
     build_own_input = partial(build_input, job.ref, job.spec, job.settings)
     return (
-        Create(HEADS_SERVICE, names.HEADS_SERVICE, partial(build_heads_service, job.namespace)),
+        Create(HEADS_SERVICE, names.HEADS_SERVICE, build_service),
         *((Create(DRIVER, own.driver, build_driver),) if wanted.driver == own.driver else ()),
         *((Create(INPUT, own.input, build_own_input),) if wanted.input == own.input else ()),
         *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),
@@ -163,6 +164,7 @@ def _describe_attempt(job: Job, number: int) -> Attempt:
         job.mounts_of(number),
         avoided_nodes=list_avoided(job),
         admission=admission,
+        pod_user=job.pod_user,
     )
     scheduler = SCHEDULERS.get(job.gang_scheduler_of(number))
     if scheduler is None:

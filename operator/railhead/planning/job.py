@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from railhead.api.scheduling import ChosenGang, GangSchedulerName
-from railhead.api.spec import TrainJobSpec
+from railhead.api.spec import PodUser, TrainJobSpec
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView, Problem, WorkerPods
 from railhead.resources.base import JobRef
@@ -32,7 +32,13 @@ class Job(Observed):
 
     @property
     def ref(self) -> JobRef:
-        return JobRef(namespace=self.namespace, name=self.name, uid=self.uid)
+        metadata = self.settings.common_metadata.with_those_of(self.spec.child_metadata)
+        return JobRef(namespace=self.namespace, name=self.name, uid=self.uid, metadata=metadata)
+
+    @property
+    def pod_user(self) -> PodUser:
+        """Who the pods run as."""
+        return self.spec.pod_user or self.settings.pod_user
 
     @cached_property
     def own_mounts(self) -> Mounts:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from railhead.api import names
 from railhead.api.base import Object
+from railhead.api.child_metadata import ChildMetadata
+from railhead.api.spec import PodUser
 from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy
 
 Peer = Mapping[str, object]
@@ -32,6 +34,24 @@ class JobNetworkPolicy:
 
 
 @dataclass(frozen=True)
+class CommonMetadata:
+    """Labels and annotations that are on every object which the operator makes; Railhead's own labels win."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def with_those_of(self, job: ChildMetadata | None) -> CommonMetadata:
+        """Returns them with those of the job's spec, which win."""
+        if job is None:
+            return self
+        labels = {**self.labels, **(job.labels or {})}
+        return CommonMetadata(labels, {**self.annotations, **(job.annotations or {})})
+
+
+NO_METADATA = CommonMetadata()
+
+
+@dataclass(frozen=True)
 class OperatorSettings:
     """The values that are fixed at the operator's start.
 
@@ -44,6 +64,8 @@ class OperatorSettings:
         job_network_policy: of each job; None = jobs get no NetworkPolicy.
         job_selector: by labels, which jobs it runs; "" = all.
         archive_policy: for logs.archive of all jobs.
+        common_metadata: of all objects that it makes.
+        pod_user: spec.podUser of jobs without it.
     """
 
     report_url: str
@@ -54,32 +76,46 @@ class OperatorSettings:
     job_network_policy: JobNetworkPolicy | None = None
     job_selector: str = ""
     archive_policy: ArchivePolicy = BY_STORAGE
+    common_metadata: CommonMetadata = NO_METADATA
+    pod_user: PodUser = "Fixed"
 
 
 @dataclass(frozen=True)
 class JobRef:
-    """The TrainJob, as its children refer to it."""
+    """The TrainJob, as its children refer to it.
+
+    Attributes:
+        metadata: of all its children.
+    """
 
     namespace: str
     name: str
     uid: str
+    metadata: CommonMetadata = NO_METADATA
 
 
 def build_metadata(job: JobRef, name: str, **labels: str) -> Object:
     """Returns the metadata of a child: garbage collection removes it with the job, even while no operator runs."""
     owner = build_owner(names.API_VERSION, names.KIND, job.name, job.uid)
+    own = {**names.DEFAULT_LABELS, **job.metadata.labels, **names.child_labels(job.name, job.uid), **labels}
     return {
         "name": name,
         "namespace": job.namespace,
-        "labels": {**names.child_labels(job.name, job.uid), **labels},
+        "labels": own,
+        **build_annotations(job.metadata),
         "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
     }
 
 
-def build_shared_metadata(namespace: str, name: str) -> Object:
-    """Returns the metadata of an object that belongs to all jobs of a namespace; none owns it."""
-    labels = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/managed-by": "railhead"}
-    return {"name": name, "namespace": namespace, "labels": labels}
+def build_shared_metadata(namespace: str, name: str, common: CommonMetadata = NO_METADATA) -> Object:
+    """Returns the metadata of an object that belongs to no job: it is the operator's own, or all jobs share it."""
+    labels = {**common.labels, "app.kubernetes.io/name": "railhead", names.MANAGED_BY: "railhead"}
+    return {"name": name, "namespace": namespace, "labels": labels, **build_annotations(common)}
+
+
+def build_annotations(common: CommonMetadata) -> Object:
+    """Returns the field, or nothing without any."""
+    return {"annotations": dict(common.annotations)} if common.annotations else {}
 
 
 def build_immutable(kind: Literal["ConfigMap", "Secret"], metadata: Object, **content: object) -> Object:

@@ -79,7 +79,7 @@ def bundle_name(bundle: bytes) -> str:
 
 def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> Object:
     """Returns the ConfigMap of a namespace and version. No job owns it: all jobs share it."""
-    metadata = build_shared_metadata(namespace, settings.bundle_name)
+    metadata = build_shared_metadata(namespace, settings.bundle_name, settings.common_metadata)
     data = {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()}
     return build_immutable("ConfigMap", metadata, binaryData=data)
 

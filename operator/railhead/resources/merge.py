@@ -19,8 +19,13 @@ MERGE_KEYS = {
     "imagePullSecrets": "name",
     "ports": "containerPort",
     "hostAliases": "ip",
+    "resourceClaims": "name",
+    "claims": "name",
+    "schedulingGates": "name",
+    "readinessGates": "conditionType",
+    "volumeDevices": "devicePath",
 }
-WHOLE_ITEMS = frozenset({"volumes", "env", "volumeMounts"})
+WHOLE_ITEMS = frozenset({"volumes", "env", "volumeMounts", "resourceClaims", "claims", "volumeDevices"})
 WHOLE = frozenset(
     {
         "seccompProfile",

@@ -9,16 +9,23 @@ from __future__ import annotations
 
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.resources.base import JobNetworkPolicy, JobRef, build_metadata, build_shared_metadata
+from railhead.resources.base import (
+    NO_METADATA,
+    CommonMetadata,
+    JobNetworkPolicy,
+    JobRef,
+    build_metadata,
+    build_shared_metadata,
+)
 
 DNS = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
 
 
-def build_heads_service(namespace: str) -> Object:
+def build_heads_service(namespace: str, common: CommonMetadata = NO_METADATA) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": build_shared_metadata(namespace, names.HEADS_SERVICE),
+        "metadata": build_shared_metadata(namespace, names.HEADS_SERVICE, common),
         "spec": {
             "type": "ClusterIP",
             "clusterIP": "None",

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.api.base import Object, parts
 from railhead.api.queue import AdmissionStatus
 from railhead.api.scaling import is_gpu
-from railhead.api.spec import TrainJobSpec
+from railhead.api.spec import PodUser, TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
 from railhead.contract import environment
 from railhead.contract.job_input import CA_KEY, FILE
@@ -44,10 +44,20 @@ from railhead.resources.source import (
     build_source_volumes,
     find_source_folder,
 )
+from railhead.resources.templates import (
+    SHARED_MEMORY,
+    drop_refused,
+    find_ray,
+    find_template,
+    keep_from_restarting,
+    mounts_shared_memory,
+    open_own_volumes,
+)
 
 RAY_USER = 1000  # the public Ray images' user; numeric, or the kubelet rejects runAsNonRoot
 LAST_REPORT_SECONDS = 15  # for a driver that has waited for a commit to write its outcome
 TOKEN_FOLDER = "/var/run/railhead"
+SHARED_MEMORY_VOLUME = "railhead-shm"
 AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
 
 
@@ -60,6 +70,7 @@ class Attempt:
         avoided_nodes: the nodes on which no pod may run that is built now.
         join_gang: returns a pod as a member of the attempt's gang.
         admission: what the queue gave the attempt; None without a queue.
+        pod_user: spec.podUser, or the operator's default for it.
     """
 
     job: JobRef
@@ -69,6 +80,7 @@ class Attempt:
     avoided_nodes: Sequence[str] = ()
     join_gang: Callable[[Object], Object] = lambda pod: pod
     admission: AdmissionStatus | None = None
+    pod_user: PodUser = "Fixed"
 
 
 @dataclass(frozen=True)
@@ -196,26 +208,33 @@ def build_pod(attempt: Attempt, part: RolePart) -> Object:
     """Returns a pod of the job, as Kubernetes JSON."""
     spec = attempt.spec
     template = find_template(spec, part.role)
-    defaults = {"metadata": {"annotations": _DO_NOT_EVICT}, "spec": _default_spec(spec, part.size)}
+    defaults = {"metadata": {"annotations": _DO_NOT_EVICT}, "spec": _default_spec(attempt, part.size)}
     merged = merge(
         defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
     )
-    pod_spec = merge(merged["spec"], _essential_spec(attempt, part))
+    if not mounts_shared_memory(merged["spec"]):
+        part = _mount_shared_memory(part)
+    pod_spec = merge(drop_refused(merged["spec"]), _essential_spec(attempt, part))
+    for kind in ("containers", "initContainers"):
+        if kind in pod_spec:
+            pod_spec[kind] = [keep_from_restarting(each, kind) for each in parts(pod_spec, kind)]
     pod_spec["containers"] = [
         merge(c, _essential_container(attempt, part)) if isinstance(c, dict) and c.get("name") == names.CONTAINER else c
         for c in pod_spec["containers"]
     ]
+    pod_spec = open_own_volumes(pod_spec)
     pod_spec["terminationGracePeriodSeconds"] = max(pod_spec["terminationGracePeriodSeconds"], part.least_grace)
     _add_fetch(pod_spec, spec, attempt.mounts)
     if part.role == names.HEAD:
         pod_spec["tolerations"] = add_head_tolerations(pod_spec.get("tolerations") or [])
     else:
         pod_spec = place_worker(pod_spec, spec, job=attempt.job, attempt=attempt.number)
-    labels = {names.LABEL_ROLE: part.role, names.LABEL_ATTEMPT: str(attempt.number), **part.labels}
-    metadata = build_metadata(attempt.job, part.name, **labels)
+    own = {names.LABEL_ROLE: part.role, names.LABEL_ATTEMPT: str(attempt.number), **part.labels}
+    metadata = build_metadata(attempt.job, part.name, **own)
     given = merged["metadata"]
-    metadata["labels"] = {**(given.get("labels") or {}), **metadata["labels"]}
-    metadata["annotations"] = dict(given.get("annotations") or {})
+    identity = {**names.child_labels(attempt.job.name, attempt.job.uid), **own}
+    metadata["labels"] = {**metadata["labels"], **(given.get("labels") or {}), **identity}
+    metadata["annotations"] = {**metadata.get("annotations", {}), **(given.get("annotations") or {})}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
     if attempt.admission is not None:
         pod = _admit(pod, part.role, attempt.job, attempt.admission)
@@ -225,19 +244,6 @@ def build_pod(attempt: Attempt, part: RolePart) -> Object:
 def _admit(pod: Object, role: str, job: JobRef, admission: AdmissionStatus) -> Object:
     name = HEAD if role == names.HEAD else WORKERS
     return admit(pod, name, admission.find(name), workload=names.workload_name(job.name, job.uid))
-
-
-def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
-    """Whether a template limits the CPUs of the ray container; by default nothing does."""
-    containers = find_template(spec, role).get("spec", {}).get("containers") or []
-    resources = [each.get("resources") or {} for each in containers if each.get("name") == names.CONTAINER]
-    return any("cpu" in (each.get("limits") or {}) for each in resources)
-
-
-def find_template(spec: TrainJobSpec, role: str) -> Object:
-    """Returns the user's PodTemplateSpec for the role: spec.podTemplate, and the role's own on top."""
-    role_template = spec.head.pod_template if role == names.HEAD else spec.worker.pod_template
-    return merge(spec.pod_template or {}, role_template or {})
 
 
 # Consolidation by an autoscaler would cost the job its progress since the last checkpoint.
@@ -258,15 +264,15 @@ HIDE_GPUS = [
 _DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOME", "value": TEMP_FOLDER}]
 
 
-def _default_spec(spec: TrainJobSpec, size: PodSize) -> Object:
+def _default_spec(attempt: Attempt, size: PodSize) -> Object:
     """Returns the defaults that a user's template may change."""
+    spec = attempt.spec
+    identity = {"runAsUser": RAY_USER, "runAsGroup": RAY_USER, "fsGroup": RAY_USER}
     user_env = [v.model_dump(by_alias=True, exclude_none=True) for v in spec.env or []]
     defaults: Object = {
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": RAY_USER,
-            "runAsGroup": RAY_USER,
-            "fsGroup": RAY_USER,
+            **(identity if attempt.pod_user == "Fixed" else {}),
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -308,22 +314,28 @@ def _essential_spec(attempt: Attempt, part: RolePart) -> Object:
     if spec.run.storage_volume:
         claim = spec.run.storage_volume.persistent_volume_claim.claim_name
         shared.append({"name": "railhead-storage", "persistentVolumeClaim": {"claimName": claim}})
-    shared_memory = {"medium": "Memory", "sizeLimit": part.size.shared_memory}
     return {
         "restartPolicy": "Never",
         "hostname": part.name,
         "subdomain": names.HEADS_SERVICE,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "volumes": [*shared, {"name": "railhead-shm", "emptyDir": shared_memory}, *part.volumes],
+        "volumes": [*shared, *part.volumes],
     }
+
+
+def _mount_shared_memory(part: RolePart) -> RolePart:
+    """Returns the part with a volume at /dev/shm, where Ray keeps its object store."""
+    volume = {"name": SHARED_MEMORY_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": part.size.shared_memory}}
+    mount = {"name": SHARED_MEMORY_VOLUME, "mountPath": SHARED_MEMORY}
+    return replace(part, volumes=[*part.volumes, volume], mounts=[*part.mounts, mount])
 
 
 def _add_fetch(pod_spec: Object, spec: TrainJobSpec, mounts: Mounts) -> None:
     """Adds the fetch container after the template's init containers: one of those may set up the pod's network."""
     if spec.source is None or spec.source.git is None:
         return
-    [ray] = [c for c in pod_spec["containers"] if isinstance(c, dict) and c.get("name") == names.CONTAINER]
+    ray = find_ray(pod_spec)
     others = [c for c in pod_spec.get("initContainers") or [] if c.get("name") != names.FETCH_CONTAINER]
     pod_spec["initContainers"] = [*others, build_fetch_container(spec, spec.source.git, mounts=mounts, ray=ray)]
 
@@ -344,7 +356,6 @@ def _essential_container(attempt: Attempt, part: RolePart) -> Object:
             {"name": "railhead-temp", "mountPath": TEMP_FOLDER},
             *build_source_mounts(spec),
             *([{"name": "railhead-storage", "mountPath": spec.run.storage_path}] if spec.run.storage_volume else []),
-            {"name": "railhead-shm", "mountPath": "/dev/shm"},  # where Ray keeps its object store
             *part.mounts,
         ],
     }

@@ -62,6 +62,8 @@ FULL: dict[str, Any] = {
         "config": {"setup_timeout_seconds": 60},
     },
     "envFrom": [{"prefix": "S3_", "secretRef": {"name": "s3"}}],
+    "podUser": "Cluster",
+    "childMetadata": {"labels": {"team": "vision"}, "annotations": {"example.com/owner": "vision@example.com"}},
     "podTemplate": {"metadata": {"labels": {"team": "vision"}}, "spec": {"containers": [{"name": "ray"}]}},
     "head": {"resources": {"cpu": "1"}},
     "worker": {
@@ -172,7 +174,6 @@ def test_a_spec_cannot_be_changed_by_accident() -> None:
         ({"wokers": 2}, "spec.wokers"),
         ({"datasets": {"train": {"format": "orc"}}}, "spec.datasets.train.format"),
         ({"podTemplate": {"spec": {"containers": "ray"}}}, "spec.podTemplate"),
-        ({"podTemplate": {"spec": None}}, "spec.podTemplate"),
         ({"podTemplate": with_resources({"requests": {"cpu": "1"}})}, "spec.podTemplate"),
         ({"worker": {"podTemplate": with_resources({"limits": {"memory": "1Gi"}})}}, "spec.worker.podTemplate"),
         ({"podTemplate": with_resources("all")}, "spec.podTemplate"),

@@ -358,3 +358,11 @@ def test_what_an_unscheduled_pod_avoids_is_bounded(text: Any, node: str | None, 
     pod = make_pod(annotations={names.AVOIDED_NODES: text})
     pod["spec"] = {"nodeName": node}
     assert observe_pod(pod).avoids == expected
+
+
+@pytest.mark.parametrize("state", [{"running": {"startedAt": "2026-01-01T00:00:01Z"}}, {"waiting": {"reason": "x"}}])
+def test_the_first_end_of_a_container_that_a_policy_had_restarted_is_the_pods_end(state: Object) -> None:
+    ended = {"exitCode": 64, "message": "raised", "finishedAt": "2026-01-01T00:00:00Z"}
+    container = {"name": "ray", "restartCount": 1, "state": state, "lastState": {"terminated": ended}}
+    view = observe_status(phase="Running", containerStatuses=[container])
+    assert (view.exit_code, view.message, view.is_running) == (64, "raised", False)

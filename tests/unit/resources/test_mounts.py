@@ -35,7 +35,7 @@ def test_children_have_the_jobs_names_labels_and_owner() -> None:
         metadata = child["metadata"]
         metadata.setdefault("ownerReferences", made[0]["metadata"]["ownerReferences"])
         assert metadata["namespace"] == "team"
-        assert metadata["labels"] == names.child_labels("digits", UID)
+        assert metadata["labels"] == {**names.DEFAULT_LABELS, **names.child_labels("digits", UID)}
         [owner] = metadata["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("TrainJob", UID, True)
 

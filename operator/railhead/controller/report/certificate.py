@@ -29,6 +29,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
 from railhead.kube.kinds import SECRET
 from railhead.pki import Pair, expires, has_names, issue, make_ca
+from railhead.resources.base import NO_METADATA, CommonMetadata, build_shared_metadata
 
 log = logging.getLogger(__name__)
 SECRET_NAME = "railhead-report-tls"
@@ -58,7 +59,9 @@ def derive_token_key(certificates: Certificates) -> bytes:
     return hmac.new(key.encode(), b"tokens of Ray clusters", "sha256").digest()
 
 
-async def ensure_certificates(client: KubeClient, namespace: str, names: Sequence[str]) -> Certificates:
+async def ensure_certificates(
+    client: KubeClient, namespace: str, names: Sequence[str], common: CommonMetadata = NO_METADATA
+) -> Certificates:
     """The stored certificates, created or renewed first where needed. Two operators end up with the same ones."""
     now = datetime.now(UTC)
     try:
@@ -67,7 +70,7 @@ async def ensure_certificates(client: KubeClient, namespace: str, names: Sequenc
         ca = make_ca("railhead-report-ca", now=now, days=CA_DAYS)
         made = Certificates(ca, _make_server(ca, names, now=now))
         try:
-            await client.create(SECRET, _to_secret(made, namespace), namespace=namespace)
+            await client.create(SECRET, _to_secret(made, namespace, common), namespace=namespace)
             return made
         except Conflict:
             stored = await client.get(SECRET, SECRET_NAME, namespace=namespace)
@@ -75,7 +78,7 @@ async def ensure_certificates(client: KubeClient, namespace: str, names: Sequenc
     if not needs_renewal(known.server.certificate, names, now=now):
         return known
     renewed = Certificates(known.ca, _make_server(known.ca, names, now=now))
-    body = {"data": _to_secret(renewed, namespace)["data"]}
+    body = {"data": _to_secret(renewed, namespace, common)["data"]}
     await client.patch(SECRET, SECRET_NAME, body, namespace=namespace)
     return renewed
 
@@ -153,7 +156,7 @@ def _make_server(ca: Pair, names: Sequence[str], *, now: datetime) -> Pair:
     return issue(ca, "railhead-report", now=now, days=SERVER_DAYS, names=names)
 
 
-def _to_secret(certificates: Certificates, namespace: str) -> Object:
+def _to_secret(certificates: Certificates, namespace: str, common: CommonMetadata) -> Object:
     texts = {
         "ca.crt": certificates.ca.certificate,
         "ca.key": certificates.ca.key,
@@ -161,7 +164,7 @@ def _to_secret(certificates: Certificates, namespace: str) -> Object:
         "tls.key": certificates.server.key,
     }
     data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-    metadata = {"name": SECRET_NAME, "namespace": namespace, "labels": {"app.kubernetes.io/name": "railhead"}}
+    metadata = build_shared_metadata(namespace, SECRET_NAME, common)
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
 
 

@@ -36,7 +36,7 @@ from railhead.planning.observed import Observed, denied_until
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import STUCK_SECONDS, PodView
 from railhead.planning.status_change import StatusChange, make_condition
-from railhead.resources.pods import has_cpu_limit
+from railhead.resources.templates import has_cpu_limit
 
 NAMED = 3
 

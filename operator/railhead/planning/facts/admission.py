@@ -249,7 +249,7 @@ def count_workers(job: Job, admission: AdmissionStatus | None) -> int:
 
 def build_request(job: Job) -> QueueRequest:
     """Returns what the job asks of its queue: the pods without what changes from attempt to attempt."""
-    attempt = Attempt(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=list_avoided(job))
+    attempt = Attempt(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=list_avoided(job), pod_user=job.pod_user)
     workers = job.requested_workers
     head = build_head_pod(attempt, settings=job.settings, status=job.status, worker_pods=workers)
     return QueueRequest(

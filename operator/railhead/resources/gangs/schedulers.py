@@ -15,7 +15,7 @@ from railhead.resources.gangs.coscheduling import COSCHEDULING
 from railhead.resources.gangs.gang import Gang, GangScheduler, PodGroup
 from railhead.resources.gangs.in_tree import IN_TREE
 from railhead.resources.gangs.volcano import VOLCANO
-from railhead.resources.pods import find_template
+from railhead.resources.templates import find_template
 
 SCHEDULERS: Mapping[str, GangScheduler] = {"PodGroup": IN_TREE, "Coscheduling": COSCHEDULING, "Volcano": VOLCANO}
 

@@ -56,7 +56,8 @@ class QueueRequest:
 def build_workload(job: JobRef, request: QueueRequest) -> Object:
     """Returns the Workload, as Kubernetes JSON."""
     named = build_metadata(job, names.workload_name(job.name, job.uid))
-    metadata = {**named, "annotations": {DIGEST: compute_digest(request)}, "finalizers": [FINALIZER]}
+    annotations = {**named.get("annotations", {}), DIGEST: compute_digest(request)}
+    metadata = {**named, "annotations": annotations, "finalizers": [FINALIZER]}
     spec = _build_spec(request)
     if request.priority_class:
         spec["priority"] = request.priority

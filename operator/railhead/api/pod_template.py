@@ -1,0 +1,281 @@
+"""A podTemplate: a PodTemplateSpec with schemas only for the parts that Railhead touches.
+
+The full PodSpec would make the CRD too large for a plain `kubectl apply`; the rest is kept unchanged and validated by
+the API server when the pod is created. `pod_fields.py` lists all fields, with what becomes of them.
+
+CEL rules limit the resources of the ray container, so that no worker is larger than its pod: Ray gets the amounts of
+`scaling.resourcesPerWorker` and the like, and requests or devices changed by a template would not match Ray's view. A
+template may only set a CPU limit, which the pods do not have by default, and huge pages.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from railhead.api.base import NAMED_LIST, rules
+from railhead.api.env import RESERVED, RESERVED_MESSAGE
+from railhead.api.names import CONTAINER
+from railhead.api.pod_fields import POD_FIELDS, find_refused
+from railhead.api.quantities import QUANTITY
+
+HUGE_PAGES = "hugepages-"
+REQUESTS_MESSAGE = (
+    "requests of the container named ray come from scaling.resourcesPerWorker, worker.extraResources, "
+    "worker.overhead and head.resources, so that Ray and the pod agree; only hugepages-* may be added"
+)
+LIMITS_MESSAGE = (
+    "limits of the container named ray come from scaling.resourcesPerWorker, worker.extraResources, "
+    "worker.overhead and head.resources; only cpu and hugepages-* may be limited here"
+)
+# For a container of a template.
+_LIMITED = "self.name != 'ray' || !has(self.resources) || !has(self.resources.{0}) || self.resources.{0}.all(k, {1})"
+CONTAINER_RULES = (
+    ("", _LIMITED.format("requests", f"k.startsWith('{HUGE_PAGES}')"), REQUESTS_MESSAGE),
+    ("", _LIMITED.format("limits", f"k == 'cpu' || k.startsWith('{HUGE_PAGES}')"), LIMITS_MESSAGE),
+)
+
+
+def check_ray_resources(resources: Any) -> None:
+    """The same checks for an object stored under an older schema. Raises ValueError."""
+    if not isinstance(resources, dict):
+        raise ValueError("resources of the container named ray: must be an object")
+    for key, allowed, message in (("requests", (), REQUESTS_MESSAGE), ("limits", ("cpu",), LIMITS_MESSAGE)):
+        names = resources.get(key) or {}
+        if not isinstance(names, dict) or not all(n in allowed or str(n).startswith(HUGE_PAGES) for n in names):
+            raise ValueError(message)
+
+
+FREE = {"x-kubernetes-preserve-unknown-fields": True}
+# Go programs write null for what is empty: creationTimestamp in each metadata, and containers. The API server takes it
+# for an absent field of a built-in kind; of ours, server-side apply refuses it without this.
+NULLABLE = {"nullable": True}
+
+
+def _text(description: str, limit: int, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "description": description, "maxLength": limit, **more}
+
+
+def _list(description: str, items: dict[str, Any], limit: int, **more: Any) -> dict[str, Any]:
+    return {"type": "array", "description": description, "maxItems": limit, "items": items, **NULLABLE, **more}
+
+
+def _named(description: str, limit: int, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A list of objects with a unique name each."""
+    name = {"type": "string", "minLength": 1, "maxLength": 253, "description": "Its name."}
+    items = {"type": "object", "required": ["name"], "properties": {"name": name, **properties}, **FREE, **more}
+    return _list(description, items, limit, **NAMED_LIST)
+
+
+def _amounts(description: str) -> dict[str, Any]:
+    amount = {"x-kubernetes-int-or-string": True, "maxLength": 32, "pattern": QUANTITY}
+    return {
+        "type": "object",
+        "description": description,
+        "maxProperties": 16,
+        "additionalProperties": amount,
+        **NULLABLE,
+    }
+
+
+# Kubernetes restarts a container with a policy or rules of its own in its pod; no limit of the job would count that.
+_RESTARTS = {
+    "restartPolicy": _text("Never; of an init container that is a sidecar, Always.", 63),
+    "restartPolicyRules": _list("Not allowed.", {"type": "object", "maxProperties": 8, **FREE}, 20),
+}
+_NEVER = "!has(self.restartPolicyRules) && (!has(self.restartPolicy) || self.restartPolicy {})"
+_NO_RESTARTS = (
+    "",
+    _NEVER.format("== 'Never'"),
+    "containers of a job do not restart in their pod; remove restartPolicy and restartPolicyRules, or make a sidecar "
+    "an init container with restartPolicy Always",
+)
+# Of each container. A mount is a key, so that two tools that apply the job may add theirs.
+_MOUNTS: dict[str, Any] = {
+    **_list(
+        "Volume mounts of the container.",
+        {"type": "object", "required": ["mountPath"], "properties": {"mountPath": _text("Path.", 512)}, **FREE},
+        64,
+    ),
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["mountPath"],
+}
+_CONTAINER = {
+    "image": _text("Image of an additional container; the one named ray has spec.image.", 512),
+    "command": _list("Command of an additional container.", {"type": "string", "maxLength": 4096}, 64),
+    "args": _list("Arguments of an additional container.", {"type": "string", "maxLength": 4096}, 64),
+    "env": _named("Environment of the container.", 128, {}),
+    "resources": {
+        "type": "object",
+        "description": "Resources of an additional container; for the one named ray only limits.cpu and huge pages.",
+        **NULLABLE,
+        "properties": {"requests": _amounts("Requested amounts."), "limits": _amounts("Maximum amounts.")},
+        **FREE,
+    },
+    "volumeMounts": _MOUNTS,
+    **_RESTARTS,
+}
+_OWN_NAME = (".name", "!self.name.startsWith('railhead-')", "names that start with railhead- are reserved")
+_OWN_FOLDERS = "^(/opt/railhead|/etc/railhead/(input|source|auth)|/tmp/railhead|/var/run/railhead)/*$"
+_CONTAINERS = _named(
+    "The container named ray, to change it, and additional ones.",
+    16,
+    _CONTAINER,
+    **rules(
+        (
+            "",
+            "self.name != 'ray' || !(has(self.image) || has(self.command) || has(self.args))",
+            "the container named ray gets its image from spec.image, and its command and args from Railhead",
+        ),
+        (
+            "",
+            f"self.name != 'ray' || !has(self.env) || self.env.all(e, !({RESERVED.format('e.name')}))",
+            f"env of the container named ray: {RESERVED_MESSAGE}",
+        ),
+        *CONTAINER_RULES,
+        ("", "self.name == 'ray' || has(self.image)", "every container except the one named ray needs an image"),
+        _NO_RESTARTS,
+        (
+            ".volumeMounts",
+            "self.name != 'ray' || !has(self.volumeMounts) || "
+            f"self.volumeMounts.all(m, !m.mountPath.matches('{_OWN_FOLDERS}'))",
+            "a volume of Railhead is at this path in the container named ray; choose another path",
+        ),
+    ),
+)
+_INIT_CONTAINERS = _named(
+    "Init containers; one with restartPolicy Always is a sidecar.",
+    16,
+    _RESTARTS,
+    **rules(
+        _OWN_NAME,
+        (
+            "",
+            _NEVER.format("in ['Always', 'Never']"),
+            "init containers do not restart in their pod, except sidecars: restartPolicy Always or Never, and no rules",
+        ),
+    ),
+)
+_REFUSED = find_refused(POD_FIELDS)
+_REFUSED_FIELDS = {
+    **{name: _text("Set by Railhead.", 253) for name in _REFUSED},
+    "ephemeralContainers": _list("Not of a new pod.", {"type": "object", "maxProperties": 32, **FREE}, 16),
+}
+_SPEC = {
+    "type": "object",
+    "description": "PodSpec: fields not listed here are kept unchanged.",
+    **NULLABLE,
+    **FREE,
+    "properties": {
+        "containers": _CONTAINERS,
+        "initContainers": _INIT_CONTAINERS,
+        "volumes": _named("Additional volumes.", 64, {}),
+        "tolerations": _list("Added to the other templates'.", {"type": "object", "maxProperties": 16, **FREE}, 64),
+        "terminationGracePeriodSeconds": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 0,
+            "maximum": 604800,
+            "description": "Seconds from SIGTERM to SIGKILL; at least what saving a checkpoint may take.",
+        },
+        "priorityClassName": _text("Priority of the pods; also scheduling.priorityClassName.", 253),
+        **_REFUSED_FIELDS,
+    },
+    **rules(
+        *((f".{name}", f"!has(self.{name})", f"{name} is set by Railhead; remove it") for name in _REFUSED),
+        (
+            ".volumes",
+            "!has(self.volumes) || self.volumes.all(v, !v.name.startsWith('railhead-'))",
+            "names that start with railhead- are reserved",
+        ),
+    ),
+}
+_MAP = {"type": "object", "maxProperties": 64, **NULLABLE}
+_ONLY_NULL = ("creationTimestamp", "name")
+_METADATA = {
+    "type": "object",
+    "description": "Labels and annotations of the pods.",
+    **NULLABLE,
+    "properties": {
+        "labels": {
+            **_MAP,
+            "description": "Labels of the pods.",
+            "additionalProperties": {"type": "string", "maxLength": 63},
+            **rules(
+                ("", "self.all(k, !k.startsWith('railhead.dev/'))", "keys in railhead.dev/ are reserved"),
+                (
+                    "",
+                    "!('app.kubernetes.io/managed-by' in self)",
+                    "app.kubernetes.io/managed-by is railhead; remove it",
+                ),
+            ),
+        },
+        "annotations": {
+            **_MAP,
+            "description": "Annotations of the pods.",
+            "additionalProperties": {"type": "string", "maxLength": 32768},
+        },
+        **{name: _text("Null or absent.", 253, **NULLABLE) for name in _ONLY_NULL},
+    },
+    **rules(
+        (
+            "",
+            f"!({' || '.join(f'has(self.{name})' for name in _ONLY_NULL)})",
+            "pods take only labels and annotations from a template's metadata; remove the other fields",
+        )
+    ),
+}
+POD_TEMPLATE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "metadata": _METADATA,
+        "spec": _SPEC,
+    },
+}
+
+
+def _drop_nulls(value: Any, schema: dict[str, Any]) -> Any:
+    """Returns the value without the nulls that the API server drops: those of the fields in the schema."""
+    if isinstance(value, list) and "items" in schema:
+        return [_drop_nulls(each, schema["items"]) for each in value]
+    if not isinstance(value, dict):
+        return value
+    fields = schema.get("properties", {})
+    kept = {name: each for name, each in value.items() if each is not None or name not in fields}
+    return {name: _drop_nulls(each, fields.get(name, {})) for name, each in kept.items()}
+
+
+def check_pod_template(template: dict[str, Any]) -> dict[str, Any]:
+    """Checks what the builders rely on, for objects that the API server has not judged by this schema.
+
+    Raises:
+        ValueError: names the part at fault.
+    """
+    template = _drop_nulls(template, POD_TEMPLATE_SCHEMA)
+    for key, value in template.items():
+        if key not in ("metadata", "spec"):
+            raise ValueError(f"{key}: only metadata and spec are supported")
+        if not isinstance(value, dict):
+            raise ValueError(f"{key}: must be an object")
+    for key in ("labels", "annotations"):
+        values = template.get("metadata", {}).get(key) or {}
+        if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
+            raise ValueError(f"metadata.{key}: must map strings to strings")
+    for key in ("containers", "initContainers", "volumes"):
+        items = template.get("spec", {}).get(key, [])
+        if not isinstance(items, list) or not all(
+            isinstance(i, dict) and isinstance(i.get("name"), str) for i in items
+        ):
+            raise ValueError(f"spec.{key}: must be a list of objects, each with a name")
+    if not isinstance(template.get("spec", {}).get("tolerations") or [], list):
+        raise ValueError("spec.tolerations: must be a list")
+    if not isinstance(template.get("spec", {}).get("terminationGracePeriodSeconds", 0), int):
+        raise ValueError("spec.terminationGracePeriodSeconds: must be an integer")
+    for container in template.get("spec", {}).get("containers", []):
+        if container["name"] == CONTAINER and container.get("resources") is not None:
+            check_ray_resources(container["resources"])
+    return template
+
+
+PodTemplate = Annotated[dict[str, Any], AfterValidator(check_pod_template), WithJsonSchema(POD_TEMPLATE_SCHEMA)]

@@ -1,0 +1,68 @@
+"""The user's pod templates: the one of a role, and what it says about the containers. Pure."""
+
+from __future__ import annotations
+
+from railhead.api import names
+from railhead.api.base import Object, part, parts
+from railhead.api.pod_fields import POD_FIELDS, find_refused
+from railhead.api.spec import TrainJobSpec
+from railhead.resources.merge import merge
+
+SHARED_MEMORY = "/dev/shm"
+
+
+def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
+    """Whether a template limits the CPUs of the ray container; by default nothing does."""
+    containers = find_template(spec, role).get("spec", {}).get("containers") or []
+    resources = [each.get("resources") or {} for each in containers if each.get("name") == names.CONTAINER]
+    return any("cpu" in (each.get("limits") or {}) for each in resources)
+
+
+def find_template(spec: TrainJobSpec, role: str) -> Object:
+    """Returns the user's PodTemplateSpec for the role: spec.podTemplate, and the role's own on top."""
+    role_template = spec.head.pod_template if role == names.HEAD else spec.worker.pod_template
+    return merge(spec.pod_template or {}, role_template or {})
+
+
+def drop_refused(pod_spec: Object) -> Object:
+    """Returns the template's PodSpec without the fields that the CRD refuses; a job may be older than such a rule."""
+    refused = find_refused(POD_FIELDS)
+    return {key: value for key, value in pod_spec.items() if key not in refused}
+
+
+def keep_from_restarting(container: Object, kind: str) -> Object:
+    """Returns the container without what restarts it in its pod, unless it is a sidecar: an init container with Always.
+
+    The CRD refuses it; an object that is older than that rule may still have it.
+    """
+    is_sidecar = kind == "initContainers" and container.get("restartPolicy") == "Always"
+    dropped = {"restartPolicyRules"} if is_sidecar else {"restartPolicy", "restartPolicyRules"}
+    return {key: value for key, value in container.items() if key not in dropped}
+
+
+def find_ray(pod_spec: Object) -> Object:
+    [ray] = [c for c in pod_spec["containers"] if isinstance(c, dict) and c.get("name") == names.CONTAINER]
+    return ray
+
+
+def mounts_shared_memory(pod_spec: Object) -> bool:
+    """Whether the template mounts a volume of its own at /dev/shm, such as the one that NVIDIA's MPS shares."""
+    paths = [str(mount.get("mountPath")).rstrip("/") for mount in parts(find_ray(pod_spec), "volumeMounts")]
+    return SHARED_MEMORY in paths
+
+
+def open_own_volumes(pod_spec: Object) -> Object:
+    """Returns the PodSpec; without fsGroup, Railhead's volumes have files that every user of the container may read.
+
+    The kubelet leaves the files to root and its group then, and who the user will be is not known here.
+    """
+    if part(pod_spec, "securityContext").get("fsGroup"):
+        return pod_spec
+    return {**pod_spec, "volumes": [_open_own_volume(each) for each in pod_spec["volumes"]]}
+
+
+def _open_own_volume(volume: Object) -> Object:
+    if not str(volume.get("name")).startswith("railhead-"):
+        return volume
+    kinds = [kind for kind in ("secret", "projected") if kind in volume]
+    return {**volume, **{kind: {**volume[kind], "defaultMode": 0o444} for kind in kinds}}
