@@ -13,7 +13,9 @@ from railhead.contract.failure import FailureClass
 
 RETRY = "run `railhead retry {name}`, which starts from {start}"
 # Its code cannot change: spec.source is immutable.
-WHILE_UNFINISHED = "delete the job and submit it with the new code; until then Railhead runs it again while its limits allow"
+WHILE_UNFINISHED = (
+    "delete the job and submit it with the new code; until then Railhead runs it again while its limits allow"
+)
 WHILE_SUSPENDED = "run `railhead suspend {name} --wait`, then `railhead resume {name} --set {assignment}`"
 BY_RETRY = "run `railhead retry {name} --set {assignment}`"
 
