@@ -103,7 +103,7 @@ class ModelApiServer:
             if (place[0], subresource) == ("serviceaccounts", "token"):
                 return self._issue(place, body)
             self._ask_policy(method, (*place[:2], str(body["metadata"]["name"])), subresource)
-            return self.create(place, self.mutation(place[0], body))
+            return self.create(place, self.mutation(place[0], body), is_dry_run=options.get("dryRun") == "All")
         self._ask_policy(method, place, subresource)
         if method == "PATCH":
             return self.patch(place, body, subresource=subresource, content_type=content_type)
@@ -121,7 +121,7 @@ class ModelApiServer:
         if denial := self.policy(method, place, subresource):
             raise _error(403, "Forbidden", f'{place[0]} "{place[2]}" is forbidden: {denial}')
 
-    def create(self, place: Place, body: Object) -> Object:
+    def create(self, place: Place, body: Object, *, is_dry_run: bool = False) -> Object:
         plural, namespace, _ = place
         name = str(body["metadata"]["name"])
         place = (plural, namespace, name)
@@ -130,6 +130,8 @@ class ModelApiServer:
         rejection = self.admission(plural, body)
         if rejection:
             raise _error(403, "Forbidden", f'{plural} "{name}" is forbidden: {rejection}')
+        if is_dry_run:
+            return body
         obj = {**body, "kind": KINDS[plural].kind, "apiVersion": KINDS[plural].api_version}
         uid = f"{self.version:06x}00-0000-0000-0000-000000000000"
         stamp: Object = {"uid": uid, "creationTimestamp": format_time(self.now())}

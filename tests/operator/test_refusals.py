@@ -87,6 +87,24 @@ def test_a_job_that_no_quota_fits_holds_no_pods_and_says_what_to_do(cluster: Clu
     cluster.wait_pods("huge", 3)
 
 
+def test_a_job_that_no_quota_of_gpus_fits_makes_pods_only_once(cluster: Cluster, audit: AuditLog) -> None:
+    """From then on a dry run asks for the whole job, which no quota counts."""
+    gpus = "requests.nvidia.com/gpu"
+    quota = make(cluster, "ResourceQuota", "resourcequotas", "gpus", spec={"hard": {gpus: "1"}})
+    wait_until(
+        "the quota counts", lambda: cluster.server.request("GET", quota).body["status"].get("used") == {gpus: "0"}
+    )
+    cluster.apply("huge", scaling={"numWorkers": 2, "workersPerPod": 1, "useGPU": True})
+    message = wait_reason(cluster, "huge", "ExceedsQuota", seconds=60)
+    assert "requested: requests.nvidia.com/gpu=2, used: requests.nvidia.com/gpu=0" in message
+    assert "the job needs 200 % of quota gpus" in message
+    assert cluster.status("huge")["attempt"] == 2 and not cluster.pods("huge")
+    made = [r for r in audit.requests(cluster.namespace) if (r.verb, r.resource, r.code) == ("create", "pods", 201)]
+    assert len(made) <= 2, "a head and one worker of the first attempt"
+    cluster.server.request("PATCH", quota, {"spec": {"hard": {gpus: "2"}}}, content_type=MERGE_PATCH)
+    cluster.wait_pods("huge", 3, seconds=60)
+
+
 def no_account(cluster: Cluster) -> Object:
     return {"podTemplate": {"spec": {"serviceAccountName": "trainer"}}}
 

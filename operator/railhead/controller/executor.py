@@ -31,11 +31,13 @@ from railhead.planning.facts.reasons import (
     ADMISSION_TEXTS,
     CREATE_REFUSED,
     POD_INVALID,
+    QUOTA_EXCEEDED,
     SCHEDULER_MISSING,
     SOURCE_NOT_FOUND,
     WEBHOOK_FAILED,
 )
 from railhead.planning.plan import (
+    QUOTA_PROBE,
     SOURCE,
     CopyConfigMap,
     Create,
@@ -193,6 +195,9 @@ class Executor:
         uids: dict[str, str] = {}
 
         async def make(child: Create | CopyConfigMap) -> None:
+            if isinstance(child, Create) and child.policy is QUOTA_PROBE:
+                await self._probe_quota(key, child)
+                return
             target = Target(uid, "create", child.kind, child.name)
             try:
                 if isinstance(child, CopyConfigMap):
@@ -207,6 +212,18 @@ class Executor:
 
         for step in Step:
             await run_with_slow_start([partial(make, child) for child in children if child.policy.step is step])
+
+    async def _probe_quota(self, key: JobKey, probe: Create) -> None:
+        """Raises ChildRejected if a quota has no room for the pod, which is not made. Any other refusal counts for
+        nothing here: a limit on a single pod, for example, says nothing about the job's own."""
+        try:
+            await self.client.create(POD, dict(probe.build()), namespace=key.namespace, is_dry_run=True)
+        except Denied as error:
+            rejected = _reject(probe, error.message, status=error.status)
+            if rejected.problem.reason == QUOTA_EXCEEDED:
+                raise rejected from error
+        except (Conflict, Gone, RetryAfter) as error:
+            log.info("%s: no answer about its quota: %s", key, error)
 
     async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:
         """Looks for the copy first: once it exists, its source may change or be deleted."""

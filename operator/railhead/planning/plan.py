@@ -38,9 +38,10 @@ class Verify(Enum):
 class Step(IntEnum):
     """The order in which children are created, as far as one refers to another."""
 
-    PREREQUISITES = 0
-    OWNED = 1
-    PODS = 2
+    PROBE = 0
+    PREREQUISITES = 1
+    OWNED = 2
+    PODS = 3
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ SECRET = ChildPolicy("Secret", OwnedBy.INPUT, Verify.NOTHING, Step.OWNED)  # its
 NETWORK_POLICY = ChildPolicy("NetworkPolicy", OwnedBy.JOB, Verify.OWNER)  # its operator may have had other settings
 POD_GROUP = ChildPolicy("PodGroup", OwnedBy.JOB, Verify.OWNER)
 WORKLOAD = ChildPolicy("Workload", OwnedBy.JOB, Verify.OWNER, is_watched=True)
+QUOTA_PROBE = ChildPolicy("Pod", OwnedBy.JOB, Verify.NOTHING, Step.PROBE)  # a dry run; only a quota's refusal counts
 POD = ChildPolicy("Pod", OwnedBy.JOB, Verify.OWNER, Step.PODS, is_strict=True, is_watched=True)
 
 

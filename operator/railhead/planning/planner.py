@@ -17,6 +17,7 @@ from railhead.planning.amendments.creates import (
     ask_for_refused_first,
     hold_back_creates,
     keep_place,
+    probe_quota,
     wait_for_turn,
 )
 from railhead.planning.amendments.obstacles import (
@@ -102,6 +103,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     ask_for_refused_first,  # only orders what the others may hold back
     wait_for_turn,  # a job that waits for another one is not rejected meanwhile
     hold_back_creates,  # may replace the decision by another status change, which the others complete
+    probe_quota,  # for the creates that are left
     keep_place,  # joins a status change, or adds its own
     add_warning,  # joins a status change
     count_running_time,  # joins a status change

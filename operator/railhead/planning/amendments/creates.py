@@ -14,16 +14,27 @@ from dataclasses import replace
 from typing import Literal
 
 from railhead.api import conditions as types
+from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.status import RESTING, Phase, StartLine
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.deadlines import give_up_due
 from railhead.planning.facts.reasons import QUOTA_EXCEEDED, REJECTIONS, WAITING_FOR_TURN
 from railhead.planning.facts.settlement import rejected_until
-from railhead.planning.facts.start_line import TURN_SECONDS, explain_rejection, find_turn, leave, move, turn_end
+from railhead.planning.facts.start_line import (
+    TURN_SECONDS,
+    explain_rejection,
+    find_turn,
+    has_exceeded_quota,
+    leave,
+    move,
+    turn_end,
+)
 from railhead.planning.job import Job
-from railhead.planning.plan import Decision, Event
+from railhead.planning.plan import POD, QUOTA_PROBE, Create, Decision, Event
 from railhead.planning.pod_view import Problem
-from railhead.planning.status_change import UNSET, StatusChange, changes_anything, stand_still
+from railhead.planning.status_change import UNSET, StatusChange, Unset, changes_anything, stand_still
+from railhead.resources.quota_probe import build_quota_probe
 
 _REFUSED_WORKER = re.compile(r"Pod \S+-w(\d+)-\d+ was rejected: ")
 OUT: frozenset[Phase] = frozenset({"Suspending", *RESTING, "Succeeded", "Failed"})
@@ -81,6 +92,29 @@ def wait_for_turn(job: Job, decision: Decision) -> Decision:
         decision = Decision()  # its ended pods are evidence until the next attempt
     held = hold_back(job, decision, Problem(WAITING_FOR_TURN, message), event="Normal")
     return held.waking(turn_end(turn, job.now)).waking(give_up_due(job))
+
+
+def probe_quota(job: Job, decision: Decision) -> Decision:
+    """Asks for the quota of the whole job before it makes any pod, if the job did not fit into a quota even alone.
+
+    Otherwise each attempt would make as many pods as fit, and release them at the first refusal.
+    """
+    pods = [each for each in decision.creates if isinstance(each, Create) and each.policy is POD]
+    head_name = names.head_name(job.name, job.uid, _find_attempt(job, decision))
+    head = next((each for each in pods if each.name == head_name), None)
+    worker = next((each for each in pods if each is not head), None)
+    if head is None or worker is None or not has_exceeded_quota(job):
+        return decision
+
+    def build() -> Object:
+        return build_quota_probe(dict(head.build()), dict(worker.build()), workers=job.least_workers)
+
+    return replace(decision, creates=(*decision.creates, Create(QUOTA_PROBE, head.name, build)))
+
+
+def _find_attempt(job: Job, decision: Decision) -> int:
+    begun = decision.status.attempt if decision.status is not None else UNSET
+    return job.attempt if isinstance(begun, Unset) else begun
 
 
 def keep_place(job: Job, decision: Decision) -> Decision:

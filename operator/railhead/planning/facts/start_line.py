@@ -130,6 +130,12 @@ def exceeds_quota(job: Job) -> bool:
     return share is not None and share.percent > WHOLE
 
 
+def has_exceeded_quota(job: Job) -> bool:
+    """The same, by what the status remembers of the last refusal too."""
+    known = job.status.start_line
+    return exceeds_quota(job) or (known is not None and bool(known.quota) and known.percent > WHOLE)
+
+
 def join(job: Job) -> StartLine | None:
     """The place after the rejection of a pod; None if the job stays without one."""
     known = job.status.start_line

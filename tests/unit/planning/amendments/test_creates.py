@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -11,6 +12,7 @@ from railhead.api import names
 from railhead.controller.executor import find_reason
 from railhead.planning.facts.reasons import REJECTIONS
 from tests.model.api_server import Object
+from tests.model.operator import PODS
 from tests.unit.builders import is_empty
 from tests.unit.planning.simulation import Simulation
 
@@ -139,3 +141,73 @@ def test_the_reason_is_found_in_the_servers_message(status: int, message: str, r
 
 def test_only_a_rejected_pod_is_blamed_on_the_template() -> None:
     assert find_reason("Service", 422, "spec.ports: Invalid value") == "CreateRefused"
+
+
+class GPUQuota:
+    """A ResourceQuota for GPUs, as the API server judges one pod after the other."""
+
+    def __init__(self, sim: Simulation, gpus: int) -> None:
+        self.gpus, self._sim = gpus, sim
+        sim.rejects = self.judge
+
+    def judge(self, body: Object) -> str:
+        wanted, used = count_gpus(body), sum(map(count_gpus, self._sim.bodies.values()))
+        if used + wanted <= self.gpus or not wanted:
+            return ""
+        name = "requests.nvidia.com/gpu"
+        return f"exceeded quota: gpus, requested: {name}={wanted}, used: {name}={used}, limited: {name}={self.gpus}"
+
+
+def count_gpus(body: Object) -> int:
+    requests = [each["resources"].get("limits", {}) for each in body["spec"]["containers"]]
+    return sum(int(each.get("nvidia.com/gpu", 0)) for each in requests)
+
+
+def run_for(sim: Simulation, seconds: float) -> None:
+    """All passes for which the operator wakes itself."""
+    until = sim.now + timedelta(seconds=seconds)
+    sim.settle()
+    while sim.last.wake_at is not None and sim.last.wake_at <= until:
+        sim.now = max(sim.last.wake_at, sim.now + timedelta(seconds=1))
+        sim.settle()
+    sim.now = until
+    sim.settle()
+
+
+def test_a_job_that_does_not_fit_into_its_quota_even_alone_makes_pods_only_once() -> None:
+    """Before, each attempt made as many as fitted, and released them."""
+    sim = Simulation(scaling={"numWorkers": 8, "useGPU": True})
+    quota = GPUQuota(sim, 5)
+    sim.settle()
+    created = sim.count_created(PODS)
+    assert created == 6 and not sim.pods and find_condition(sim)[0] == "Restarting"
+    run_for(sim, 3600)
+    reason, message = find_condition(sim)
+    assert sim.count_created(PODS) == created and not sim.pods
+    assert reason == "ExceedsQuota" and "the job needs 160 % of quota gpus" in message
+    assert sim.status["attempt"] == 2 and sim.count_status_writes() < 10
+    quota.gpus = 8
+    run_for(sim, 60)
+    assert len(sim.pods) == 9 and sim.status["attempt"] == 2
+
+
+def test_a_new_operator_remembers_that_a_job_does_not_fit() -> None:
+    sim = Simulation(scaling={"numWorkers": 8, "useGPU": True})
+    GPUQuota(sim, 5)
+    sim.settle()
+    created = sim.count_created(PODS)
+    sim.restart()
+    run_for(sim, 600)
+    assert sim.count_created(PODS) == created and find_condition(sim)[0] == "ExceedsQuota"
+
+
+def test_only_a_quota_can_refuse_the_probe() -> None:
+    """A webhook or a LimitRange may refuse a single pod as large as the job."""
+    sim = Simulation(scaling={"numWorkers": 8, "useGPU": True})
+    quota = GPUQuota(sim, 5)
+    sim.settle()
+    quota.gpus = 8
+    judge = quota.judge
+    sim.rejects = lambda body: "maximum nvidia.com/gpu usage per Pod is 2" if count_gpus(body) > 2 else judge(body)
+    run_for(sim, 60)
+    assert len(sim.pods) == 9
