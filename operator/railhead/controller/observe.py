@@ -118,6 +118,7 @@ def observe_pod(pod: Object) -> PodView:
         created_at=_time(metadata.get("creationTimestamp")),
         scheduled_at=_scheduled_at(scheduled),
         deletion_timestamp=_time(deleted),
+        finalizer=_finalizer(metadata) if deleted else "",
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=_is_silent(conditions, state, disruption),
         avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
@@ -255,6 +256,11 @@ def _problem(metadata: Object, spec: Object, status: Object, scheduled: Object) 
         if (stuck := str(waiting.get("reason") or "")) in STUCK:
             return Problem(stuck, f"container {container.get('name')}: {waiting.get('message') or stuck}")
     return None
+
+
+def _finalizer(metadata: Object) -> str:
+    found = metadata.get("finalizers")
+    return str(found[0])[:253] if isinstance(found, list) and found else ""
 
 
 def _explain_gates(metadata: Object, gates: Sequence[str]) -> Problem:

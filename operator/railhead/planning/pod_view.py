@@ -79,6 +79,7 @@ class PodView:
     node_added_at: datetime | None = None  # by its events: when an autoscaler last began to add a node for it
     deletion_timestamp: datetime | None = None  # of a pod being deleted: the end of its grace period
     grace_seconds: int = 0  # of a pod being deleted
+    finalizer: str = ""  # the first one of a pod being deleted, which keeps the object
     is_silent: bool = False  # by Kubernetes' word its node does not respond
     avoids: tuple[str, ...] = ()  # nodes that it may not run on, because the job avoided them when it was created
     cpu_limit: str = ""  # of the ray container
@@ -141,6 +142,11 @@ class PodView:
         """Whether a container of it may still run: the job waits for it, and it holds the job's quota."""
         at = self.out_of_reach_at if self.is_deleting else None
         return self.phase not in OVER and (at is None or now < at)
+
+    @property
+    def is_kept_by_finalizer(self) -> bool:
+        """Being deleted, and only its object is left: no kubelet has it, or all its containers have terminated."""
+        return self.is_deleting and bool(self.finalizer) and (self.is_over or not self.node)
 
     @property
     def stuck_at(self) -> datetime | None:

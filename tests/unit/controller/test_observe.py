@@ -229,6 +229,20 @@ def test_a_pod_that_kueues_integration_for_pods_holds_says_so(labels: object, wh
     assert found is not None and found.reason == "HeldByKueue" and where in found.message
 
 
+@pytest.mark.parametrize(
+    ("metadata", "finalizer"),
+    [
+        ({"finalizers": ["example.com/a", "b"], "deletionTimestamp": "2026-01-01T12:00:00Z"}, "example.com/a"),
+        ({"finalizers": ["example.com/a"]}, ""),
+        ({"finalizers": [7], "deletionTimestamp": "2026-01-01T12:00:00Z"}, "7"),
+        ({"finalizers": "x", "deletionTimestamp": "2026-01-01T12:00:00Z"}, ""),
+        ({"deletionTimestamp": "2026-01-01T12:00:00Z"}, ""),
+    ],
+)
+def test_a_pod_that_is_deleted_has_the_finalizer_that_keeps_it(metadata: Any, finalizer: str) -> None:
+    assert observe_pod({"metadata": metadata}).finalizer == finalizer
+
+
 def test_a_pod_that_kueue_has_ended_says_so() -> None:
     """It was still pending, so no kubelet has anything to say; the pod is no evidence against a node."""
     condition = {"type": "TerminatedByKueue", "status": "True", "reason": "UnschedulableOnAssignedNode"}

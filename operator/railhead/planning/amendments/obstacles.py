@@ -168,11 +168,18 @@ def _describe_stuck(pod: PodView) -> StuckPod:
 
 def _report_stuck(pods: Sequence[PodView]) -> Event:
     places = ", ".join(f"{pod.place} since {_describe_stuck(pod).since}" for pod in pods[:3])
+    places += ", ..." if len(pods) > 3 else ""
+    if all(pod.is_kept_by_finalizer for pod in pods):
+        message = (
+            f"{len(pods)} pods have no container that runs, and stay Terminating for a finalizer ({pods[0].finalizer}). "
+            f"The controller that set it removes it; if that controller is gone, remove it yourself. The pods: {places}"
+        )
+        return Event("Warning", "PodStuckTerminating", message)
     message = (
         f"{len(pods)} pods are Terminating {STUCK_SECONDS // 60} minutes beyond their grace period and may still use "
         "their GPUs. If a pod's machine is off, delete its Node object, or taint the node with "
         "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or run `kubectl delete pod NAME --force`; "
-        f"if it is not, repair the node. The pods: {places}{', ...' if len(pods) > 3 else ''}"
+        f"if it is not, repair the node. The pods: {places}"
     )
     return Event("Warning", "PodStuckTerminating", message)
 

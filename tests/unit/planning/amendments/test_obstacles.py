@@ -342,6 +342,17 @@ def test_the_event_names_pod_node_and_time_and_what_to_do() -> None:
     assert "kubectl delete pod NAME --force" in message
 
 
+@pytest.mark.parametrize("changes", [{"node": "", "phase": "Pending"}, {"phase": "Failed"}], ids=str)
+def test_a_pod_that_only_a_finalizer_keeps_uses_nothing_and_the_event_names_it(changes: dict[str, Any]) -> None:
+    """Kueue's, for example, on a pod that it has gated: while Kueue is away, nobody removes it."""
+    pod = make_stuck(0, finalizer="kueue.x-k8s.io/managed", is_running=False, **changes)
+    [message] = events_of(decide_beside(pod))
+    assert "finalizer (kueue.x-k8s.io/managed)" in message and pod.name in message
+    assert "GPUs" not in message and "Node object" not in message
+    runs = make_stuck(1, finalizer="kueue.x-k8s.io/managed")
+    assert "may still use their GPUs" in events_of(decide_beside(pod, runs))[0]
+
+
 def test_pods_of_suspended_and_finished_jobs_are_listed_too() -> None:
     sim = Simulation()
     sim.run_until_training()
