@@ -120,7 +120,12 @@ class Deleter:
                 if not is_ours:
                     log.warning("%s/%s is not ours and stays: %s", key.namespace, remove.name, remove.kind)
                     return
-                await self.client.delete(kind, remove.name, namespace=key.namespace, uid=uid_of(found))
+                if remove.version and found["metadata"]["resourceVersion"] != remove.version:
+                    log.info("%s: %s %s has changed since it was observed", key, remove.kind, remove.name)
+                    return  # the watch brings the change, and another pass
+                await self.client.delete(
+                    kind, remove.name, namespace=key.namespace, uid=uid_of(found), version=remove.version
+                )
                 return
             except (Gone, Conflict) as error:
                 if is_of_admission(error.message):

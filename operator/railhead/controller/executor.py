@@ -222,7 +222,7 @@ class Executor:
             rejected = _reject(probe, error.message, status=error.status)
             if rejected.problem.reason == QUOTA_EXCEEDED:
                 raise rejected from error
-        except (Conflict, Gone, RetryAfter) as error:
+        except KubeError as error:
             log.info("%s: no answer about its quota: %s", key, error)
 
     async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:

@@ -132,12 +132,14 @@ class Remove:
     Attributes:
         is_shared: no job owns it.
         api_version: of a kind that several groups or versions have.
+        version: the resourceVersion that it must have still; "" = any. An administrator may have changed a Workload.
     """
 
     kind: ChildKind
     name: str
     is_shared: bool = False
     api_version: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)

@@ -482,6 +482,26 @@ async def test_no_pod_starts_without_the_gang_scheduler_and_the_job_says_which_i
     assert client.names("create", "pods") == []
 
 
+async def test_a_workload_is_removed_only_as_it_was_observed(client: ModelClient, executor: Executor) -> None:
+    """An administrator may have set spec.active to false meanwhile: a new Workload would undo that."""
+    owner = {
+        "apiVersion": "railhead.dev/v1alpha1",
+        "kind": "TrainJob",
+        "name": "digits",
+        "uid": UID,
+        "controller": True,
+    }
+    place = ("workloads", "default", "digits")
+    body = {"metadata": {"name": "digits", "ownerReferences": [owner]}, "spec": {}}
+    seen = client.api.create(place, body)["metadata"]["resourceVersion"]
+    held = client.api.patch(place, {"spec": {"active": False}})
+    await executor.execute(KEY, UID, Plan(removes=(Remove("Workload", "digits", version=seen),)))
+    assert place in client.api.objects
+    now = held["metadata"]["resourceVersion"]
+    await executor.execute(KEY, UID, Plan(removes=(Remove("Workload", "digits", version=now),)))
+    assert place not in client.api.objects
+
+
 async def test_a_pod_group_is_removed_in_its_version(client: ModelClient, executor: Executor) -> None:
     group = make_pod_group("scheduling.k8s.io/v1alpha2")
     await executor.execute(KEY, UID, Plan(creates=(group,)))

@@ -171,8 +171,9 @@ def _report_stuck(pods: Sequence[PodView]) -> Event:
     places += ", ..." if len(pods) > 3 else ""
     if all(pod.is_kept_by_finalizer for pod in pods):
         message = (
-            f"{len(pods)} pods have no container that runs, and stay Terminating for a finalizer ({pods[0].finalizer}). "
-            f"The controller that set it removes it; if that controller is gone, remove it yourself. The pods: {places}"
+            f"{len(pods)} pods have no container that runs, and stay Terminating for a finalizer "
+            f"({pods[0].finalizer}). The controller that set it removes it; if that controller is gone, remove it "
+            f"yourself. The pods: {places}"
         )
         return Event("Warning", "PodStuckTerminating", message)
     message = (

@@ -55,7 +55,9 @@ def keep_workload(job: Job, decision: Decision) -> Decision:
     if workload.is_deleting:
         return decision
     if _is_unwanted(job, workload, decision, phase):
-        return replace(decision, removes=(*decision.removes, Remove("Workload", workload.name)))
+        return replace(
+            decision, removes=(*decision.removes, Remove("Workload", workload.name, version=workload.version))
+        )
     return replace(decision, workload=_find_patch(job, workload, decision, phase))
 
 
