@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -242,15 +243,19 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
         assert paths != {"/status/goodput"}, "time that passes is no reason for a write"
     begun: dict[str, datetime] = {}
     causes: set[str] = set()
+    losses: defaultdict[str, set[tuple[str, int, int]]] = defaultdict(set)
     for before, after in changes_of(api.log, "trainjobs"):
         old, new = before["status"], after["status"]
         known, found = old.get("goodput"), new.get("goodput")
+        lost = losses[after["metadata"]["uid"]]
+        lost |= _list_losses(new)
         if found is None:
             assert not new.get("attempt") and known is None, new
             continue
         assert found["productiveSeconds"] + sum(found["lostSeconds"].values()) == found["wallSeconds"], found
         assert min(found["productiveSeconds"], *found["lostSeconds"].values()) >= 0, found
         assert 0 <= found["lostGPUSeconds"] <= found["gpuSeconds"], found
+        assert sum(found.get("interruptions", {}).values()) <= len(lost), f"of {lost}: {found}"
         start = datetime.fromisoformat(found["time"]) - timedelta(seconds=found["wallSeconds"])
         assert begun.setdefault(after["metadata"]["uid"], start) == start, "no second is counted twice or left out"
         if found != known:
@@ -259,6 +264,16 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
             assert found["wallSeconds"] >= known["wallSeconds"], (known, found)
         causes |= {cause for cause, seconds in found["lostSeconds"].items() if seconds}
     return causes
+
+
+def _list_losses(status: Object) -> set[tuple[str, int, int]]:
+    """What has interrupted the job until now, as far as this status shows it: each loss is the same in every status."""
+    attempt = status.get("attempt", 0)
+    failed = (status.get("failure") or {}).get("attempt", 0)
+    in_place = (status.get("countedRestarts") or {}).get("number", 0)
+    found = {("round", attempt, each + 1) for each in range(status.get("round", 0))}
+    found |= {("in place", attempt, each + 1) for each in range(in_place)}
+    return found | ({("attempt", failed, 0)} if failed else set())
 
 
 def _is_over(status: Object) -> bool:

@@ -289,13 +289,13 @@ class GangsHoldLittle(Oracle):
 
     def __init__(self, now: Circumstances) -> None:
         super().__init__(now)
-        self._since: dict[tuple[str, int], datetime] = {}
+        self._since: dict[tuple[str, int, timedelta], datetime] = {}
         self.gpu_seconds: defaultdict[str, float] = defaultdict(float)
 
     def at_rest(self) -> None:
         for job in self.jobs():
             status, uid = job["status"], job["metadata"]["uid"]
-            key = (uid, status.get("attempt", 0))
+            key = (uid, status.get("attempt", 0), self.now.away)  # another operator measures the time again
             reasons = {each["reason"] for each in status.get("conditions") or [] if each["type"] == "Reconciling"}
             wanted = job["spec"]["scaling"].get("minWorkers") or job["spec"]["scaling"].get("numWorkers", 1)
             live = [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
