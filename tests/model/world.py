@@ -89,6 +89,7 @@ class World:
         kept: names of the pods that a policy did not let the operator delete.
         unreachable: the silent pods that the driver knows of.
         silent: pods on unreachable nodes; a driver there still reaches the storage.
+        slow: pods that use all of their grace period.
         ghosts: heads that were deleted by force, and still run and reach the storage.
         full_nodes: nodes without room for another pod.
         quota: the number of pods it admits, the head and the first worker slots; None = all.
@@ -112,6 +113,7 @@ class World:
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
+    slow: set[str] = field(default_factory=set)
     ghosts: list[Object] = field(default_factory=list)
     is_head_vanishing: bool = False  # right after the driver's last report, without a trace
     full_nodes: set[str] = field(default_factory=set)
@@ -295,6 +297,8 @@ class World:
         """When a pod that is being deleted ends."""
         by, grace = parse_time(pod["metadata"]["deletionTimestamp"]), pod["metadata"]["deletionGracePeriodSeconds"]
         assert by is not None
+        if name_of(pod) in self.slow:
+            return by
         return min(by, by - timedelta(seconds=grace) + self.ending)
 
     def _begin(self, pod: Object) -> bool:
@@ -307,8 +311,9 @@ class World:
             return self._find_no_node(pod, "Unschedulable", message)
         if not pod["spec"].get("nodeName"):
             pod = self.api.bind(name_of(pod), node, namespace=pod["metadata"]["namespace"])
+        before = self.api.version
         if not all(kubelet(pod) for kubelet in self.kubelets):
-            return True
+            return self.api.version != before
         if not is_inert(pod) and ("configmaps", pod["metadata"]["namespace"], driver_of(pod)) not in self.api.objects:
             return self._cannot_mount(pod)
         self._start(pod)
@@ -430,17 +435,47 @@ class World:
             return True
         return False
 
+    def find_driver_of(self, worker: Object) -> tuple[Object | None, Driver | None]:
+        """The head of its attempt, and the driver there."""
+        attempt, owners = worker["metadata"]["labels"][names.LABEL_ATTEMPT], worker["metadata"]["ownerReferences"]
+        for head in self.live_heads:
+            metadata = head["metadata"]
+            if metadata["labels"][names.LABEL_ATTEMPT] == attempt and metadata["ownerReferences"] == owners:
+                return head, self.drivers.get(metadata["uid"])
+        return None, None
+
+    def fail_gpu(self, head: Object, worker: Object, *, in_place: bool) -> None:
+        """The driver names the pod, and either restarts its group, which waits for another pod, or ends the attempt."""
+        kind, reason, why, suspect = "Hardware", "GPUFailed", "uncorrectable ECC error", name_of(worker)
+        driver = self.drivers[head["metadata"]["uid"]]
+        before = driver.restart or RestartInPlace(0, 0)
+        if not in_place:
+            self._report(head, driver, ReportedOutcome(kind, reason, why, suspect_pod=suspect))
+            outcome = Outcome(kind, reason, why, suspect_pod=suspect, checkpoint=self._checkpoint(driver))
+            outcome = replace(outcome, restarts=before.number, charged_restarts=before.charged)
+            ended = {"exitCode": find_code(kind), "finishedAt": self._node_time(), "message": outcome.to_json()}
+            self._set(head, "Failed", {"terminated": ended})
+            return
+        number, at = before.number + 1, self._node_time()
+        driver.restart = RestartInPlace(number, before.charged, kind, reason, why, suspect, at)
+        driver.state = "RESTARTING"
+        self.unreachable.add(suspect)
+        self._report(head, driver)
+
     def _node_time(self) -> str:
         return format_time(self.now + self.node_skew)
 
     def _cannot_mount(self, pod: Object) -> bool:
+        message = f'MountVolume.SetUp failed for volume "railhead-bundle" : configmap "{driver_of(pod)}" not found'
+        return self.report_event(pod, "FailedMount", message)
+
+    def report_event(self, pod: Object, reason: str, message: str) -> bool:
         """The kubelet's Event, posted once for each pod, also of the same name; the pod's status does not show it."""
         name, namespace = f"{name_of(pod)}.{pod['metadata']['uid']}", pod["metadata"]["namespace"]
         if ("events", namespace, name) in self.api.objects:
             return False
         about = {"kind": "Pod", "name": name_of(pod), "namespace": namespace, "uid": pod["metadata"]["uid"]}
-        message = f'MountVolume.SetUp failed for volume "railhead-bundle" : configmap "{driver_of(pod)}" not found'
-        body = {"metadata": {"name": name}, "involvedObject": about, "reason": "FailedMount", "message": message}
+        body = {"metadata": {"name": name}, "involvedObject": about, "reason": reason, "message": message}
         self.api.create(("events", namespace, name), body)
         return True
 
@@ -556,6 +591,7 @@ class World:
             and not is_inert(p)
             and (deaf_since is None or p["metadata"]["creationTimestamp"] < format_time(deaf_since))
             and p["status"].get("phase") == "Running"
+            and p["metadata"]["name"] not in self.unreachable - self.silent
             and (p["metadata"]["name"] in self.silent) == (head["metadata"]["name"] in self.silent)
             for p in self.pods(names.WORKER)
         )

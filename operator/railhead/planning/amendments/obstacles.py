@@ -205,13 +205,13 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
     placed = [pod for pod in unexplained if pod.node and pod.created_at is not None]
     if not placed:
         return decision
-    all_from = find_look_time(job) if len(placed) > 1 else None
-    if all_from is None or all_from > job.now:
-        placed = placed[:1]
+    if len(placed) > 1:
+        all_from = find_look_time(job)
+        if all_from is None or all_from > job.now:
+            placed = placed[:1]
+            decision = decision.waking(all_from)
     due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=lambda each: each[0])
-    if due <= job.now:
-        return replace(decision, look_up_events_of=pod)
-    return decision.waking(due).waking(all_from)
+    return replace(decision, look_up_events_of=pod) if due <= job.now else decision.waking(due)
 
 
 def _next_look(pod: PodView, now: datetime) -> datetime:

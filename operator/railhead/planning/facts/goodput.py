@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from pydantic.alias_generators import to_camel
 
+from railhead.api import conditions as types
 from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SettledStatus, SpentStatus
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
@@ -158,11 +159,20 @@ def _settle(
     return SettledStatus(**settled, attempt=attempt, uncommitted=min(spent.uncommitted, max(most, 0) * 1000))
 
 
+def _is_loss(old: JobStatus, new: JobStatus) -> bool:
+    """Whether pods were lost that a new round replaces. Of those that their nodes never started, nothing is lost."""
+    if new.worker_losses in (None, old.worker_losses) or new.round <= old.round:
+        return False
+    before = old.worker_losses
+    is_uncounted = before is not None and new.worker_losses is not None and new.worker_losses.rounds == before.rounds
+    return old.true_since(types.RUNNING) is not None or not is_uncounted
+
+
 def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatus) -> dict[str, int]:
     counts = Counter(known)
     if not is_over(old) and new.failure is not None and new.failure.attempt == old.attempt > 0:
         counts[new.failure.class_.value] += 1
-    elif new.attempt == old.attempt and new.worker_losses not in (None, old.worker_losses) and new.round > old.round:
+    elif new.attempt == old.attempt and _is_loss(old, new):
         counts["Preemption" if new.restarts.disruptions > old.restarts.disruptions else "Infrastructure"] += 1
     before = old.counted_restarts.number if old.counted_restarts else 0
     after = new.counted_restarts.number if new.counted_restarts else 0

@@ -27,7 +27,8 @@ from railhead.planning.pod_view import PodView
 ERROR_SECONDS, MINORITY_SECONDS, ERROR_LIMIT_SECONDS = 90, 240, 600
 SLOW_SECONDS, SLOW_LIMIT_SECONDS = 1800, 14_400
 ROUNDS_AT_ONCE = 4  # in a row, before the times of errors grow
-LOOK_SECONDS = 30  # after half of the workers have started: then the Events of each other pod are read
+# After half or the first of the workers have started: then the Events of each other pod are read.
+EARLY_LOOK_SECONDS, LATE_LOOK_SECONDS = 30, 120
 # Of a pod's template: where and when it runs, and no more.
 PLACEMENT = frozenset(
     {
@@ -88,8 +89,9 @@ class _Starts:
 
 
 def find_unstarted(job: Job) -> list[Unstarted]:
-    """Returns the pods that are to be replaced now."""
-    return [each for each in list_unstarted(job) if each.due <= job.now and each.is_confirmed]
+    """Returns the pods that are to be replaced now, in one round: none before all that are due are confirmed."""
+    due = [each for each in list_unstarted(job) if each.due <= job.now]
+    return due if all(each.is_confirmed for each in due) else []
 
 
 def find_unconfirmed(job: Job) -> PodView | None:
@@ -105,9 +107,10 @@ def next_unstarted(job: Job) -> datetime | None:
 def find_look_time(job: Job) -> datetime | None:
     """From when on the Events of each pod that waits are of interest; None = only those of the first one."""
     starts = _find_starts(job)
-    if starts is None or starts.half is None:
+    if starts is None:
         return None
-    return starts.half + timedelta(seconds=LOOK_SECONDS)
+    late = starts.first + timedelta(seconds=LATE_LOOK_SECONDS)
+    return late if starts.half is None else min(late, starts.half + timedelta(seconds=EARLY_LOOK_SECONDS))
 
 
 def list_unstarted(job: Job) -> list[Unstarted]:
