@@ -41,6 +41,21 @@ class RefusingNodes(SickNode, RefusingKubelet):
         return False
 
 
+class BrokenRuntimes(SickNode):
+    """Their container runtimes start none of our containers, so that the kubelet ends each pod."""
+
+    def begin(self) -> None:
+        self.world.kubelets.append(self.start)
+
+    def start(self, pod: Any) -> bool:
+        if not self.has(pod):
+            return True
+        message = "failed to create shim task: nvidia-container-cli: initialization error: driver not loaded"
+        ended = {"exitCode": 128, "reason": "StartError", "message": message}
+        self.change_status(pod, phase="Failed", containerStatuses=[{"name": "ray", "state": {"terminated": ended}}])
+        return False
+
+
 @dataclass
 class SickCluster(WorldSchedule):
     """The first `sick` of the nodes, which the scheduler chooses first, are sick from the start, for good.
@@ -110,6 +125,7 @@ class _Forever(Actor):
 KINDS = [
     *((RefusingNodes, refusal) for refusal in REFUSALS[:2]),
     *((UnstartingNode, trouble) for trouble in (*IN_STATUS, *IN_EVENTS)),
+    (BrokenRuntimes, None),
     (DeadGPU, None),
     (RebootingNode, None),
 ]

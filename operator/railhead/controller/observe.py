@@ -5,6 +5,7 @@ It never raises: an error here would end the watch of all pods.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,6 +40,11 @@ OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
 # Nobody saw how the container ended: the kubelet finds no such container any more, or containerd found it ended when it
 # started (internal/cri/server: unknownExitReason, with code 255).
 UNKNOWN_ENDS = frozenset({LossReason.STATUS_UNKNOWN.value, "Unknown"})
+# containerd's reason (internal/cri/server: errorStartReason) and that of other runtimes. With restartPolicy Never, the
+# kubelet ends the pod.
+START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
+# What runc says about a command, folder or user that the image lacks: it does so on every node.
+OF_IMAGE = re.compile(r'exec: "|exec format error|executable file not found|chdir to cwd|unable to find user')
 GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
 MOST_CODE = 2**31 - 1
 
@@ -123,7 +129,7 @@ def observe_pod(pod: Object) -> PodView:
         is_silent=_is_silent(conditions, state, disruption),
         avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
         cpu_limit=_cpu_limit(spec),
-        is_refused=_is_refused(status, disruption),
+        is_refused=_is_refused(status, disruption) or _cannot_start(ended),
         has_begun=_has_begun(spec, status, state),
     )
 
@@ -209,6 +215,12 @@ def _is_refused(status: Object, disruption: Problem | None) -> bool:
     statuses = [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]
     states = [part(each, "state") for each in statuses]
     return not any(state.get("running") or state.get("terminated") for state in states)
+
+
+def _cannot_start(ended: Object) -> bool:
+    """Whether the node's container runtime could not start the container, as with a broken driver or device, and
+    nothing is wrong with what the image and the template name."""
+    return ended.get("reason") in START_ERRORS and not OF_IMAGE.search(str(ended.get("message") or "")[:8192])
 
 
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:

@@ -83,7 +83,7 @@ class PodView:
     is_silent: bool = False  # by Kubernetes' word its node does not respond
     avoids: tuple[str, ...] = ()  # nodes that it may not run on, because the job avoided them when it was created
     cpu_limit: str = ""  # of the ray container
-    is_refused: bool = False  # by the kubelet of its node: it has failed, and none of its containers ever ran
+    is_refused: bool = False  # by its node: it has failed, and our container never ran
     has_begun: bool = False  # the ray container has started, or an init container runs
 
     @property

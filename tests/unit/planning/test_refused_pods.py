@@ -91,6 +91,30 @@ def test_a_refused_pod_has_failed_without_a_container_that_ran(status: dict[str,
     assert raw_refused(REFUSALS[-1], **status).is_refused == is_refused
 
 
+@pytest.mark.parametrize(
+    ("reason", "message", "is_refused"),
+    [
+        ("StartError", "failed to create shim task: nvidia-container-cli: initialization error: nvml error", True),
+        ("StartError", "failed to create shim task: CDI device injection failed: unresolvable CDI devices", True),
+        ("ContainerCannotRun", "error gathering device information while adding custom device", True),
+        ("StartError", 'OCI runtime create failed: exec: "python": executable file not found in $PATH', False),
+        ("StartError", 'chdir to cwd ("/code") set in config.json failed: no such file or directory', False),
+        ("StartError", "unable to find user ray: no matching entries in passwd file", False),
+        ("Error", "nvidia-container-cli", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
+def test_a_node_that_cannot_start_our_container_has_refused_the_pod(
+    kind: str, reason: str, message: str, is_refused: bool
+) -> None:
+    """Not if the image is at fault, which fails alike on each node."""
+    container = make_container(terminated={"exitCode": 128, "reason": reason, "message": message})
+    pod = observe_pod(make_pod(status={"phase": "Failed", kind: [container]}))
+    assert pod.is_refused == is_refused
+    assert (classify_pod(pod).reason == "NodeRefusedPod") == is_refused
+    assert not is_refused or message in classify_pod(pod).message
+
+
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("refusal", REFUSALS)
 def test_one_refusing_node_of_8_costs_a_rigid_job_no_attempt_and_few_pods(
