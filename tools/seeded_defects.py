@@ -752,7 +752,7 @@ DEFECTS = (
     Defect(
         "likely evidence counts at once",
         "planning/facts/avoided_nodes.py",
-        "if evidence.is_likely and not is_second:",
+        "if evidence.needs_another and not is_second:",
         "if False:",
         (AVOIDED,),
     ),
@@ -1172,7 +1172,7 @@ DEFECTS = (
     Defect(
         "an expiring limit does not wake the job",
         "planning/amendments/obstacles.py",
-        "    decision = decision.waking(next_due(job))\n",
+        "waking(next_due(job)).",
         "",
         (DEADLINES,),
     ),
@@ -2538,16 +2538,16 @@ DEFECTS = (
     ),
     Defect(
         "a job avoids a node because of a guess",
-        "planning/facts/avoided_nodes.py",
-        "is_hardware and failure.reason in SURE",
-        "is_hardware",
+        "planning/facts/suspects.py",
+        "FailureClass.HARDWARE and failure.reason in SURE",
+        "FailureClass.HARDWARE",
         (AVOIDED,),
     ),
     Defect(
         "an application's failure speaks against a node",
-        "planning/facts/avoided_nodes.py",
-        "is_hardware = failure.class_ is FailureClass.HARDWARE",
-        "is_hardware = True",
+        "planning/facts/suspects.py",
+        "return failure.class_ is FailureClass.HARDWARE and failure.reason in SURE",
+        "return failure.reason in SURE",
         (AVOIDED,),
     ),
     Defect(
@@ -2560,7 +2560,7 @@ DEFECTS = (
     Defect(
         "any number of nodes is avoided",
         "planning/facts/avoided_nodes.py",
-        "        elif len(nodes) < limit:\n",
+        "        elif _has_room(job, nodes, evidence.reason):\n",
         "        else:\n",
         (AVOIDED,),
     ),

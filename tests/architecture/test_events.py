@@ -22,7 +22,11 @@ from railhead.planning.facts import reasons
 
 PROJECT = Path(__file__).resolve().parents[2]
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
-NAMED = {"SUSPENDED": suspend.SUSPENDED, "NODE_REFUSED_POD": reasons.NODE_REFUSED_POD}
+NAMED = {
+    "SUSPENDED": suspend.SUSPENDED,
+    "NODE_REFUSED_POD": reasons.NODE_REFUSED_POD,
+    "POD_NOT_STARTED": reasons.POD_NOT_STARTED,
+}
 # Reasons that the planner passes on from elsewhere.
 PASSED_ON = {
     *reasons.THAT_PASS,

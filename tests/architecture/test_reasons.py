@@ -22,7 +22,8 @@ MAKERS = {"make_condition", "stand_still", "_stand"}
 VARIABLES = {"reason", "warning.reason", "event.reason", "problem.reason", "why.reason"}
 PHASES = {"Pending", "Starting"}  # of the expression `phase`
 OTHERS = {
-    *(SUSPENDED, SUSPENDING, reasons.NODE_REFUSED_POD, reasons.REPORTS_MISSING, reasons.PARTIAL_START, "WorkerLost"),
+    *(SUSPENDED, SUSPENDING, reasons.NODE_REFUSED_POD, reasons.POD_NOT_STARTED, "WorkerLost"),
+    *(reasons.REPORTS_MISSING, reasons.PARTIAL_START),
     *read_causes()["queues"],
     *("DeleteDenied", "ChangeDenied", "QueueLost", "ForeignPods", "CPULimitAdded"),
     *(f"Not{type_}" for type_ in types.ALWAYS_PRESENT),

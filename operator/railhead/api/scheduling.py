@@ -18,7 +18,8 @@ class Scheduling(Model):
 
     node_avoidance: Literal["Auto", "None"] = Field(
         default="Auto",
-        description="Auto: a node that refuses a pod of this job gets no new one for 1 h, doubled each time up to 24 h "
+        description="Auto: a node that refuses or does not start a pod of this job, or whose hardware fails under it, "
+        "gets no new one for 1 h, doubled each time up to 24 h "
         "(status.avoidedNodes). None: the job avoids no node, and forgets those that it avoided. "
         "May be changed at any time.",
     )

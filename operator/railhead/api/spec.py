@@ -155,7 +155,8 @@ class TrainJobSpec(Model):
         le=900,
         description="How many attempts in a row may be lost to the infrastructure (classes Infrastructure, Hardware "
         "and Hang) without a new checkpoint before the job fails, or with one that followed on less than "
-        "backoffResetSeconds of training before a Hang; disruptions do not count. May be changed at any time.",
+        "backoffResetSeconds of training before a Hang; disruptions do not count, nor does hardware on a node that the "
+        "job has not avoided before. May be changed at any time.",
     )
     disruption_limit: int | None = optional(
         "How many disruptions the job may suffer before it fails: attempts and rounds of worker pods lost "
@@ -240,7 +241,7 @@ class TrainJobSpec(Model):
 
     @property
     def avoids_nodes(self) -> bool:
-        """Whether nodes that refuse the job's pods are avoided."""
+        """Whether the job avoids sick nodes."""
         return self.scheduling is None or self.scheduling.node_avoidance == "Auto"
 
     @property

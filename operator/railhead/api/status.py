@@ -343,7 +343,8 @@ class JobStatus(StatusModel):
         max_length=MAX_STUCK_PODS,
     )
     avoided_nodes: list[AvoidedNode] | None = optional(
-        "Nodes that get no new pods of this job, because they refused one; the oldest first.",
+        "Nodes that get no new pods of this job, because they refused or did not start one, or their hardware failed; "
+        "the oldest first.",
         max_length=MAX_AVOIDED_NODES,
     )
     formerly_avoided_nodes: list[AvoidedNode] | None = optional(
