@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from railhead.api import names
 from tests.chart.chart import NAMESPACE, Chart
 
@@ -125,3 +127,42 @@ def test_objects_are_in_the_releases_namespace_or_a_watched_one(chart: Chart) ->
     rendered = chart.render({"watchNamespaces": ["a"], "networkPolicy": {"enabled": True}})
     namespaces = {o["metadata"].get("namespace") for o in rendered.objects if not o["kind"].startswith("Cluster")}
     assert namespaces == {NAMESPACE, "a"}
+
+
+def test_common_annotations_are_on_all_objects_and_their_own_win(chart: Chart) -> None:
+    switches = {
+        "podDisruptionBudget": {"enabled": True},
+        "podMonitor": {"enabled": True, "jobs": True},
+        "prometheusRule": {"enabled": True},
+        "dashboards": {"enabled": True},
+        "flowSchema": {"enabled": True},
+        "certManager": {"enabled": True},
+        "metrics": {"authentication": False},
+        "jobs": {"restrictPodTemplate": True},
+        "crds": {"enabled": True},
+        "service": {"annotations": {"owner": "me", "mine": "yes"}},
+    }
+    rendered = chart.render({"commonAnnotations": {"owner": "ml", "cost": "$(42)"}, **switches})
+    assert len({each["kind"] for each in rendered.objects}) > 15
+    for found in (*rendered.objects, rendered.pod):
+        assert found["metadata"]["annotations"]["cost"] == "$(42)", found["kind"]
+    [service] = rendered.of("Service")
+    assert service["metadata"]["annotations"] == {"owner": "me", "mine": "yes", "cost": "$(42)"}
+
+
+def test_common_labels_and_annotations_reach_what_the_operator_creates(chart: Chart) -> None:
+    labels = {"team": "ml", "app.kubernetes.io/name": "mine"}
+    values = {"commonLabels": labels, "commonAnnotations": {"cost": "$(42)"}}
+    arguments = chart.render(values).container["args"]
+    assert '--common-labels={"team":"ml"}' in arguments
+    assert '--common-annotations={"cost":"$$(42)"}' in arguments, "or the kubelet would expand it"
+    assert not [each for each in chart.render().container["args"] if each.startswith("--common-")]
+
+
+def test_no_pod_has_an_id_that_the_cluster_chooses(chart: Chart) -> None:
+    rendered = chart.render({"podUser": "Cluster"})
+    assert "--job-pod-user=Cluster" in rendered.container["args"]
+    ids = ("runAsUser", "runAsGroup", "fsGroup")
+    assert [key for key in ids if key in json.dumps(rendered.pod)] == []
+    assert rendered.pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert "--job-pod-user" not in json.dumps(chart.render().pod)

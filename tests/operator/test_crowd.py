@@ -28,13 +28,13 @@ def meet_stranger(cluster: Cluster) -> tuple[str, str]:
     name = names.head_name("late", uid, 1)
     cluster.make_pod(name)
     cluster.operator.start()
-    wait_until("the refusal", lambda: "CreateRefused" in {event["reason"] for event in cluster.events("late")})
+    wait_until("the refusal", lambda: "ForeignObject" in {event["reason"] for event in cluster.events("late")})
     return "late", name
 
 
 def test_a_foreign_pod_with_the_heads_name_is_reported_and_left_alone(cluster: Cluster) -> None:
     job, name = meet_stranger(cluster)
-    [event] = [event for event in cluster.events(job) if event["reason"] == "CreateRefused"]
+    [event] = [event for event in cluster.events(job) if event["reason"] == "ForeignObject"]
     foreign = "a Pod of this name exists that this TrainJob does not own; delete it"
     assert event["message"] == f"Pod {name} was rejected: {foreign}"
     stranger = cluster.pod(name)
@@ -60,7 +60,7 @@ def predict_input(cluster: Cluster, job: Object) -> str:
 
 
 def find_refusal(cluster: Cluster, job: str) -> str:
-    return "".join(event["message"] for event in cluster.events(job) if event["reason"] == "CreateRefused")
+    return "".join(event["message"] for event in cluster.events(job) if event["reason"] == "ForeignObject")
 
 
 def test_planted_children_are_reported_and_no_pod_starts_until_they_are_deleted(

@@ -124,9 +124,51 @@ def not_restricted(cluster: Cluster) -> Object:
     return {"podTemplate": {"spec": {"hostNetwork": True}}}
 
 
+def count_limits(cluster: Cluster) -> Object:
+    make(cluster, "ResourceQuota", "resourcequotas", "limits", spec={"hard": {"limits.cpu": "100"}})
+    return {}
+
+
+def count_objects(cluster: Cluster) -> Object:
+    make(cluster, "ResourceQuota", "resourcequotas", "objects", spec={"hard": {"count/configmaps": "0"}})
+    return {}
+
+
+def limit_ratio(cluster: Cluster) -> Object:
+    limit = {"type": "Container", "maxLimitRequestRatio": {"cpu": "4"}}
+    make(cluster, "LimitRange", "limitranges", "ratio", spec={"limits": [limit]})
+    return {}
+
+
+def limit_pods(cluster: Cluster) -> Object:
+    make(cluster, "LimitRange", "limitranges", "most", spec={"limits": [{"type": "Pod", "max": {"memory": "1Gi"}}]})
+    return {}
+
+
+def require_more(cluster: Cluster) -> Object:
+    limit = {"type": "Container", "min": {"memory": "64Gi"}}
+    make(cluster, "LimitRange", "limitranges", "least", spec={"limits": [limit]})
+    return {}
+
+
+def no_priority(cluster: Cluster) -> Object:
+    return {"scheduling": {"priorityClassName": "fast"}}
+
+
+def no_runtime(cluster: Cluster) -> Object:
+    return {"podTemplate": {"spec": {"runtimeClassName": "gvisor"}}}
+
+
 @pytest.mark.parametrize(
     ("build", "reason", "message"),
     [
+        (count_limits, "ResourceUnspecified", "failed quota: limits: must specify limits.cpu for: ray"),
+        (count_objects, "ObjectCountExceeded", "exceeded quota: objects, requested: count/configmaps=1"),
+        (limit_ratio, "LimitRangeViolated", "cpu max limit to request ratio per Container is 4"),
+        (limit_pods, "LimitRangeViolated", "maximum memory usage per Pod is 1Gi"),
+        (require_more, "LimitRangeViolated", "minimum memory usage per Container is 64Gi"),
+        (no_priority, "PriorityClassNotFound", "no PriorityClass with name fast was found"),
+        (no_runtime, "RuntimeClassNotFound", 'pod rejected: RuntimeClass "gvisor" not found'),
         (no_account, "ServiceAccountNotFound", 'serviceaccount "trainer" not found'),
         (no_valid_pod, "PodInvalid", 'spec.dnsPolicy: Unsupported value: "Sometimes"'),
         (misspelled, "PodInvalid", 'unknown field "spec.containers[0].resorces"'),

@@ -56,6 +56,35 @@ app.kubernetes.io/component: operator
 {{- toYaml (merge $own .Values.commonLabels) -}}
 {{- end -}}
 
+{{/* `annotations:` of an object, from commonAnnotations and the object's own, which win: call it with (list $ own). Nothing without any. */}}
+{{- define "railhead.annotations" -}}
+{{- $root := index . 0 -}}
+{{- $all := merge (dict) (index . 1 | default dict) $root.Values.commonAnnotations -}}
+{{- with $all }}
+  annotations: {{- toYaml . | nindent 4 }}
+{{- end -}}
+{{- end -}}
+
+{{/* Without the ids that the cluster chooses. */}}
+{{- define "railhead.podSecurityContext" -}}
+{{- $context := .Values.podSecurityContext | default dict -}}
+{{- if eq .Values.podUser "Cluster" -}}
+{{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- end -}}
+{{- with $context }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{/* The labels that the operator gives to what it creates: its own are there anyway. */}}
+{{- define "railhead.createdLabels" -}}
+{{- $labels := dict -}}
+{{- range $key, $value := .Values.commonLabels -}}
+{{- if not (or (hasPrefix "app.kubernetes.io/" $key) (hasPrefix "railhead.dev/" $key)) -}}
+{{- $_ := set $labels $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- with $labels }}{{ toJson . }}{{ end -}}
+{{- end -}}
+
 {{/* "true" if the chart installs its ValidatingAdmissionPolicy. */}}
 {{- define "railhead.hasPolicy" -}}
 {{- if or .Values.jobs.restrictPodTemplate .Values.jobs.allowedServiceAccounts -}}true{{- end -}}

@@ -28,13 +28,14 @@ from railhead.kube.errors import WEBHOOK_TEXTS, Conflict, Denied, Gone, KubeErro
 from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, POD_GROUP, TRAIN_JOB, WORKLOAD, Kind
 from railhead.planning.facts.reasons import (
-    ADMISSION_TEXTS,
     CREATE_REFUSED,
+    FOREIGN_OBJECT,
     POD_INVALID,
     QUOTA_EXCEEDED,
     SCHEDULER_MISSING,
     SOURCE_NOT_FOUND,
     WEBHOOK_FAILED,
+    find_admission_reason,
 )
 from railhead.planning.plan import (
     QUOTA_PROBE,
@@ -301,7 +302,8 @@ class Executor:
         if create.policy.owned_by is OwnedBy.JOB and owner_uid(existing) != uid:
             raise _reject_foreign(create)
         if create.policy.verify is Verify.CONTENT and not _has_content(existing, body):
-            raise _reject(create, f"a {create.kind} of this name exists with other content; delete it")
+            why = f"a {create.kind} of this name exists with other content; delete it"
+            raise _reject(create, why, reason=FOREIGN_OBJECT)
         return existing
 
 
@@ -321,13 +323,15 @@ def _miss_scheduler(create: Create, kind: Kind) -> Problem:
     return Problem(SCHEDULER_MISSING, f"{create.kind} {create.name} was rejected: {why}")
 
 
-def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> ChildRejected:
-    reason = find_reason(create.kind, status, why)
-    return ChildRejected(Problem(reason, f"{create.kind} {create.name} was rejected: {why}"[:MAX_MESSAGE_CHARS]))
+def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0, reason: str = "") -> ChildRejected:
+    """`reason`: the one that the operator itself has; otherwise the API server's words tell it."""
+    known = reason or find_reason(create.kind, status, why)
+    return ChildRejected(Problem(known, f"{create.kind} {create.name} was rejected: {why}"[:MAX_MESSAGE_CHARS]))
 
 
 def _reject_foreign(child: Create | CopyConfigMap) -> ChildRejected:
-    return _reject(child, f"a {child.kind} of this name exists that this TrainJob does not own; delete it")
+    why = f"a {child.kind} of this name exists that this TrainJob does not own; delete it"
+    return _reject(child, why, reason=FOREIGN_OBJECT)
 
 
 def _reject_source(key: JobKey, copied: CopyConfigMap, what: str) -> ChildRejected:
@@ -346,8 +350,8 @@ def find_reason(kind: str, status: int, message: str) -> str:
     """Returns the CamelCase reason why a child of this kind was rejected; its own message is kept next to it."""
     if any(text in message for text in WEBHOOK_TEXTS):
         return WEBHOOK_FAILED
-    for text, reason in ADMISSION_TEXTS:
-        if text in message:
-            return reason
+    reason = find_admission_reason(kind, message)
+    if reason:
+        return reason
     is_invalid = status == 422 or (status == 400 and STRICT_TEXT in message)
     return POD_INVALID if kind == "Pod" and is_invalid else CREATE_REFUSED

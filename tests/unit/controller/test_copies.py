@@ -135,9 +135,9 @@ async def test_a_copy_made_by_another_operator_is_used() -> None:
             [SOURCE, UNOWNED],
             {},
             f"{COPY} was rejected: a ConfigMap of this name exists that this TrainJob does not own",
-            "CreateRefused",
+            "ForeignObject",
         ),
-        (None, [SOURCE, CHANGEABLE], {}, "that this TrainJob does not own; delete it", "CreateRefused"),
+        (None, [SOURCE, CHANGEABLE], {}, "that this TrainJob does not own; delete it", "ForeignObject"),
     ],
 )
 async def test_a_source_that_cannot_be_read_is_reported_and_no_pod_is_created(

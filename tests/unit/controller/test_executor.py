@@ -386,7 +386,7 @@ async def test_no_pod_is_created_before_its_prerequisites(client: ModelClient, e
         (Denied(400, "BadRequest", 'admission webhook "x.example" denied the request: no'), "AdmissionDenied"),
         (Denied(422, "Invalid", 'Pod "head" is invalid: spec.containers[0].name'), "PodInvalid"),
         (Denied(403, "Forbidden", "cannot create resource pods"), "CreateRefused"),
-        (Gone(404, "NotFound", 'namespaces "x" not found'), "CreateRefused"),
+        (Gone(404, "NotFound", 'namespaces "x" not found'), "NamespaceTerminating"),
         (RetryAfter(500, "InternalError", 'failed calling webhook "x.example": refused'), "AdmissionWebhookFailed"),
     ],
 )

@@ -95,7 +95,7 @@ async def test_no_pod_is_created_beside_a_planted_object_until_it_is_deleted(
     for _ in range(2):
         with pytest.raises(ChildRejected, match=f"{child[1]} was rejected: .* {message}") as caught:
             await execute(client, plan_children())
-        assert caught.value.problem.reason == "CreateRefused"
+        assert caught.value.problem.reason == "ForeignObject"
     assert client.names("create", "pods") == []
     client.api.remove(place)
     await execute(client, plan_children())

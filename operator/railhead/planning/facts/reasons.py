@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULING_GATED = "SchedulingGated"
 HELD_BY_KUEUE = "HeldByKueue"  # by its integration for pods, whatever the job's own Workload says
@@ -18,15 +20,54 @@ POD_NOT_STARTED = "PodNotStarted"  # its node reports an error, while pods like 
 POD_START_SLOW = "PodStartSlow"  # the same, without an error and long after them
 NODE_REBOOTED = "NodeRebooted"  # under a pod
 REPORTS_MISSING = "ReportsMissing"
-# The API server's built-in admission has no codes: the first of these texts in its message counts.
-ADMISSION_TEXTS = (
-    ("exceeded quota", QUOTA_EXCEEDED),
-    ("failed quota", QUOTA_EXCEEDED),
-    ("violates PodSecurity", "PodSecurityViolated"),
-    ("error looking up service account", "ServiceAccountNotFound"),
-    ("denied the request", "AdmissionDenied"),
-    ("denied request", "AdmissionDenied"),
+FOREIGN_OBJECT = "ForeignObject"
+OBJECT_COUNT_EXCEEDED = "ObjectCountExceeded"
+ADMISSION_DENIED = "AdmissionDenied"
+POD_SECURITY_VIOLATED = "PodSecurityViolated"
+# The API server's admission has no codes, only texts: the one that begins first in a message counts. What follows a
+# webhook's name are its own words, which may be any. The paths are those of Kubernetes' source.
+ADMISSION_TEXTS = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        # plugin/pkg/admission of apiserver: resourcequota
+        ("exceeded quota", QUOTA_EXCEEDED),
+        ("failed quota: .*must specify", "ResourceUnspecified"),
+        ("status unknown for quota", "QuotaNotCounted"),
+        ("insufficient quota to (consume|match)", "QuotaMissing"),
+        # and of kubernetes: limitranger, priority, runtimeclass
+        (r"m(in|ax)imum \S+ usage per \S+ is|max limit to request ratio per", "LimitRangeViolated"),
+        ("no PriorityClass with name", "PriorityClassNotFound"),
+        ("the integer value of priority|the string value of PreemptionPolicy", POD_INVALID),
+        (r"pod rejected: RuntimeClass \S+ not found", "RuntimeClassNotFound"),
+        ("pod rejected: Pod('s)? Overhead|conflict: runtimeClass", POD_INVALID),
+        # podtolerationrestriction, podnodeselector
+        (r"pod tolerations .*conflict with its|pod node label selector (labels )?conflict", "PlacementForbidden"),
+        ("error looking up service account|no service account specified", "ServiceAccountNotFound"),
+        ("because service account .* does not reference that", ADMISSION_DENIED),
+        ("image policy webhook backend denied", ADMISSION_DENIED),
+        # namespace/lifecycle
+        (r'because it is being terminated|namespaces "[^"]+" not found', "NamespaceTerminating"),
+        # gc, and the authorizer
+        ("cannot set blockOwnerDeletion|cannot set an ownerRef", "FinalizersForbidden"),
+        (r'User "[^"]+" cannot ', "OperatorForbidden"),
+        ('violates PodSecurity|admission webhook "pod-security-webhook', POD_SECURITY_VIOLATED),
+        # of OpenShift's apiserver-library-go
+        ("unable to validate against any security context constraint", "SecurityConstraintsViolated"),
+        ("request is too large|Request entity too large", "ObjectTooLarge"),
+        ("admission webhook .*denied the request|denied the request|denied request", ADMISSION_DENIED),
+    )
 )
+
+
+def find_admission_reason(kind: str, message: str) -> str:
+    """Returns the reason that the message of a refusal tells; "" if it tells none."""
+    matches = ((pattern.search(message), reason) for pattern, reason in ADMISSION_TEXTS)
+    found = [(match.start(), reason) for match, reason in matches if match is not None]
+    reason = min(found, key=lambda each: each[0], default=(0, ""))[1]
+    # Pods take turns for a quota. Other objects are few, and whether a job fits does not follow from their number.
+    return OBJECT_COUNT_EXCEEDED if reason == QUOTA_EXCEEDED and kind != "Pod" else reason
+
+
 REJECTIONS = frozenset(
     {
         SOURCE_NOT_FOUND,
@@ -34,6 +75,8 @@ REJECTIONS = frozenset(
         POD_INVALID,
         WEBHOOK_FAILED,
         SCHEDULER_MISSING,
+        FOREIGN_OBJECT,
+        OBJECT_COUNT_EXCEEDED,
         *(reason for _, reason in ADMISSION_TEXTS),
     }
 )

@@ -125,7 +125,7 @@ def test_an_elastic_job_keeps_training_and_reports_why_it_does_not_grow() -> Non
     ("status", "message", "reason"),
     [
         (403, 'pods "x" is forbidden: exceeded quota: q, requested: pods=1', "QuotaExceeded"),
-        (403, 'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: ray', "QuotaExceeded"),
+        (403, 'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: ray', "ResourceUnspecified"),
         (403, 'error looking up service account ns/sa: serviceaccount "sa" not found', "ServiceAccountNotFound"),
         (403, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", "AdmissionDenied"),
         (500, 'Internal error occurred: failed calling webhook "x": no route', "AdmissionWebhookFailed"),
