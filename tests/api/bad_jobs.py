@@ -109,6 +109,23 @@ TOP = [
     _one("spec.imagePullSecrets", ["registry"], "must be of type object", at="spec.imagePullSecrets[0]"),
     _one("spec.imagePullSecrets", [{"name": "a"}, {"name": "a"}], "Duplicate value", at="spec.imagePullSecrets[1]"),
     _one("spec.suspend", "yes", "must be of type boolean"),
+    _one("spec.podUser", "root", "supported values"),
+    _unknown("spec.childMetadata.name", "a"),
+    *(
+        _one(f"spec.childMetadata.{kind}", {key: "a"}, message)
+        for kind in ("labels", "annotations")
+        for key, message in (
+            ("railhead.dev/job-uid", "Railhead's own"),
+            ("app.kubernetes.io/managed-by", "Railhead's own"),
+            ("no key", "a key must match"),
+            ("-a", "a key must match"),
+            ("a/b/c", "a key must match"),
+            ("A.example/b", "a key must match"),
+        )
+    ),
+    _one("spec.childMetadata.labels", {"team": "a b"}, "should match", at="spec.childMetadata.labels.team"),
+    _one("spec.childMetadata.labels", {"team": "x" * 64}, "more than 63", at="spec.childMetadata.labels.team"),
+    _one("spec.childMetadata.labels", {f"k{i}": "" for i in range(33)}, "at most 32"),
     _one("spec.suspendGraceSeconds", -1, "greater than or equal to 0"),
     _one("spec.suspendGraceSeconds", 86401, "less than or equal to 86400"),
     _one("spec.activeDeadlineSeconds", 0, "greater than or equal to 1"),

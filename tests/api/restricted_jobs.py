@@ -231,7 +231,13 @@ VOLUMES = (
         for field in ("dataSource", "dataSourceRef", "volumeName", "selector")
     ),
 )
-CASES = (Case({}), *ACCOUNTS, *HOST, *PRIVILEGES, *SECRETS, *VOLUMES)
+# As programs in Go write templates.
+NULLS = (
+    _pod({"containers": None, "initContainers": None, "volumes": None}),
+    Case({"spec.podTemplate": {"metadata": {"creationTimestamp": None}, "spec": None}}),
+    Case({"spec.podUser": "Cluster", "spec.childMetadata": {"labels": {"team": "a"}}}),
+)
+CASES = (Case({}), *NULLS, *ACCOUNTS, *HOST, *PRIVILEGES, *SECRETS, *VOLUMES)
 # Where `default` is not allowed, each pod has to name another account.
 _REQUIRED = "podTemplate.spec.serviceAccountName is required: it must be one of the service accounts"
 NAMING = (

@@ -258,6 +258,20 @@ VALID: dict[str, dict[str, Any]] = {
         "spec.head.podTemplate": {"spec": {"containers": [{"name": "ray", "resources": {"limits": None}}]}},
         "spec.worker.sharedMemory": "1Gi",
     },
+    "pods without fixed ids": {"spec.podUser": "Cluster"},
+    "pods with fixed ids": {"spec.podUser": "Fixed"},
+    "labels and annotations of all children": {
+        "spec.childMetadata": {
+            "labels": {
+                "team": "vision",
+                "example.com/cost-center": "4.2_a-B",
+                "app.kubernetes.io/name": "",
+                "a": "x" * 63,
+            },
+            "annotations": {"example.com/owner": "vision@example.com", "note": ""},
+        }
+    },
+    "no labels of all children": {"spec.childMetadata": {}},
     "sidecars": {
         "spec.podTemplate.spec": {
             "initContainers": [

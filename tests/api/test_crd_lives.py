@@ -76,6 +76,8 @@ CHANGES_WHILE_SUSPENDED: list[tuple[str, Any]] = [
     ("podTemplate", None),
     ("podTemplate", {"spec": {"nodeSelector": {"a": "c"}}}),
     ("podTemplate", {"spec": {"tolerations": [{"operator": "Exists"}]}}),
+    ("podUser", "Cluster"),
+    ("childMetadata", {"labels": {"team": "vision"}}),
     ("head", {"resources": {"cpu": "1"}}),
     ("worker", {"objectStore": "1Gi"}),
     ("worker", {"drainSeconds": 30}),

@@ -16,7 +16,7 @@ from railhead.cli.parser import IMAGE_VARIABLE
 from railhead.client.changes import parse_changes, parse_config
 from railhead.client.cluster import Cluster
 from railhead.client.code_files import name_module, read_code
-from railhead.client.code_map import CodeMap, compare_files, is_held, make_code_map
+from railhead.client.code_map import CodeMap, compare_files, is_held, make_code_map, read_demanded
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.logs import Printer, Wanted, follow_logs
 from railhead.client.quotas import describe_quota, sum_pods
@@ -145,7 +145,7 @@ def read_submission(options: argparse.Namespace) -> Submission:
     job = change_job(job, parse_changes(options.changes), options.env_from_secret)
     if not files:
         return Submission(mark(job))
-    code = make_code_map(str(job["metadata"]["name"]), files)
+    code = make_code_map(str(job["metadata"]["name"]), files, read_demanded(job))
     return Submission(mark(attach_code(job, code)), code)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railhead.api import names
 from railhead.api.base import Object, part, text
@@ -24,10 +24,12 @@ class CodeMap:
 
     Attributes:
         name: of the ConfigMap; the same content under the same job has the same name.
+        metadata: its labels and annotations.
     """
 
     name: str
     files: tuple[CodeFile, ...]
+    metadata: Object = field(default_factory=dict, hash=False)
 
     @property
     def size(self) -> int:
@@ -57,7 +59,12 @@ class CodeMap:
         return {
             "apiVersion": CONFIG_MAP.api_version,
             "kind": CONFIG_MAP.kind,
-            "metadata": {"name": self.name, "namespace": namespace, "ownerReferences": [owner]},
+            "metadata": {
+                "name": self.name,
+                "namespace": namespace,
+                **self.metadata,
+                "ownerReferences": [owner],
+            },
             "immutable": True,
             **({"data": data} if data else {}),
             **({"binaryData": binary} if binary else {}),
@@ -68,10 +75,16 @@ class CodeMap:
         return [f"{format_size(len(each.content)):>10}  {each.path}" for each in self.files]
 
 
-def make_code_map(job: str, files: Sequence[CodeFile]) -> CodeMap:
-    """Returns the code of the job with this name."""
+def read_demanded(job: Object) -> Object:
+    """Returns the labels and annotations of spec.childMetadata; the API server judges them with the job."""
+    wanted = part(part(job, "spec"), "childMetadata")
+    return {key: wanted[key] for key in ("labels", "annotations") if wanted.get(key)}
+
+
+def make_code_map(job: str, files: Sequence[CodeFile], metadata: Object | None = None) -> CodeMap:
+    """Returns the code of the job with this name. `metadata`: the labels and annotations of its ConfigMap."""
     content = json.dumps([(each.path, digest(each.content)) for each in files])
-    return CodeMap(f"{job}-code-{digest(content.encode())}", tuple(files))
+    return CodeMap(f"{job}-code-{digest(content.encode())}", tuple(files), metadata or {})
 
 
 def hold(job: Object, code: CodeMap) -> Object:

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from railhead.api import names
 from railhead.api.base import Object, part, parts, text
 from railhead.client.cluster import Cluster, explaining
+from railhead.client.code_map import read_demanded
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.rendering import render_job
 from railhead.client.snapshot import PodState, read_pod
@@ -47,20 +48,22 @@ def build_reader(job: Object, *, folder: str, image: str | None = None) -> Objec
     """
     metadata = job["metadata"]
     owner = build_owner(names.API_VERSION, names.KIND, metadata["name"], metadata["uid"])
-    labels = {"app.kubernetes.io/name": "railhead-reader"}
+    demanded = read_demanded(job)
+    labels = {**demanded.get("labels", {}), "app.kubernetes.io/name": "railhead-reader"}
+    template = {**demanded, "labels": labels}
     return {
         "apiVersion": JOB.api_version,
         "kind": JOB.kind,
         "metadata": {
             "generateName": f"{metadata['name']}-{names.tag(metadata['uid'])}-reader-",
-            "labels": labels,
+            **template,
             "ownerReferences": [owner],
         },
         "spec": {
             "activeDeadlineSeconds": LIFE_SECONDS,
             "ttlSecondsAfterFinished": 60,
             "backoffLimit": 0,
-            "template": {"metadata": {"labels": labels}, "spec": _build_pod(job, folder=folder, image=image)},
+            "template": {"metadata": template, "spec": _build_pod(job, folder=folder, image=image)},
         },
     }
 

@@ -14,6 +14,7 @@ from railhead.client.code_map import (
     hold,
     is_held,
     make_code_map,
+    read_demanded,
 )
 
 FILES = (CodeFile("pkg/__init__.py", b""), CodeFile("pkg/model.py", b"x"), CodeFile("weights.bin", b"\xff\x00"))
@@ -91,3 +92,11 @@ def test_the_difference_of_two_folders_is_named_by_file() -> None:
 
 def test_each_file_is_listed_with_its_size() -> None:
     assert make_code_map("a", FILES).describe()[2].split() == ["2", "B", "weights.bin"]
+
+
+def test_the_code_has_the_labels_that_the_job_wants_on_all_its_objects() -> None:
+    wanted = {"labels": {"team": "vision"}, "annotations": {"example.com/owner": "me"}}
+    job = {"metadata": {"name": "a"}, "spec": {"childMetadata": wanted}}
+    metadata = make_code_map("a", FILES, read_demanded(job)).build("n", "a", "u")["metadata"]
+    assert metadata.items() >= wanted.items() and metadata["ownerReferences"]
+    assert read_demanded({"spec": {}}) == {}

@@ -211,3 +211,12 @@ async def test_the_pod_goes_to_the_node_that_has_a_read_write_once_claim(mode: s
     await start(cluster, [])
     affinity = cluster.requests[0][1]["spec"]["template"]["spec"].get("affinity")
     assert (f"'{node}'" in str(affinity)) if node else affinity is None
+
+
+def test_it_has_the_labels_that_the_job_wants_on_all_its_objects() -> None:
+    job = make_stored_job()
+    job["spec"]["childMetadata"] = {"labels": {"team": "vision"}, "annotations": {"example.com/owner": "me"}}
+    reader = build_reader(job, folder="/runs/digits-1", image="python:3.12")
+    for metadata in (reader["metadata"], reader["spec"]["template"]["metadata"]):
+        assert metadata["labels"] == {"team": "vision", "app.kubernetes.io/name": "railhead-reader"}
+        assert metadata["annotations"] == {"example.com/owner": "me"}
