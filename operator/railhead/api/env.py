@@ -56,6 +56,16 @@ class ValueFrom(Model):
     resource_field_ref: ResourceFieldSelector | None = optional("A resource of the container.")
 
 
+# Each pod carries all variables, so a job of many workers stores them many times.
+MAX_ENV_BYTES = 65536
+TOO_MUCH_ENV = "at most 64 KiB in total; put large values into a ConfigMap (envFrom), a volume or the image"
+ENV_SIZE = (
+    "",
+    f"self.map(e, size(e.name) + (has(e.value) ? size(bytes(e.value)) : 0)).sum() <= {MAX_ENV_BYTES}",
+    TOO_MUCH_ENV,
+)
+
+
 class EnvVar(Model):
     """A Kubernetes EnvVar."""
 
@@ -120,7 +130,8 @@ class RuntimeEnv(Model):
                 "",
                 f"self.all(k, k == 'PYTHONPATH' || !({RESERVED.format('k')}))",
                 RESERVED_MESSAGE.replace(" PYTHONPATH,", ""),
-            )
+            ),
+            ("", f"self.map(k, size(k) + size(bytes(self[k]))).sum() <= {MAX_ENV_BYTES}", TOO_MUCH_ENV),
         ),
     )
     pip: Packages | None = optional(

@@ -11,6 +11,16 @@ from railhead.api.forms import put_into_words
 from railhead.api.names import MAX_JOB_NAME
 from railhead.api.spec import TrainJobSpec
 
+# The API server stores a megabyte and more in the fields whose content it does not know. The operator keeps the spec of
+# each job in memory, and every pod of a job carries most of it.
+MAX_SPEC_BYTES = 128 << 10
+TOO_LARGE = (
+    "more than 128 KiB in total, where each object and each list counts as 64 bytes; put large values of "
+    "trainer.trainLoopConfig, env, runtimeEnv and the podTemplates into a ConfigMap, a volume, a dataset or the image"
+)
+CONTAINER_BYTES = 64  # Python needs more for an empty list than JSON, which has two characters
+NUMBER_BYTES = 8
+
 
 class InvalidSpec(ValueError):
     """A TrainJob whose spec is invalid.
@@ -38,14 +48,35 @@ def parse_spec(raw: Any, *, name: str = "") -> TrainJobSpec:
     """The spec of a stored TrainJob.
 
     Raises:
-        InvalidSpec: the object was stored under another schema; names the field at fault.
+        InvalidSpec: the object was stored under another schema, or is too large; names the field at fault.
     """
     if len(name) > MAX_JOB_NAME:
         raise InvalidSpec("metadata.name", f"longer than {MAX_JOB_NAME} characters; choose a shorter name")
+    if is_too_large(raw):
+        raise InvalidSpec("spec", TOO_LARGE)
     try:
         return TrainJobSpec.model_validate(raw)
     except ValidationError as error:
         raise _first_error(error) from None
+
+
+def is_too_large(spec: Any) -> bool:
+    """Whether the spec has more than MAX_SPEC_BYTES. Looks no further than that, however large or deep it is."""
+    left = MAX_SPEC_BYTES
+    todo = [spec]
+    while todo and left >= 0:
+        value = todo.pop()
+        if isinstance(value, str):
+            left -= len(value.encode("utf-8", "surrogatepass"))
+        elif isinstance(value, dict):
+            todo += value.values()
+            left -= CONTAINER_BYTES + sum(len(key) for key in value)
+        elif isinstance(value, list):
+            todo += value
+            left -= CONTAINER_BYTES
+        else:
+            left -= NUMBER_BYTES
+    return left < 0
 
 
 def _first_error(error: ValidationError) -> InvalidSpec:

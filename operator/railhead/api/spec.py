@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from railhead.api.base import NAMED_LIST, Image, Model, checked, optional, time_limit
+from railhead.api.base import NAMED_LIST, Image, Model, checked, optional, rules, time_limit
 from railhead.api.child_metadata import ChildMetadata
-from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
+from railhead.api.env import ENV_SIZE, EnvFrom, EnvVar, RuntimeEnv
 from railhead.api.logs import MOST_FORWARDED, Logs
 from railhead.api.metric_policy import MetricPolicy
 from railhead.api.metrics import Metrics
@@ -112,7 +112,9 @@ class TrainJobSpec(Model):
         min_length=1,
         max_length=16,
     )
-    env: list[EnvVar] | None = optional("Environment of both roles.", max_length=128, json_schema_extra=NAMED_LIST)
+    env: list[EnvVar] | None = optional(
+        "Environment of both roles: 64 KiB in total.", max_length=128, json_schema_extra=rules(ENV_SIZE, **NAMED_LIST)
+    )
     runtime_env: RuntimeEnv | None = optional(
         "Ray's runtime_env, for the training workers only; its keys are Ray's own."
     )

@@ -10,7 +10,7 @@ once the API server lists the namespace's jobs, and again after an answer that m
 with any other error; then the operator ends, and Kubernetes restarts it.
 
 It passes on no bookmark, so a quiet watch looks like a dead one. `_note_deliveries` therefore wraps the one function
-through which everything comes that its watches deliver.
+through which everything comes that its watches deliver. Nor does it bound the bytes of a page: `job_pages.py` lists.
 
 It keeps no state in annotations or finalizers: `loop.py` reconciles. A deletion that it missed it
 never reports: see `watch_guard.sweep_once`.
@@ -26,6 +26,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import count
+from types import SimpleNamespace
 from typing import Any, cast
 
 import aiohttp
@@ -34,8 +35,10 @@ from kopf._cogs.clients import watching
 
 from railhead.api import names
 from railhead.api.base import Object
+from railhead.controller.job_pages import fetch_pages
 from railhead.kube.errors import KubeError, is_refusal
 from railhead.kube.informer import WatchState
+from railhead.kube.pages import PAGE_SIZE
 from railhead.together import run_together
 
 log = logging.getLogger(__name__)
@@ -52,8 +55,7 @@ class WatchLimits:
     """How kopf lists and watches.
 
     Attributes:
-        page_size: jobs per request of a list. 10,000 jobs are 20 requests then, as many as client-go would send, and
-            the process peaks at 153 MB (docs/internals/benchmarks.md); in one page all would be in memory at once.
+        page_size: jobs per request of a list; after a page with too many bytes, half as many (`kube/pages.py`).
         request_timeout_seconds: for one page. kopf's default of 5 minutes is as long as the API server keeps the
             version of a list, so the page after one that hangs would always be too late.
         inactivity_timeout_seconds: a watch without an event or bookmark for that long is dead. The API server
@@ -65,7 +67,7 @@ class WatchLimits:
         retry_seconds: the pauses between kopf's tries of one request; None = kopf's own, 54 s in all.
     """
 
-    page_size: int = 500
+    page_size: int = PAGE_SIZE
     request_timeout_seconds: float = 60.0
     inactivity_timeout_seconds: float = 70.0
     relist_pause_seconds: float = 5.0
@@ -99,6 +101,7 @@ async def _note_deliveries(**arguments: object) -> AsyncIterator[Any]:
 
 
 watching.continuous_watch = _note_deliveries
+cast(Any, watching).fetching = SimpleNamespace(fetch_objs=fetch_pages)
 
 
 def build_registry(on_job: OnJob) -> kopf.OperatorRegistry:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from railhead.api.base import Object
 from railhead.api.conditions import SUSPENDED
-from railhead.api.job import InvalidSpec, JobKey, parse_spec
+from railhead.api.job import InvalidSpec, JobKey, is_too_large, parse_spec
 from railhead.api.slow_ranks import list_spells
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
@@ -89,12 +89,13 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
     uid, generation = str(metadata.get("uid")), int(metadata.get("generation") or 0)
     status = parse_status(raw.get("status"))
     kept: Content | bytes
-    if status.is_finished or status.is_resting:
-        kept = zlib.compress(encode([raw.get("spec"), raw.get("status")]), FASTEST)
+    spec = raw.get("spec")
+    if (status.is_finished or status.is_resting) and not is_too_large(spec):
+        kept = zlib.compress(encode([spec, raw.get("status")]), FASTEST)
     elif old is not None and isinstance(old.kept, Content) and (old.uid, old.generation) == (uid, generation):
         kept = Content(old.kept.spec, status)
     else:
-        kept = Content(_parse(raw.get("spec"), key.name), status)
+        kept = Content(_parse(spec, key.name), status)
     is_deleting, labels = bool(metadata.get("deletionTimestamp")), metadata.get("labels") or {}
     return JobRecord(
         key=key,

@@ -23,6 +23,7 @@ from railhead.kube.bodies import Body, decode, keep_all
 from railhead.kube.clock import ServerClock
 from railhead.kube.errors import Gone, RetryAfter, classify_response
 from railhead.kube.kinds import Kind
+from railhead.kube.pages import PAGE_SIZE, PageTooLarge, halve, read_page
 from railhead.kube.transport import Transport, open_transport
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,6 @@ STREAM_SILENT = "StreamSilent"
 HEADERS = {"Accept-Encoding": "identity", "User-Agent": "railhead"}
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-PAGE_SIZE = "500"  # objects of a list
 JSON = "application/json"
 METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}  # other verbs only read
 
@@ -155,13 +155,19 @@ class KubeClient:
         self, scope: Scope, read: Callable[[Object], Item], *, metadata_only: bool = False
     ) -> Listed[Item]:
         """Returns what `read` keeps of each object. It is called page by page, and no page is kept during the next
-        request."""
+        request, nor read further than `pages` allows."""
         accept = METADATA_ONLY if metadata_only else JSON
         items: list[Item] = []
         version = token = ""
+        size = PAGE_SIZE
         while True:
-            path = scope.path({"limit": PAGE_SIZE, "continue": token})
-            page = await self._call(Request("list", scope.kind.plural, path, accept=accept))
+            path = scope.path({"limit": str(size), "continue": token})
+            request = Request("list", scope.kind.plural, path, accept=accept)
+            try:
+                page = await self._call(request, page_size=size)
+            except PageTooLarge:
+                size = halve(size)
+                continue
             if not _has_version(page):
                 raise RetryAfter(0, "NotAList", "a list without a resourceVersion")
             metadata = page["metadata"]
@@ -282,11 +288,12 @@ class KubeClient:
             return False
         return any(each["name"] == kind.plural for each in found["resources"])
 
-    async def _call(self, request: Request) -> Object:
+    async def _call(self, request: Request, *, page_size: int = 1) -> Object:
+        """Returns the answer. Raises PageTooLarge for a list of at most `page_size` objects."""
         if request.method != "GET" and not self._may_write():
             raise RetryAfter(0, "NotLeading", "this operator is not the leader")
         response = await self._send(request, ONE_ANSWER)
-        data = await _read(response)
+        data = await _read(response, page_size=page_size)
         if response.status >= 400:
             raise classify_response(response.status, data, retry_after=response.headers.get("Retry-After"))
         return _parse_object(response.status, data)
@@ -314,10 +321,10 @@ def _verb(verb: str, subresource: str) -> str:
     return f"{verb}/{subresource}" if subresource else verb
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, *, page_size: int) -> bytes:
     try:
         async with response:
-            return bytes(await response.read())
+            return await read_page(response, size=page_size)
     except NO_ANSWER as error:
         raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
 

@@ -211,3 +211,37 @@ def test_every_field_of_every_model_is_described(model: type) -> None:
         if not info.description
     ]
     assert undescribed == []
+
+
+def nest(levels: int) -> Any:
+    inner: Any = []
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_allowed"),
+    [
+        ({"trainer": {"trainFunc": "m:f", "trainLoopConfig": {"text": "x" * 100_000}}}, True),
+        ({"trainer": {"trainFunc": "m:f", "trainLoopConfig": {"numbers": [1.5] * 10_000}}}, True),
+        ({"trainer": {"trainFunc": "m:f", "trainLoopConfig": {"text": "x" * 140_000}}}, False),
+        ({"trainer": {"trainFunc": "m:f", "trainLoopConfig": {"text": "ä" * 70_000}}}, False),
+        ({"trainer": {"trainFunc": "m:f", "trainLoopConfig": {"x" * 140_000: ""}}}, False),
+        ({"trainer": {"trainFunc": "m:f", "trainLoopConfig": {"lists": [[]] * 3_000}}}, False),
+        ({"trainer": {"trainFunc": "m:f", "trainLoopConfig": nest(50_000)}}, False),
+        ({"trainer": {"trainFunc": "m:f", "trainLoopConfig": {"numbers": [10**4000] * 20_000}}}, False),
+        ({"podTemplate": {"metadata": {"annotations": {"a": "x" * 140_000}}}}, False),
+        ({"head": {"podTemplate": {"spec": {"containers": [{"name": "a", "args": ["x" * 140_000]}]}}}}, False),
+        ({"worker": {"podTemplate": {"spec": {"initContainers": [{"name": "a", "args": ["x" * 140_000]}]}}}}, False),
+        ({"env": [{"name": f"A{n}", "value": "x" * 32_768} for n in range(5)]}, False),
+        ({"runtimeEnv": {"conda": {"dependencies": ["x" * 140_000]}}}, False),
+        ({"runtimeEnv": {"env_vars": {f"A{n}": "x" * 32_768 for n in range(5)}}}, False),
+    ],
+)
+def test_a_spec_that_is_too_large_is_refused_wherever_it_is_large(changes: Any, is_allowed: bool) -> None:
+    if is_allowed:
+        parse_spec({**SMALLEST, **changes})
+        return
+    with pytest.raises(InvalidSpec, match=r"^spec: more than 128 KiB in total, .* put large values of trainer"):
+        parse_spec({**SMALLEST, **changes})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import logging
 import os
 import signal
@@ -18,14 +19,14 @@ from typing import Any
 import kopf
 import pytest
 
-from railhead.api.job import JobKey
-from railhead.api.spec import TrainJobSpec
+from railhead.api.job import InvalidSpec, JobKey
 from railhead.controller.app import change_process
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.client import connect
+from railhead.kube import pages
 from railhead.kube.informer import WatchState
 from railhead.kube.kinds import TRAIN_JOB
 from tests.model.api_server import JOBS
@@ -109,6 +110,19 @@ async def test_the_jobs_are_listed_in_pages_and_then_watched(server: JobServer) 
     assert [(call.query["limit"], call.after) for call in server.lists] == [("2", ""), ("2", "b"), ("2", "d")]
     expected = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "105"}
     assert server.watches[0].query.items() >= expected.items()
+
+
+async def test_a_page_with_too_many_bytes_is_asked_for_again_with_half_as_many_jobs(
+    server: JobServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kopf would read it whole."""
+    size = len(json.dumps(server.api.objects[JOBS, "default", "a"]))
+    monkeypatch.setattr(pages, "PAGE_BYTES", 3 * size)
+    operator = Operator()
+    async with operator.watching(limits=replace(LIMITS, page_size=8)) as task:
+        await until(lambda: operator.known == NAMES and server.watches, task)
+    limits = [call.query["limit"] for call in server.lists]
+    assert limits[0] == "8" and set(limits[1:]) < {"4", "2", "1"}
 
 
 def expire_once(*, after: str) -> Callable[[ListOrWatch], bool]:
@@ -316,7 +330,7 @@ async def test_a_job_as_deep_as_the_api_server_stores_ends_no_watch(server: JobS
         server.add("young")
         await until(lambda: "young" in operator.known, task)
         record = operator.store.job(JobKey("default", "deep"))
-    assert record is not None and isinstance(record.read().spec, TrainJobSpec)
+    assert record is not None and isinstance(record.read().spec, InvalidSpec)
 
 
 def test_kopf_uses_the_proxy_that_the_environment_names() -> None:
@@ -326,7 +340,7 @@ def test_kopf_uses_the_proxy_that_the_environment_names() -> None:
 
 def test_the_limits_fit_the_api_servers_timeouts() -> None:
     settings = build_settings(WatchLimits())
-    assert settings.watching.chunk_size == 500
+    assert settings.watching.chunk_size == pages.PAGE_SIZE
     assert 61.25 < settings.watching.inactivity_timeout < 75, "after the next bookmark, before events leave the cache"
     assert settings.networking.request_timeout is not None
     assert settings.networking.request_timeout < 300, "a page that hangs does not outlast the list's version"

@@ -18,6 +18,14 @@ FINISHED = {**RUNNING_STATUS, "phase": "Succeeded", "conditions": COMPLETE}
 INLINE = {**SPEC, "source": {"inline": {"train.py": "print('ä')"}}}
 
 
+@pytest.mark.parametrize("status", [FINISHED, {"phase": "Suspended"}, RUNNING_STATUS])
+def test_of_a_job_that_is_too_large_only_the_error_is_kept(status: Any) -> None:
+    spec = {**SPEC, "podTemplate": {"metadata": {"annotations": {"large": "x" * 200_000}}}}
+    record = record_job(make_job(spec=spec, status=status), None)
+    assert isinstance(record.kept, Content)
+    assert isinstance(record.kept.spec, InvalidSpec)
+
+
 @pytest.mark.parametrize(
     ("status", "rests"), [(FINISHED, True), ({"phase": "Suspended"}, True), (RUNNING_STATUS, False), (None, False)]
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from railhead.kube import pages
 from railhead.kube.client import METADATA_ONLY, KubeClient, Listed, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import NODE, POD, TRAIN_JOB
@@ -53,6 +54,21 @@ def make_event(version: int, *, size: int = 0) -> dict[str, Any]:
 
 def to_line(event: Any) -> bytes:
     return json.dumps(event).encode() + b"\n"
+
+
+async def test_a_page_with_too_many_bytes_is_asked_for_again_with_half_as_many_objects(
+    stub: ApiStub, client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rest is not read; a single object is, however large."""
+    monkeypatch.setattr(pages, "PAGE_BYTES", 10_000)
+    large = {"n": 1, "value": "x" * 20_000}
+    for _ in range(6):  # 100, 50, 25, 12, 6, 3 objects
+        stub.answer({"metadata": {"resourceVersion": "9", "continue": "2"}, "items": [large]})
+    stub.answer({"metadata": {"resourceVersion": "9", "continue": "2"}, "items": [large]})
+    stub.answer({"metadata": {"resourceVersion": "9"}, "items": [{"n": 2}]})
+    assert await client.list_each(Scope(POD), itemgetter("n")) == Listed("9", [1, 2])
+    asked = [(a.query["limit"], a.query.get("continue")) for a in stub.requests]
+    assert asked == [*((limit, None) for limit in ("100", "50", "25", "12", "6", "3", "1")), ("1", "2")]
 
 
 async def test_each_verb_requests_its_path(stub: ApiStub, client: KubeClient) -> None:
@@ -131,7 +147,7 @@ async def test_the_pages_of_a_list_become_one_list_at_the_first_pages_version(
         Scope(POD, label_selector=selector, field_selector="spec.nodeName=n"), itemgetter("n"), metadata_only=True
     )
     assert listed == Listed("9", [1, 2])
-    query = {"labelSelector": selector, "fieldSelector": "spec.nodeName=n", "limit": "500"}
+    query = {"labelSelector": selector, "fieldSelector": "spec.nodeName=n", "limit": "100"}
     assert [a.query for a in stub.requests] == [query, {**query, "continue": token}, {**query, "continue": "2"}]
     assert {(a.path, a.headers["Accept"]) for a in stub.requests} == {("/api/v1/pods", METADATA_ONLY)}
 
