@@ -170,7 +170,7 @@ def no_runtime(cluster: Cluster) -> Object:
         (no_priority, "PriorityClassNotFound", "no PriorityClass with name fast was found"),
         (no_runtime, "RuntimeClassNotFound", 'pod rejected: RuntimeClass "gvisor" not found'),
         (no_account, "ServiceAccountNotFound", 'serviceaccount "trainer" not found'),
-        (no_valid_pod, "PodInvalid", 'spec.dnsPolicy: Unsupported value: "Sometimes"'),
+        (no_valid_pod, "PodInvalid", "spec.dnsPolicy: Unsupported value: (hidden): supported values: "),
         (misspelled, "PodInvalid", 'unknown field "spec.containers[0].resorces"'),
         (not_restricted, "PodSecurityViolated", "host namespaces (hostNetwork=true)"),
     ],

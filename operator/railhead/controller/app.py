@@ -245,7 +245,7 @@ async def run_operator(config: OperatorConfig) -> None:
 
 
 async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None:
-    async with connect(config.kubeconfig) as client:
+    async with connect(config.kubeconfig, hides_values=True) as client:
         parts = _build_parts(config, client)
         state = parts.state
         page = Page(parts.metrics.begin_render, time.monotonic)

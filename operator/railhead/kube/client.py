@@ -109,16 +109,25 @@ class KubeClient:
         may_write: Callable[[], bool] = lambda: True,
         clock: ServerClock | None = None,
         answers: Counter[RequestLabels] | None = None,
+        hides_values: bool = False,
     ) -> None:
+        """`hides_values`: errors do not quote the values of objects, for a client whose errors others read."""
         self._transport = transport
         self._may_write = may_write
+        self._hides_values = hides_values
         self.clock = clock or ServerClock(time.monotonic, lambda: datetime.now(UTC))
         self.answers: Counter[RequestLabels] = Counter() if answers is None else answers
         self._warnings: set[tuple[str, str]] = set()  # about requests (deprecated fields, for example)
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """The same transport, clock and counts; sends a write only if `may_write` returns True right before it."""
-        return KubeClient(self._transport, may_write=may_write, clock=self.clock, answers=self.answers)
+        return KubeClient(
+            self._transport,
+            may_write=may_write,
+            clock=self.clock,
+            answers=self.answers,
+            hides_values=self._hides_values,
+        )
 
     async def create(
         self,
@@ -295,7 +304,8 @@ class KubeClient:
         response = await self._send(request, ONE_ANSWER)
         data = await _read(response, page_size=page_size)
         if response.status >= 400:
-            raise classify_response(response.status, data, retry_after=response.headers.get("Retry-After"))
+            retry_after = response.headers.get("Retry-After")
+            raise classify_response(response.status, data, retry_after=retry_after, hides_values=self._hides_values)
         return _parse_object(response.status, data)
 
     async def _send(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
@@ -371,11 +381,13 @@ def _with_query(path: str, query: dict[str, str]) -> str:
 
 
 @asynccontextmanager
-async def connect(kubeconfig: str | None = None, context: str | None = None) -> AsyncIterator[KubeClient]:
+async def connect(
+    kubeconfig: str | None = None, context: str | None = None, *, hides_values: bool = False
+) -> AsyncIterator[KubeClient]:
     """Connects with the kubeconfig and its context, or with the pod's own service account.
 
     Raises:
         ConfigException: neither is available.
     """
     async with open_transport(kubeconfig, context) as transport:
-        yield KubeClient(transport)
+        yield KubeClient(transport, hides_values=hides_values)

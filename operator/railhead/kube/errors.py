@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from railhead.api.base import Object
 
@@ -21,6 +22,10 @@ REFUSING_TEXTS = (
     "etcdserver: request is too large",
     "trying to send message larger than max",
 )
+HIDDEN = "(hidden)"
+# As k8s.io/apimachinery writes the errors of fields; a text is quoted as in Go, an object is JSON or a Go literal.
+_QUOTES_VALUE = re.compile(r"(?:(?:Invalid|Unsupported|Duplicate) value|Not found): (?=\S)")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class KubeError(Exception):
@@ -84,11 +89,15 @@ def is_refusal(error: KubeError) -> bool:
     return error.status in (403, 404)
 
 
-def classify_response(status: int, body: bytes, *, retry_after: str | None = None) -> KubeError:
+def classify_response(
+    status: int, body: bytes, *, retry_after: str | None = None, hides_values: bool = False
+) -> KubeError:
     """The error for a response with a status of 400 or more."""
     values = _parse(body)
     reason = str(values.get("reason") or "")
     message = str(values.get("message") or body[:300].decode(errors="replace"))
+    if hides_values:
+        message = hide_values(message)
     if status in (404, 410):
         return Gone(status, reason, message)
     if status == 409:
@@ -96,6 +105,46 @@ def classify_response(status: int, body: bytes, *, retry_after: str | None = Non
     if status == 429 or status >= 500:
         return RetryAfter(status, reason, message, seconds=_seconds(retry_after))
     return Denied(status, reason, message)
+
+
+def hide_values(message: str) -> str:
+    """Returns the API server's message without the values that it quotes, each after such words as `Invalid value: `.
+
+    The values are those of a user's object. Others read the conditions, Events and logs that show the message.
+    """
+    parts = []
+    at = 0
+    for found in _QUOTES_VALUE.finditer(message):
+        if found.end() < at:
+            continue  # within a value that is hidden already
+        end = _find_end(message, found.end())
+        if end is not None:
+            parts += [message[at : found.end()], HIDDEN]
+            at = end
+    return "".join([*parts, message[at:]])
+
+
+def _find_end(message: str, begin: int) -> int | None:
+    """Returns where the value ends that begins there: where its quotes or brackets end, else before `: `. None if it
+    is no value, but the reason itself."""
+    if message[begin : begin + 1] == '"':
+        found = _QUOTED.match(message, begin)
+        return found.end() if found else len(message)
+    depth = 0
+    at = begin
+    while at < len(message):
+        letter = message[at]
+        if letter == '"':
+            found = _QUOTED.match(message, at)
+            at = found.end() if found else len(message)
+            continue
+        depth += (letter in "{[(") - (letter in "}])")
+        if depth == 0 and letter in "}])":
+            return at + 1
+        if depth <= 0 and (message.startswith(": ", at) or letter == "\n"):
+            return at
+        at += 1
+    return len(message) if depth > 0 else None  # cut off within the value
 
 
 def _parse(body: bytes) -> Object:
