@@ -32,4 +32,6 @@ TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMess
 GPUS = "RAILHEAD_GPUS"  # set by a worker's entry point: how many answered then; 0 = not known
 METRICS_PORT = "RAILHEAD_METRICS_PORT"  # spec.metrics.port; unset = none
 TEMP = "RAILHEAD_TEMP"  # short folder for Ray's session; one per pod
+# Prefix of a second variable for each whose value comes from a Secret: these values are hidden in what others may read.
+FROM_SECRET = "RAILHEAD_FROM_SECRET_"
 HOSTS_FILE = "RAILHEAD_HOSTS_FILE"  # set by a local node: looked up before DNS

@@ -12,7 +12,9 @@ involved, one below the other. The user's own exception may appear only in that 
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -20,7 +22,9 @@ import time
 import traceback
 from pathlib import PurePath
 from typing import Iterator, Mapping
+from urllib.parse import quote
 
+from railhead.contract.environment import FROM_SECRET
 from railhead.contract.outcome import shorten_middle
 
 TEXT_LIMIT = 4000  # characters per exception; a message with a tensor in it has millions
@@ -108,8 +112,21 @@ def describe_exit(code: int) -> str:
 
 
 HIDDEN = "(hidden)"
-SHORTEST_SECRET = 8  # characters; anything shorter is more likely an ordinary word in the message
-_SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSW|CREDENTIAL|SAS|CONNECTION_STRING", re.IGNORECASE)
+# Characters: what a Secret holds is hidden from 4 on, what only has the name of a credential from 6 on. Anything shorter
+# is more likely an ordinary word in the message.
+SHORTEST_OF_SECRET = 4
+SHORTEST_BY_NAME = 6
+SHORTEST_PART = 8  # below it, a value is hidden as a whole word only
+# What Secrets hold besides credentials, and what any message may say.
+_ORDINARY = re.compile(
+    r"\d{1,5}|true|false|none|null|auto|default|enabled|disabled|root|admin|user|username|public|private|guest|test"
+    r"|localhost|postgres|mysql|redis|http|https|bearer|basic",
+    re.IGNORECASE,
+)
+_SECRET_NAME = re.compile(
+    "KEY|SECRET|TOKEN|PASSW|PWD|CREDENTIAL|SAS|CONNECTION_STRING|AUTH(?!OR(?!IZ))|COOKIE|DSN|PRIVATE", re.IGNORECASE
+)
+_FOLDERS = ("PWD", "OLDPWD")  # of a shell
 # Before a host: a user with a password, which may contain slashes, but not a port; of http and s3 also a user alone,
 # which may be a token.
 _USER = re.compile(
@@ -129,16 +146,47 @@ _JWT = re.compile(r"eyJ[-\w]{8,1000}\.[-\w]{1,4000}\.[-\w]+")  # a service accou
 
 def redact(text: str, environment: Mapping[str, str]) -> str:
     """The text without the credentials in its URLs and headers, tokens of service accounts, and the values of variables
-    whose names suggest credentials."""
+    that come from a Secret or whose names suggest credentials."""
     text = _USER.sub(rf"\1{HIDDEN}@", text)
     text = _QUERY.sub(rf"\1{HIDDEN}", text)
     text = _JWT.sub(HIDDEN, _HEADER.sub(rf"\1{HIDDEN}", text))
-    values = {v.strip() for name, v in environment.items() if _SECRET_NAME.search(name) and not v.startswith("/")}
-    parts = {line.strip() for value in values for line in value.splitlines()}  # a key in PEM is printed line by line
-    for secret in sorted(values | parts, key=len, reverse=True):
-        if len(secret) >= SHORTEST_SECRET:
-            text = text.replace(secret, HIDDEN)
-    return text
+    secrets = _find_secrets(
+        frozenset(value for name, value in environment.items() if name.startswith(FROM_SECRET)),
+        frozenset(value for name, value in environment.items() if _SECRET_NAME.search(name) and name not in _FOLDERS),
+    )
+    return secrets.sub(HIDDEN, text)
+
+
+@functools.lru_cache(maxsize=8)  # for each line of a log; a process seldom changes its environment
+def _find_secrets(of_secrets: frozenset[str], by_name: frozenset[str]) -> re.Pattern[str]:
+    """A pattern of all values to hide, also in the forms that requests and manifests give them."""
+    found: set[str] = set()
+    for values, shortest in ((of_secrets, SHORTEST_OF_SECRET), (by_name, SHORTEST_BY_NAME)):
+        for value in values:
+            # A key in PEM is printed line by line.
+            for secret in {value.strip(), *(line.strip() for line in value.splitlines())}:
+                if len(secret) >= shortest and not _ORDINARY.fullmatch(secret) and not _is_path(secret):
+                    found |= _list_forms(secret)
+    patterns = []
+    for secret in sorted(found, key=lambda each: (-len(each), each)):
+        pattern = re.escape(secret)
+        if len(secret) < SHORTEST_PART:
+            pattern = rf"(?<!\w){pattern}(?!\w)"
+        patterns.append(pattern)
+    return re.compile("|".join(patterns) or r"(?!)")
+
+
+def _is_path(value: str) -> bool:
+    """Whether the value is where a credential is, rather than the credential."""
+    return value.startswith("/") and os.path.lexists(value)
+
+
+def _list_forms(secret: str) -> set[str]:
+    """The value itself, in a URL, and in base64."""
+    forms = {secret, quote(secret, safe="")}
+    if len(secret) >= SHORTEST_PART:
+        forms.add(base64.b64encode(secret.encode("utf-8", "surrogateescape")).decode().rstrip("="))
+    return forms
 
 
 def strip_credentials(uri: str) -> str:

@@ -37,6 +37,7 @@ from railhead.resources.merge import merge
 from railhead.resources.mounts import TOKEN_KEY, Mounts, build_dataset_paths, get_digest
 from railhead.resources.placement import add_head_tolerations, avoid_nodes, place_worker
 from railhead.resources.queues.kueue import HEAD, WORKERS, admit
+from railhead.resources.secret_env import mark_secrets
 from railhead.resources.sizes import PodSize, compute_sizes
 from railhead.resources.source import (
     build_fetch_container,
@@ -219,7 +220,9 @@ def build_pod(attempt: Attempt, part: RolePart) -> Object:
         if kind in pod_spec:
             pod_spec[kind] = [keep_from_restarting(each, kind) for each in parts(pod_spec, kind)]
     pod_spec["containers"] = [
-        merge(c, _essential_container(attempt, part)) if isinstance(c, dict) and c.get("name") == names.CONTAINER else c
+        mark_secrets(merge(c, _essential_container(attempt, part)))
+        if isinstance(c, dict) and c.get("name") == names.CONTAINER
+        else c
         for c in pod_spec["containers"]
     ]
     pod_spec = open_own_volumes(pod_spec)

@@ -2,24 +2,76 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from railhead.contract.environment import FROM_SECRET
 from railhead.driver.describe import describe_task_error, is_task_error, redact, strip_credentials
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJyYWlsaGVhZCJ9.c2lnbmF0dXJl"
 
 
-def test_hides_values_of_credentials_only() -> None:
+def test_hides_values_of_credentials_only(tmp_path: Path) -> None:
+    (tmp_path / "token").touch()
     environment = {
         "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG\n",
         "AWS_SESSION_TOKEN": "wJalrXUtnFEMI/K7MDENG-and-more",
-        "RAILHEAD_REPORT_TOKEN": "/var/run/railhead/token",
+        "RAILHEAD_REPORT_TOKEN": str(tmp_path / "token"),
         "KEY": "a",
         "AWS_REGION": "eu-central-1",
     }
-    text = "key wJalrXUtnFEMI/K7MDENG, wJalrXUtnFEMI/K7MDENG-and-more of a in eu-central-1, /var/run/railhead/token"
+    text = "key wJalrXUtnFEMI/K7MDENG, wJalrXUtnFEMI/K7MDENG-and-more of a in eu-central-1, "
+    text += str(tmp_path / "token")
     message = redact(text, environment)
-    assert message == "key (hidden), (hidden) of a in eu-central-1, /var/run/railhead/token"
+    assert message == f"key (hidden), (hidden) of a in eu-central-1, {tmp_path / 'token'}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_SECRET_ACCESS_KEY", "/wJalrXUtnFEMI/K7MDENG"),
+        ("MYSQL_PWD", "hunter2"),
+        ("PGPASSWORD", "hunter2"),
+        ("HTTP_AUTH", "me:hunter2"),
+        ("HTTP_AUTHORIZATION", "me:hunter2"),
+        ("SESSION_COOKIE", "c00kie-value"),
+        ("SENTRY_DSN", "abc@sentry/1"),
+        ("PRIVATE_PEM", "MIIEvQIBADANBgkqh"),
+    ],
+)
+def test_hides_values_by_their_names(name: str, value: str) -> None:
+    assert redact(f"it is <{value}>", {name: value}) == "it is <(hidden)>"
+
+
+@pytest.mark.parametrize(
+    "value", ["s3cr", "/s3cret/that/looks/like/a/path", "p@ss w0rd", "a\nline-two-of-it", "ünïcode"]
+)
+def test_hides_all_that_comes_from_a_secret_whatever_its_name(value: str) -> None:
+    printed = value.splitlines()[-1]
+    environment = {"GREETING": value, f"{FROM_SECRET}GREETING": value}
+    assert redact(f"it is <{printed}>", environment) == "it is <(hidden)>"
+    assert redact(f"it is <{printed}>", {"GREETING": value}) == f"it is <{printed}>"
+
+
+def test_hides_the_forms_that_requests_and_manifests_give_a_credential() -> None:
+    environment = {f"{FROM_SECRET}DB": "p@ss/w0rd+1"}
+    assert redact("url p%40ss%2Fw0rd%2B1, base64 cEBzcy93MHJkKzE=.", environment) == "url (hidden), base64 (hidden)=."
+
+
+def test_ordinary_words_of_a_secret_are_kept() -> None:
+    """A Secret has a host, a port and a user, too: without them a log says nothing."""
+    values = ["5432", "true", "Postgres", "abc", "/", "localhost", "main"]
+    environment = {f"{FROM_SECRET}{number}": value for number, value in enumerate(values)}
+    text = "abc: true for Postgres on localhost:5432 in remainder/domain"
+    assert redact(text, environment) == text
+    assert redact("on main.", environment) == "on (hidden)."
+
+
+def test_names_that_merely_contain_one_of_a_credential_hide_nothing(tmp_path: Path) -> None:
+    environment = {"PWD": "/gone/away", "OLDPWD": "/gone/too", "GIT_AUTHOR_NAME": "Jane Doe", "RAY_AUTH_MODE": "token"}
+    text = "Jane Doe in /gone/away and /gone/too with a token"
+    assert redact(text, environment) == text
 
 
 @pytest.mark.parametrize(
