@@ -107,6 +107,8 @@ HOST = (
     _pod({"hostNetwork": False, "hostPID": False, "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]}),
     _pod({"hostNetwork": "true"}, By.TYPE, "hostNetwork"),
     _pod({"hostNetwork": 0}, By.TYPE, "hostNetwork"),
+    _pod({"nodeName": "node-1"}, By.POLICY, "podTemplate.spec.nodeName must not be set"),
+    _pod({"nodeName": ""}, By.POLICY, "podTemplate.spec.nodeName must not be set"),
     _pod({"automountServiceAccountToken": True}, By.POLICY, "automountServiceAccountToken must be false"),
     _pod({"automountServiceAccountToken": "true"}, By.POLICY, "automountServiceAccountToken must be false"),
     _pod({"automountServiceAccountToken": False}),

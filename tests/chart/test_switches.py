@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-
+import re
 from railhead.api import names
 from tests.chart.chart import NAMESPACE, Chart
 
@@ -33,6 +33,11 @@ def test_a_second_pod_monitor_selects_the_heads_of_jobs(chart: Chart) -> None:
     assert monitor["spec"]["selector"] == {"matchLabels": {names.LABEL_ROLE: names.HEAD}}
     assert monitor["spec"]["namespaceSelector"] == {"any": True}
     assert [each["port"] for each in monitor["spec"]["podMetricsEndpoints"]] == [names.METRICS_PORT]
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    [kept] = endpoint["metricRelabelings"]
+    assert (kept["action"], kept["sourceLabels"]) == ("keep", ["__name__"])
+    assert re.fullmatch(kept["regex"], "railhead_job_step") and not re.fullmatch(kept["regex"], "railhead_build_info")
+    assert monitor["spec"]["sampleLimit"] > 3 * 2048, "each GPU of a job has three series"
     [limited] = chart.render({"podMonitor": {"jobs": True}, "watchNamespaces": ["a", "b"]}).of("PodMonitor")
     assert limited["spec"]["namespaceSelector"] == {"matchNames": ["a", "b"]}
     assert len(chart.render({"podMonitor": {"enabled": True, "jobs": True}}).of("PodMonitor")) == 2
