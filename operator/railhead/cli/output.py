@@ -32,6 +32,8 @@ COLOURS: Mapping[str, str] = {
     "Starting": "33",
     "Restarting": "33",
 }
+# Strings that a terminal obeys: they set its title, write the clipboard, or make it answer. A line ends them, too.
+_COMMANDS = re.compile("(?:\x1b[]PX^_]|[\x90\x98\x9d\x9e\x9f]).*?(?:\x07|\x1b\\\\|\x9c|$)")
 _COLOUR = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
 
 
@@ -81,7 +83,9 @@ class Console:
         print("\x1b[H\x1b[2J" if self.is_terminal else "\n", end="", file=self.stream)
 
     def log_line(self, text: str) -> None:
-        """Prints a line of a pod's log: unchanged in a pipe; on a terminal only its colours are kept."""
+        """Prints a line of a pod's log. On a terminal only its colours are kept, in a pipe all but what could command the
+        terminal at its end: `railhead logs | grep` shows the line there."""
+        text = _COMMANDS.sub("", text)
         if self.is_terminal:
             kept = self.has_colour
             parts = _COLOUR.split(text)

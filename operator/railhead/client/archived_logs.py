@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,14 @@ from railhead.client.run_files import RunFile
 from railhead.contract.run_folder import LOGS, name_attempt, shorten_uid
 
 SEGMENT_BYTES = 256 << 20  # of text; a segment has about a hundredth of it
+PIECE_BYTES = 1 << 20
+LINE_CHARACTERS = 1 << 20
 _FILE = re.compile(r"([^/]+)/[^/]+-\d{6}\.log\.gz")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) ")
+
+
+class _Unreadable(Exception):
+    """The rest of a segment cannot be read; the message says why."""
 
 
 def find_attempts(files: Sequence[RunFile], uid: str) -> list[int]:
@@ -38,24 +45,59 @@ def choose_files(
 
 def read_lines(data: bytes, since: str = "") -> Iterator[str]:
     """Yields the lines of a segment from this time on (RFC 3339, UTC), without their times; a last one says so if the
-    segment cannot be read to its end."""
-    text, rest, problem = bytearray(), data, ""
-    while rest and not problem:
-        member = zlib.decompressobj(wbits=31)
-        try:
-            text += member.decompress(rest, SEGMENT_BYTES - len(text) + 1)
-        except zlib.error as error:
-            problem = str(error)
-        if len(text) > SEGMENT_BYTES or member.unconsumed_tail:
-            problem = f"more than {SEGMENT_BYTES >> 20} MiB"
-        elif not member.eof:
-            problem = problem or "its end is missing"
-        rest = member.unused_data
+    segment cannot be read to its end.
+
+    A segment may expand to a hundred times its size, or to a thousand times if a job has made it to: it is never whole
+    in memory, and a line of more than LINE_CHARACTERS is printed in parts.
+    """
     time = ""  # that of a line without one is that of the line before
-    for line in bytes(text[:SEGMENT_BYTES]).decode(errors="replace").removesuffix("\n").split("\n") if text else ():
+    for line in _read_raw_lines(data):
         stamp = _STAMP.match(line)
-        time = stamp[1] if stamp else time
+        if stamp:
+            time = stamp[1]
+            line = line[stamp.end() :]
         if time >= since:
-            yield line[stamp.end() :] if stamp else line
+            yield line
+
+
+def _read_raw_lines(data: bytes) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    rest = ""
+    problem = ""
+    try:
+        for piece in _decompress(data):
+            *lines, rest = (rest + decoder.decode(piece)).split("\n")
+            yield from lines
+            if len(rest) > LINE_CHARACTERS:
+                yield rest
+                rest = ""
+    except _Unreadable as error:
+        problem = str(error)
+    rest += decoder.decode(b"", final=True)
+    if rest:
+        yield rest
     if problem:
         yield f"railhead: the rest of this segment cannot be read ({problem})"
+
+
+def _decompress(data: bytes) -> Iterator[bytes]:
+    """Yields the text of all members in pieces. Raises _Unreadable after what can be read."""
+    left = SEGMENT_BYTES
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        while not member.eof:
+            room = min(PIECE_BYTES, left + 1)
+            try:
+                piece = member.decompress(data, room)
+            except zlib.error as error:
+                raise _Unreadable(str(error)) from None
+            data = member.unconsumed_tail
+            left -= len(piece)
+            if left < 0:
+                yield piece[:left]
+                raise _Unreadable(f"more than {SEGMENT_BYTES >> 20} MiB")
+            yield piece
+            # A full piece may have left some text in the decompressor.
+            if not member.eof and not data and len(piece) < room:
+                raise _Unreadable("its end is missing")
+        data = member.unused_data

@@ -35,7 +35,18 @@ SECRET_CONTENTS = (
     ("a private key", rb"-----BEGIN [A-Z ]{0,20}PRIVATE KEY"),
     ("a kubeconfig", rb"(?m)^\s{0,8}[\"']?(?:client-key-data|id-token)[\"']?:\s{0,4}\S"),
     ("AWS credentials", rb"(?i)aws_secret_access_key[\"']?\s{0,4}[=:]\s{0,4}[\"']?[a-z0-9/+]{40}(?![a-z0-9/+])"),
-    ("an access token", rb"\b(?:hf_[A-Za-z0-9]{30}|ghp_[A-Za-z0-9]{36}|github_pat_\w{50})"),
+    (
+        "an access token",
+        rb"\b(?:hf_[A-Za-z0-9]{30}|gh[pousr]_[A-Za-z0-9]{36}|github_pat_\w{50}|glpat-[-\w]{20}|xox[abeoprs]-[-\w]{20}"
+        rb"|xapp-[-\w]{20}|AIza[-\w]{35}|ya29\.[-\w]{20}|sk-(?=[-\w]*[0-9])[-\w]{32}|npm_[A-Za-z0-9]{36}"
+        rb"|pypi-[-\w]{50}|SG\.[-\w]{20,24}\.[-\w]{40})",
+    ),
+    ("an AWS access key", rb"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b"),
+    (
+        "a key of Weights & Biases",
+        rb"(?i)wandb(?:\w{0,20}key|\.login\(\s{0,4}key)[\"'\])]{0,3}\s{0,4}[=:(,]\s{0,4}[\"']?[a-f0-9]{40}(?![a-z0-9])",
+    ),
+    ("a key of Azure storage", rb"(?i)accountkey=[a-z0-9+/]{80,90}={0,2}"),
 )
 _CHOICES = (
     "leave files out by .railheadignore, take larger code from the image, spec.source.git or spec.source.image, "
@@ -139,8 +150,9 @@ def is_secret_name(path: PurePath) -> bool:
 
 
 def find_secret(content: bytes) -> str:
-    """Returns which kind of credentials the content has, "" if none is found."""
-    return next((kind for kind, pattern in SECRET_CONTENTS if re.search(pattern, content)), "")
+    """Returns which kind of credentials the content has, "" if none is found; also in the text of UTF-16."""
+    text = content.replace(b"\0", b"")
+    return next((kind for kind, pattern in SECRET_CONTENTS if re.search(pattern, text)), "")
 
 
 def _refuse(found: Sequence[tuple[str, str]]) -> None:

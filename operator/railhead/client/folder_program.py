@@ -21,7 +21,11 @@ from typing import BinaryIO, NamedTuple, TypedDict
 MOST_FILES = 100_000
 CHUNK_BYTES = 1 << 20
 GONE = "it is gone"
-HEADER_BYTES = 256 << 20  # of a header, an index or a file of JSON that is read to check it
+HEADER_BYTES = 64 << 20  # of an index that is read to check it
+JSON_BYTES = 16 << 20  # of a header or a file of JSON, which Python needs twenty times the memory for
+# What the entries of an archive may expand to: reading more would take minutes, and torch does not compress.
+EXPANDED_BYTES = 4 << 30
+EXPANDED_TIMES = 20
 
 
 class Request(TypedDict):
@@ -160,37 +164,41 @@ def _inspect(file: BinaryIO, name: PurePosixPath, size: int) -> dict[str, int] |
     head = file.read(8)
     file.seek(0)
     if head.startswith(b"PK\x03\x04"):  # torch.save, numpy.savez
-        _check_archive(file, size)
-        return {}
+        return _check_archive(file, size)
     if name.suffix in (".pt", ".pth", ".npz") and not head.startswith(b"\x80"):  # so begins a pickle of an older torch
         raise ValueError("it is no zip archive" if head else "it is empty")
     if name.suffix == ".safetensors":
         return _check_tensors(file, size)
     if size <= HEADER_BYTES and name.name == ".metadata":
         return _read_storage(file)
-    if size <= HEADER_BYTES and name.suffix == ".json":
+    if size <= JSON_BYTES and name.suffix == ".json":
         found, _ = json.JSONDecoder().raw_decode(file.read().decode().lstrip())  # more values may follow, a line each
         return dict.fromkeys(found["weight_map"].values(), 1) if name.name.endswith(".index.json") else {}
     return None
 
 
-def _check_archive(file: BinaryIO, size: int) -> None:
+def _check_archive(file: BinaryIO, size: int) -> dict[str, int] | None:
     with zipfile.ZipFile(file) as archive:
         entries = archive.infolist()
         if sum(entry.compress_size for entry in entries) > size:  # which would also be read many times over
             raise ValueError("its entries overlap")
+        if sum(entry.file_size for entry in entries) > max(EXPANDED_BYTES, EXPANDED_TIMES * size):
+            return None
         for entry in entries:
             is_readable = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not entry.flag_bits & 1
             if entry.CRC and is_readable:  # torch writes 0 if its user has turned the checksums off
                 with archive.open(entry) as data:
                     while data.read(CHUNK_BYTES):
                         pass
+    return {}
 
 
-def _check_tensors(file: BinaryIO, size: int) -> dict[str, int]:
+def _check_tensors(file: BinaryIO, size: int) -> dict[str, int] | None:
     length = int.from_bytes(file.read(8), "little")
-    if length > min(size, HEADER_BYTES):
+    if length > size:
         raise ValueError("it is shorter than its header")
+    if length > JSON_BYTES:
+        return None
     header = json.loads(file.read(length))
     ends = [tensor["data_offsets"][1] for key, tensor in header.items() if key != "__metadata__"]
     if size != 8 + length + max(ends, default=0):

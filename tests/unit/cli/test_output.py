@@ -51,6 +51,24 @@ def test_a_log_line_keeps_only_colours_on_a_terminal(
     assert stream.getvalue() == shown
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "\x1b]52;c;ZXZpbA==\x07",
+        "\x1b]0;title\x1b\\",
+        "\x9d8;;http://evil\x9c",
+        "\x1bP+q\x1b\\",
+        "\x1b_x\x1b\\",
+        "\x1b]52;c;Z",
+    ],
+)
+def test_a_log_line_commands_no_terminal_not_even_behind_a_pipe(command: str, is_terminal: bool) -> None:
+    stream = io.StringIO()
+    Console(stream, width=80, is_terminal=is_terminal).log_line(f"loss 1{command}")
+    assert stream.getvalue() == "loss 1\n"
+
+
 def test_a_paragraph_is_wrapped_on_a_terminal_only() -> None:
     for width, shown in ((None, "  one two three\n  four\n"), (10, "  one two\n  three\n  four\n")):
         stream = io.StringIO()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 
 import pytest
 
@@ -67,3 +68,34 @@ def test_a_bomb_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     *lines, last = read_lines(gzip.compress(b"a" * 100_000))
     assert [len(line) for line in lines] == [1000]
     assert "more than" in last
+
+
+def read_peak(data: bytes) -> int:
+    """Returns the most memory that reading the lines takes, in bytes."""
+    tracemalloc.start()
+    try:
+        for _ in read_lines(data):
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("line", [b"a" * 1000 + b"\n", b"a" * 1000, b"\xff" * 1000])
+def test_a_segment_that_expands_a_thousand_times_is_never_whole_in_memory(line: bytes) -> None:
+    data = gzip.compress(line * 16_384)
+    assert len(data) < 60_000
+    assert read_peak(data) < 12 << 20
+    lines = list(read_lines(data))
+    assert sum(map(len, lines)) == len((line * 16_384).replace(b"\n", b""))
+    assert max(map(len, lines)) <= 3 << 20
+
+
+def test_a_segment_reads_the_same_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(f"2026-11-25T10:00:{number % 60:02}Z ä{number}\n" for number in range(3_000))
+    data = gzip.compress(text.encode()[:20_000]) + gzip.compress(text.encode()[20_000:])
+    whole = list(read_lines(data))
+    assert len(whole) == 3_000
+    for size in (1, 7, 4096):
+        monkeypatch.setattr(archived_logs, "PIECE_BYTES", size)
+        assert list(read_lines(data)) == whole

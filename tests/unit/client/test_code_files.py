@@ -111,6 +111,17 @@ def test_a_file_with_the_name_of_credentials_needs_include(path: str, tmp_path: 
         ("users:\n- user:\n    client-key-data: LS0t", "a kubeconfig"),
         ("aws_secret_access_key = " + "A" * 40, "AWS credentials"),
         ("token = 'hf_" + "a" * 34 + "'", "an access token"),
+        ("KEY = 'sk-proj-" + "a1" * 20 + "'", "an access token"),
+        ("glpat-" + "a" * 20, "an access token"),
+        ("xoxb-1234567890-" + "a" * 20, "an access token"),
+        ("AIza" + "a" * 35, "an access token"),
+        ("gho_" + "a" * 36, "an access token"),
+        ("npm_" + "a" * 36, "an access token"),
+        ("id = 'AKIA" + "A2" * 8 + "'", "an AWS access key"),
+        ("WANDB_API_KEY: " + "0a" * 20, "a key of Weights & Biases"),
+        ("wandb.login(key='" + "0a" * 20 + "')", "a key of Weights & Biases"),
+        ("DefaultEndpointsProtocol=https;AccountKey=" + "a" * 86 + "==", "a key of Azure storage"),
+        ("\0".join("token = hf_" + "a" * 34), "an access token"),
     ],
 )
 def test_a_file_that_contains_credentials_needs_include(content: str, kind: str, tmp_path: Path) -> None:
@@ -121,7 +132,14 @@ def test_a_file_that_contains_credentials_needs_include(content: str, kind: str,
 
 
 @pytest.mark.parametrize(
-    "content", ["aws_secret_access_key=os.environ['AWS_SECRET_ACCESS_KEY']", "-----BEGIN CERTIFICATE-----", "hf_token"]
+    "content",
+    [
+        "aws_secret_access_key=os.environ['AWS_SECRET_ACCESS_KEY']",
+        "-----BEGIN CERTIFICATE-----",
+        "hf_token",
+        "sk-learn-is-the-name-of-a-package-here",
+        "0a" * 20,
+    ],
 )
 def test_code_that_reads_credentials_has_none(content: str) -> None:
     assert find_secret(content.encode()) == ""

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from railhead.client.folder_program import check_file, list_files, main, read_file
+from railhead.client import folder_program
+from railhead.client.folder_program import FileCheck, check_file, list_files, main, read_file
 
 
 @pytest.fixture
@@ -205,3 +206,20 @@ def test_what_torch_writes_is_complete_until_it_is_cut_off(tmp_path: Path) -> No
     torch.serialization.set_crc32_options(True)
     data = (tmp_path / "model.pt").read_bytes()
     assert check_file(io.BytesIO(data), "model.pt", len(data)) == ("", {})
+
+
+def test_an_archive_that_expands_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_program, "EXPANDED_BYTES", 1 << 20)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("data", b"\0" * (4 << 20))
+    size = len(buffer.getvalue())
+    assert size < 10_000
+    assert check_file(io.BytesIO(buffer.getvalue()), "weights.npz", size) == FileCheck("", None)
+
+
+def test_large_json_is_not_parsed() -> None:
+    data = b"[" + b"[]," * (6 << 20) + b"[]]"
+    assert check_file(io.BytesIO(data), "large.json", len(data)) == FileCheck("", None)
+    header = len(data).to_bytes(8, "little") + data
+    assert check_file(io.BytesIO(header), "large.safetensors", len(header)) == FileCheck("", None)
