@@ -69,7 +69,7 @@ def _matching(pattern: str, message: str) -> Any:
     """Validates a pattern. Also a CEL rule, not the schema's pattern, so that the rejection has a clear message."""
 
     def check(text: str) -> str:
-        if not re.match(pattern, text):
+        if not re.fullmatch(pattern, text):  # `$` alone also matches before a newline at the end
             raise ValueError(message)
         return text
 

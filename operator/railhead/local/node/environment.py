@@ -61,7 +61,7 @@ def field_value(pod: Object, path: str, *, address: str) -> str:
         "status.podIPs": address,
         "status.hostIP": NODE_ADDRESS,
     }
-    match = re.match(r"metadata\.(labels|annotations)\['([^']+)'\]$", path)
+    match = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)
     if match:
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
     if path not in known:
