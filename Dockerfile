@@ -12,7 +12,10 @@ ARG SOURCE_DATE_EPOCH=0
 # UV_SYSTEM_CERTS: a mirror of the package index may have a certificate that the base image knows.
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1 UV_SYSTEM_CERTS=1
 WORKDIR /src
-RUN python3 -m venv /opt/build && /opt/build/bin/pip install --no-cache-dir --disable-pip-version-check uv
+# It installs all other packages, so its own hash is compared, too.
+COPY uv.txt ./
+RUN python3 -m venv /opt/build \
+    && /opt/build/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes --requirement uv.txt
 COPY pyproject.toml README.md LICENSE constraints.txt ./
 COPY manifests/install.yaml manifests/install.yaml
 COPY operator operator

@@ -22,11 +22,11 @@ help: ## List the targets
 
 setup: $(READY) ## Create .venv with everything that the tests and the demo need
 
-$(READY): constraints.txt pyproject.toml
+$(READY): constraints.txt uv.txt pyproject.toml
 	@echo "== creating $(VENV) (with Ray and torch: a few GB the first time)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required; set PYTHON=")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement uv.txt
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes --requirement constraints.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
@@ -53,6 +53,9 @@ generate: $(READY) ## Write the generated files: the CRD, the tables of the refe
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.manifests
 	$(BIN)/python tools/embed_example.py $(EXAMPLES)
+
+uv.txt: ## (by hand: make -B uv.txt) Pin the installer of all other packages
+	echo uv | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header - -o $@
 
 manifests: $(READY) ## Render the kustomize overlays and install.yaml from the chart (part of generate)
 	$(BIN)/python -m tools.manifests

@@ -16,7 +16,8 @@ from tools.oci import digest_file
 PREDICATE_TYPE = "slsaprovenance1"  # cosign's name of https://slsa.dev/provenance/v1
 BUILD_TYPE = "https://railhead.dev/make-release/v1"
 BY_HAND = "https://railhead.dev/make-release/by-hand"
-INPUTS = ("constraints.txt", "Dockerfile")  # what pins the packages, and what names the image's base
+# What pins the packages and their installer, and what names the image's base.
+INPUTS = ("constraints.txt", "uv.txt", "Dockerfile")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 

@@ -134,6 +134,7 @@ def test_no_step_leaves_a_cache_or_fetches_something_unpinned(name: str) -> None
     assert installs
     assert not [command for command in installs if "--no-cache" not in command]
     # The first install is that of uv itself, into an environment that is in no image.
+    assert installs[0].split()[-3:] == ["--require-hashes", "--requirement", "uv.txt"]
     assert not [command for command in installs[1:] if "--constraint constraints.txt" not in command]
     assert not [text for instruction, text in instructions if instruction == "ADD" or "apt-get" in text]
     shells = [text for instruction, text in instructions if instruction in ("ENTRYPOINT", "CMD")]

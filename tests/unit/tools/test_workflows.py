@@ -56,6 +56,15 @@ def test_a_workflow_may_only_read_and_calls_make(file: Path) -> None:
         assert {match[1] for match in called if match} <= targets
 
 
+def test_what_is_published_is_what_was_built_and_compared() -> None:
+    """A second build would run all dependencies of the build beside the right to push."""
+    jobs = yaml.safe_load((PROJECT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    kept = [step["with"] for step in jobs["build"]["steps"] if "upload-artifact" in step.get("uses", "")]
+    taken = [step["with"] for step in jobs["publish"]["steps"] if "download-artifact" in step.get("uses", "")]
+    assert [(each["name"], each["path"]) for each in taken] == [(each["name"], each["path"]) for each in kept]
+    assert not [step for step in jobs["publish"]["steps"] if "make release" in step.get("run", "")]
+
+
 @pytest.mark.slow
 def test_actionlint_accepts_the_workflows() -> None:
     actionlint = resolve_program(ACTIONLINT, ACTIONLINT_VERSION, print) / "actionlint"
