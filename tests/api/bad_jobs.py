@@ -477,7 +477,7 @@ ENV = [
     _env({"name": "CUDA_VISIBLE_DEVICES", "value": "0"}, "reserved", at="spec.env[0].name"),
     _env({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, "reserved", at="spec.env[0].name"),
     _one("spec.env", [{"name": name, "value": "x" * 32_765} for name in ("AB", "CD", "E")], "at most 64 KiB in total"),
-    _one("spec.runtimeEnv.env_vars", {name: "ä" * 16_384 for name in ("A", "B")}, "at most 64 KiB in total"),
+    _one("spec.runtimeEnv.env_vars", dict.fromkeys(("A", "B"), "ä" * 16384), "at most 64 KiB in total"),
     _env({"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, "are mutually exclusive"),
     _env({"name": "A", "valueFrom": {}}, "exactly one of", at="spec.env[0].valueFrom"),
     _env(

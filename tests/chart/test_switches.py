@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+
 from railhead.api import names
 from tests.chart.chart import NAMESPACE, Chart
 

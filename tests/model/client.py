@@ -58,7 +58,7 @@ class ModelClient(KubeClient):
     def names(self, verb: str, plural: str = "") -> list[str]:
         return [r.name for r in self.asked if r.verb == verb and plural in ("", r.plural)]
 
-    async def _call(self, request: kube.Request) -> dict[str, Any]:
+    async def _call(self, request: kube.Request, *, page_size: int = 1) -> dict[str, Any]:
         body = json.loads(json.dumps(request.body)) if request.body else request.body
         request = Request(request.verb, request.plural, request.path, body, request.content_type, request.accept)
         self.asked.append(request)

@@ -83,8 +83,8 @@ class Console:
         print("\x1b[H\x1b[2J" if self.is_terminal else "\n", end="", file=self.stream)
 
     def log_line(self, text: str) -> None:
-        """Prints a line of a pod's log. On a terminal only its colours are kept, in a pipe all but what could command the
-        terminal at its end: `railhead logs | grep` shows the line there."""
+        """Prints a line of a pod's log. On a terminal only its colours are kept, in a pipe all but what commands a
+        terminal: `railhead logs | grep` shows the line on one."""
         text = _COMMANDS.sub("", text)
         if self.is_terminal:
             kept = self.has_colour

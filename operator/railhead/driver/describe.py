@@ -112,8 +112,8 @@ def describe_exit(code: int) -> str:
 
 
 HIDDEN = "(hidden)"
-# Characters: what a Secret holds is hidden from 4 on, what only has the name of a credential from 6 on. Anything shorter
-# is more likely an ordinary word in the message.
+# Characters: what a Secret holds is hidden from 4 on, what only has the name of a credential from 6 on. Anything
+# shorter is more likely an ordinary word in the message.
 SHORTEST_OF_SECRET = 4
 SHORTEST_BY_NAME = 6
 SHORTEST_PART = 8  # below it, a value is hidden as a whole word only

@@ -6,6 +6,7 @@ missing here just as on any other cluster. Only what runs as a process here is l
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import subprocess
@@ -82,10 +83,14 @@ def find_manifests() -> Path:
     return place
 
 
-@functools.cache  # to parse them takes a second
-def load_manifests() -> tuple[Object, ...]:
+def load_manifests() -> list[Object]:
     """Returns the CRD and the operator's objects. Raises LocalError."""
-    return tuple(document for document in yaml.safe_load_all(find_manifests().read_text()) if document)
+    return copy.deepcopy(_parse_manifests())
+
+
+@functools.cache  # it takes a second
+def _parse_manifests() -> list[Object]:
+    return [document for document in yaml.safe_load_all(find_manifests().read_text()) if document]
 
 
 def select_installed(documents: Sequence[Object]) -> list[Object]:

@@ -1,4 +1,4 @@
-"""Marks the variables of a container whose values come from Secrets, so that the driver hides them whatever their names.
+"""Marks the variables of a container whose values come from Secrets: the driver hides them whatever their names.
 
 The operator may not read Secrets, so it knows the names of `env`, but not the keys of an `envFrom`. Each of both is
 therefore there twice, the second time below a prefix, and the driver finds the values by that.

@@ -85,7 +85,7 @@ def read_peak(data: bytes) -> int:
 def test_a_segment_that_expands_a_thousand_times_is_never_whole_in_memory(line: bytes) -> None:
     data = gzip.compress(line * 16_384)
     assert len(data) < 60_000
-    assert read_peak(data) < 12 << 20
+    assert read_peak(data) < 15 << 20
     lines = list(read_lines(data))
     assert sum(map(len, lines)) == len((line * 16_384).replace(b"\n", b""))
     assert max(map(len, lines)) <= 3 << 20

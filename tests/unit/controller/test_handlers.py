@@ -25,8 +25,8 @@ from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
-from railhead.kube.client import connect
 from railhead.kube import pages
+from railhead.kube.client import connect
 from railhead.kube.informer import WatchState
 from railhead.kube.kinds import TRAIN_JOB
 from tests.model.api_server import JOBS

@@ -91,9 +91,15 @@ def test_non_ascii_digits_are_no_seconds() -> None:
             'Pod "a" is invalid: metadata.labels: Invalid value: "hunter2 is my password": a valid label must be',
             'Pod "a" is invalid: metadata.labels: Invalid value: (hidden): a valid label must be',
         ),
-        ('[a: Duplicate value: {"a":1}, b: Invalid value: 3: no]', "[a: Duplicate value: (hidden), b: Invalid value: (hidden): no]"),
+        (
+            '[a: Duplicate value: {"a":1}, b: Invalid value: 3: no]',
+            "[a: Duplicate value: (hidden), b: Invalid value: (hidden): no]",
+        ),
         (r'x: Invalid value: "a\"b: c\\": must', "x: Invalid value: (hidden): must"),
-        ('x: Invalid value: "a: b", y: Invalid value: "c": no', "x: Invalid value: (hidden), y: Invalid value: (hidden): no"),
+        (
+            'x: Invalid value: "a: b", y: Invalid value: "c": no',
+            "x: Invalid value: (hidden), y: Invalid value: (hidden): no",
+        ),
         ("x: Invalid value: 12: must be less", "x: Invalid value: (hidden): must be less"),
         ('x: Invalid value: {"name":"a: b","v":[1]}: must', "x: Invalid value: (hidden): must"),
         ('x: Invalid value: core.EnvVar{Name:"A", Value:"a: } b"}: may not', "x: Invalid value: (hidden): may not"),
@@ -107,7 +113,7 @@ def test_non_ascii_digits_are_no_seconds() -> None:
         ('x: Invalid value: "cut off within', "x: Invalid value: (hidden)"),
         ('x: Invalid value: "a: Invalid value: \\"b\\": c": d', "x: Invalid value: (hidden): d"),
         ("x: Invalid value: field is immutable", "x: Invalid value: field is immutable"),
-        ('pods "a" is forbidden: exceeded quota: q, requested: pods=1', 'pods "a" is forbidden: exceeded quota: q, requested: pods=1'),
+        ("exceeded quota: q, requested: pods=1", "exceeded quota: q, requested: pods=1"),
     ],
 )  # fmt: skip
 def test_values_that_the_api_server_quotes_are_hidden(message: str, shown: str) -> None:
