@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.cli import operator
 from railhead.cli.operator import add_arguments, read_network_policy
 from railhead.resources.base import JobRef
 from railhead.resources.network import build_network_policy
@@ -17,7 +18,7 @@ from tests.policies import Network, Pod
 
 UID, OTHER_UID = "0f1e2d3c-1111-2222-3333-444444444444", "ffffffff-2222-4333-8444-555555555555"
 GCS, RAY, TORCH, REPORTS, PROBES, DNS, HTTPS = 23456, 10002, 29500, 8443, 8080, 53, 443
-METRICS = 9400
+METRICS, TUNNEL = 9400, 15008
 OF_JOBS = (GCS, RAY, TORCH)
 
 
@@ -54,9 +55,9 @@ def make_network(chart: Chart, *, has_metrics: bool = False, **values: Any) -> t
     return Network(policies), Pod(NAMESPACE, labels, ports=ports)
 
 
-def find_allowed(network: Network, operator: Pod) -> set[tuple[str, str, int]]:
+def find_allowed(network: Network, own: Pod) -> set[tuple[str, str, int]]:
     """Source, target and port of the connections that are possible, without those to oneself."""
-    pods = {**PODS, "operator": operator}
+    pods = {**PODS, "operator": own}
     ports = {"operator": (REPORTS, PROBES), "DNS": (DNS,), "storage": (HTTPS,), "Prometheus": (), "a notebook": ()}
     return {
         (source, target, port)
@@ -102,8 +103,8 @@ def test_prometheus_reaches_the_metrics_port_of_heads_and_no_other(chart: Chart)
 
 def test_restricted_egress_leaves_dns_the_report_endpoint_and_what_is_listed(chart: Chart) -> None:
     rule = {"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}], "ports": [{"port": HTTPS}]}
-    network, operator = make_network(chart, jobNetworkPolicy={"egress": [rule]})
-    assert {each for each in find_allowed(network, operator) if each[0] == "head"} == {
+    network, own = make_network(chart, jobNetworkPolicy={"egress": [rule]})
+    assert {each for each in find_allowed(network, own) if each[0] == "head"} == {
         *(("head", "worker", port) for port in OF_JOBS),
         ("head", "operator", REPORTS),
         ("head", "storage", HTTPS),
@@ -113,10 +114,75 @@ def test_restricted_egress_leaves_dns_the_report_endpoint_and_what_is_listed(cha
     assert not network.allows(PODS["head"], PODS["storage"], HTTPS + 1)
 
 
+RULE = {"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}], "ports": [{"port": HTTPS}]}
+OPENSHIFT_DNS = Pod("openshift-dns", {"dns.operator.openshift.io/daemonset-dns": "default"})
+NODE_CACHE = Pod("", ip="169.254.20.10", is_external=True)
+CACHE_POD = Pod("kube-system", {"k8s-app": "node-local-dns"})
+OWN_RESOLVER = Pod("", ip="fd00:10:96::a", is_external=True)
+ANY_SERVER = Pod("", ip="203.0.113.9", is_external=True)
+A_POD = Pod("elsewhere", {"k8s-app": "kube-dns"})
+
+
+@pytest.mark.parametrize("protocol", ["UDP", "TCP"])
+def test_restricted_egress_leaves_dns_of_each_kind_of_cluster_and_no_other_server(
+    chart: Chart, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator, "read_resolvers", lambda: ["fd00:10:96::a"])
+    network, _ = make_network(chart, jobNetworkPolicy={"egress": [RULE]})
+    for server, port in (
+        (PODS["DNS"], DNS),
+        (OPENSHIFT_DNS, 5353),
+        (NODE_CACHE, DNS),
+        (CACHE_POD, DNS),
+        (OWN_RESOLVER, DNS),
+    ):
+        assert network.allows(PODS["head"], server, port, protocol), server
+    for stranger in (ANY_SERVER, A_POD, PODS["a notebook of the namespace"]):
+        assert not network.allows(PODS["head"], stranger, DNS, protocol), stranger
+    assert not network.allows(PODS["head"], PODS["DNS"], 443, protocol)
+
+
+def test_the_dns_of_another_cluster_is_a_value(chart: Chart) -> None:
+    peers = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "dns"}}}]
+    values = {"egress": [RULE], "dns": {"to": peers, "ports": [1053]}}
+    network, _ = make_network(chart, jobNetworkPolicy=values)
+    assert network.allows(PODS["head"], Pod("dns"), 1053, "UDP")
+    assert not network.allows(PODS["head"], Pod("dns"), DNS, "UDP")
+    assert not network.allows(PODS["head"], PODS["DNS"], 1053, "UDP")
+
+
+@pytest.mark.parametrize("is_ambient", [False, True])
+def test_the_tunnels_of_a_mesh_get_in_where_it_is_said(chart: Chart, is_ambient: bool) -> None:
+    """From those that reach the ports themselves, and from nobody else."""
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    network, own = make_network(
+        chart,
+        has_metrics=True,
+        serviceMesh={"ambient": is_ambient},
+        jobNetworkPolicy={"egress": [RULE], "metricsFrom": [peer]},
+        networkPolicy={"probesFrom": [peer]},
+    )
+    head, worker, prometheus = PODS["head"], PODS["worker"], PODS["Prometheus"]
+    assert network.allows(head, worker, TUNNEL), "the job's own pods reach each other at all ports"
+    for source, target in ((head, own), (prometheus, head), (prometheus, own)):
+        assert network.allows(source, target, TUNNEL) is is_ambient
+    stranger = PODS["a notebook of the namespace"]
+    assert not network.allows(stranger, head, TUNNEL)
+    assert not network.allows(stranger, own, TUNNEL)
+
+
+def test_probes_for_everybody_open_no_tunnel_for_everybody(chart: Chart) -> None:
+    network, own = make_network(chart, serviceMesh={"ambient": True})
+    stranger = PODS["a notebook of the namespace"]
+    assert network.allows(stranger, own, PROBES)
+    assert not network.allows(stranger, own, TUNNEL)
+    assert network.allows(PODS["head"], own, TUNNEL)
+
+
 @pytest.mark.parametrize("off", ["jobNetworkPolicy", "networkPolicy"])
 def test_either_can_be_switched_off(chart: Chart, off: str) -> None:
     values: dict[str, Any] = {off: {"enabled": False}}
-    network, operator = make_network(chart, **values)
+    network, own = make_network(chart, **values)
     stranger = PODS["a notebook of the namespace"]
     assert network.allows(stranger, PODS["head"], GCS) is (off == "jobNetworkPolicy")
-    assert network.allows(stranger, operator, REPORTS) is (off == "networkPolicy")
+    assert network.allows(stranger, own, REPORTS) is (off == "networkPolicy")

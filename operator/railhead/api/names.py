@@ -22,6 +22,7 @@ LABEL_ROLE = f"{GROUP}/role"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 LABEL_SLOT = f"{GROUP}/slot"
 LABEL_ROUND = f"{GROUP}/round"
+LABEL_READER = f"{GROUP}/reader-of"  # uid of the job whose files the pod reads for `railhead logs` and the like
 AVOIDED_NODES = f"{GROUP}/avoided-nodes"  # annotation of a pod
 
 HEAD = "head"
@@ -45,6 +46,10 @@ def secret_name(job: str, uid: str, digest: str) -> str:
 
 def network_policy_name(job: str, uid: str) -> str:
     return f"{job}-{tag(uid)}"
+
+
+def reader_policy_name(job: str, uid: str) -> str:
+    return f"{network_policy_name(job, uid)}-reader"
 
 
 def gang_name(job: str, uid: str, attempt: int) -> str:

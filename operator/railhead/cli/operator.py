@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from railhead.resources.base import JobNetworkPolicy, Peer
 
 SHORTEST_LEASE_SECONDS = 3
+RESOLVERS = Path("/etc/resolv.conf")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +83,15 @@ def _add_network_policies(parser: argparse.ArgumentParser) -> None:
         "(default: anything)"
     )
     parser.add_argument("--job-egress", type=_objects, default=(), metavar="JSON", help=egress)
+    dns = (
+        "with --job-egress, a list of NetworkPolicyPeer that answer DNS (default: the DNS pods of kube-system and "
+        "openshift-dns, NodeLocal DNSCache, and the servers of the operator's own resolv.conf)"
+    )
+    parser.add_argument("--job-dns-to", type=_objects, default=(), metavar="JSON", help=dns)
+    ports = "ports at which they listen (default: 53,5353)"
+    parser.add_argument("--job-dns-ports", type=_ports, default=(53, 5353), metavar="PORTS", help=ports)
+    ambient = "let the tunnels of a service mesh in ambient mode in (port 15008), besides the ports themselves"
+    parser.add_argument("--ambient-mesh", action="store_true", help=ambient)
 
 
 def _add_log_archive(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +149,14 @@ def _objects(text: str) -> tuple[Peer, ...]:
     return tuple(found)
 
 
+def _ports(text: str) -> tuple[int, ...]:
+    """Raises ArgumentTypeError."""
+    ports = text.split(",")
+    if not all(port.isascii() and port.isdigit() and 1 <= int(port) <= 65535 for port in ports):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of ports, such as 53,5353")
+    return tuple(int(port) for port in ports)
+
+
 def _lease_seconds(text: str) -> int:
     """Long enough for a request to complete. Raises ArgumentTypeError."""
     if not text.isdigit() or int(text) < SHORTEST_LEASE_SECONDS:
@@ -168,6 +187,7 @@ def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
     """Returns what the NetworkPolicy of each job allows; None = there is none."""
     from railhead.controller.config import split_address
     from railhead.resources.base import JobNetworkPolicy
+    from railhead.resources.network import find_dns_peers
 
     if not options.job_network_policies:
         return None
@@ -177,7 +197,33 @@ def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
         egress=options.job_egress,
         operator_namespace=options.namespace,
         report_port=split_address(options.report_listen).port,
+        dns_to=options.job_dns_to or find_dns_peers(read_resolvers()),
+        dns_ports=options.job_dns_ports,
+        is_ambient=options.ambient_mesh,
     )
+
+
+def read_resolvers(file: Path = RESOLVERS) -> list[str]:
+    """Returns the addresses of the DNS servers that this pod asks, but for those of the pod itself."""
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        words = line.split()
+        if len(words) > 1 and words[0] == "nameserver" and is_server(words[1]):
+            found.append(words[1])
+    return found
+
+
+def is_server(text: str) -> bool:
+    """Whether the text is an address that a NetworkPolicy can name: a loopback or scoped one says nothing of jobs."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False
+    return not address.is_loopback and "%" not in text
 
 
 def _exit(*_: object) -> NoReturn:

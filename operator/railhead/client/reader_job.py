@@ -1,6 +1,8 @@
 """A Job whose pod mounts a run's claim read-only, for when no pod of the TrainJob runs: it sleeps, and exec reads.
 
-It goes with the command, at the latest after ten minutes, and with the TrainJob.
+It goes with the command, at the latest after ten minutes, and with the TrainJob. It runs the image of whoever wrote the
+TrainJob, while somebody else reads: so a NetworkPolicy leaves it no connection at all. It needs none, since the kubelet
+mounts the claim and runs what `exec` sends.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from railhead.client.rendering import render_job
 from railhead.client.snapshot import PodState, read_pod
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import Scope
-from railhead.kube.errors import KubeError
-from railhead.kube.kinds import EVENT, JOB, POD, PVC
+from railhead.kube.errors import Conflict, Denied, KubeError
+from railhead.kube.kinds import EVENT, JOB, NETWORK_POLICY, POD, PVC
 from railhead.resources.base import build_owner
 from railhead.resources.merge import merge
 from railhead.together import run_together
@@ -49,7 +51,8 @@ def build_reader(job: Object, *, folder: str, image: str | None = None) -> Objec
     metadata = job["metadata"]
     owner = build_owner(names.API_VERSION, names.KIND, metadata["name"], metadata["uid"])
     demanded = read_demanded(job)
-    labels = {**demanded.get("labels", {}), "app.kubernetes.io/name": "railhead-reader"}
+    own = {"app.kubernetes.io/name": "railhead-reader", names.LABEL_READER: metadata["uid"]}
+    labels = {**demanded.get("labels", {}), **own}
     template = {**demanded, "labels": labels}
     return {
         "apiVersion": JOB.api_version,
@@ -64,6 +67,27 @@ def build_reader(job: Object, *, folder: str, image: str | None = None) -> Objec
             "ttlSecondsAfterFinished": 60,
             "backoffLimit": 0,
             "template": {"metadata": template, "spec": _build_pod(job, folder=folder, image=image)},
+        },
+    }
+
+
+def build_policy(reader: Object) -> Object:
+    """Returns the NetworkPolicy of a job's readers. It stays for the next one, and goes with the TrainJob."""
+    metadata = reader["metadata"]
+    [owner] = metadata["ownerReferences"]
+    return {
+        "apiVersion": NETWORK_POLICY.api_version,
+        "kind": NETWORK_POLICY.kind,
+        "metadata": {
+            "name": names.reader_policy_name(owner["name"], owner["uid"]),
+            "labels": metadata["labels"],
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "podSelector": {"matchLabels": {names.LABEL_READER: owner["uid"]}},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [],
+            "egress": [],
         },
     }
 
@@ -145,6 +169,15 @@ async def _find_node(cluster: Cluster, claim: str) -> str:
     return next(filter(None, listed.items), "")
 
 
+async def _isolate(cluster: Cluster, reader: Object, say: Callable[[str], None]) -> None:
+    """Whoever may not create NetworkPolicies reads without one, as all pods of the namespace run without."""
+    try:
+        with suppress(Conflict):  # that of an earlier command
+            await cluster.client.create(NETWORK_POLICY, build_policy(reader), namespace=cluster.namespace)
+    except Denied as error:
+        say(f"the pod that reads the claim has no NetworkPolicy: {error.message}")
+
+
 @asynccontextmanager
 async def run_reader(cluster: Cluster, reader: Object, say: Callable[[str], None]) -> AsyncIterator[str]:
     """Creates the Job, yields the name of its pod when that runs, and deletes the Job.
@@ -156,6 +189,7 @@ async def run_reader(cluster: Cluster, reader: Object, say: Callable[[str], None
     node = await _find_node(cluster, text(part(volume, "persistentVolumeClaim"), "claimName"))
     reader = pin(reader, node) if node else reader
     with explaining("create a Job that reads the run's claim"):
+        await _isolate(cluster, reader, say)
         created = await cluster.client.create(JOB, reader, namespace=cluster.namespace, is_strict=True)
     name, uid = str(created["metadata"]["name"]), str(created["metadata"]["uid"])
     say(f"no pod of the job runs; the Job {name} reads its claim")

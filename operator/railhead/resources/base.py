@@ -24,6 +24,9 @@ class JobNetworkPolicy:
         metrics_from: those that reach the port of spec.metrics only.
         egress: NetworkPolicyEgressRules, besides the job's pods, DNS and the report endpoint; empty = anywhere.
         operator_namespace, report_port: where the report endpoint is.
+        dns_to: with `egress`, NetworkPolicyPeers that answer DNS; empty = any address.
+        dns_ports: where they listen, once a Service's port is translated.
+        is_ambient: a service mesh without sidecars tunnels connections to pods.
     """
 
     extra_from: tuple[Peer, ...] = ()
@@ -31,6 +34,9 @@ class JobNetworkPolicy:
     egress: tuple[Peer, ...] = ()
     operator_namespace: str = ""
     report_port: int = 0
+    dns_to: tuple[Peer, ...] = ()
+    dns_ports: tuple[int, ...] = (53, 5353)
+    is_ambient: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from railhead.api import names
 from railhead.api.base import Object
 from railhead.client import reader_job
 from railhead.client.errors import ClientError, ExitCode
-from railhead.client.reader_job import build_reader, pin, run_reader
+from railhead.client.reader_job import build_policy, build_reader, pin, run_reader
 from railhead.kube.client import Listed
-from railhead.kube.errors import Denied
-from railhead.kube.kinds import EVENT, POD
+from railhead.kube.errors import Conflict, Denied, KubeError
+from railhead.kube.kinds import EVENT, NETWORK_POLICY, POD
+from tests.policies import Network, Pod
 from tests.unit.client.jobs import make_job, make_pod
 
 TEMPLATE = {
@@ -94,7 +96,8 @@ def test_the_job_ends_by_itself_and_with_the_train_job() -> None:
     assert [owner["uid"] for owner in metadata["ownerReferences"]] == ["uid-digits"]
     assert spec["template"]["spec"]["containers"][0]["image"] == "python:3.12"
     labels = {**metadata["labels"], **spec["template"]["metadata"]["labels"]}
-    assert not [key for key in labels if key.startswith("railhead.dev/")]
+    own = [key for key in labels if key.startswith("railhead.dev/")]
+    assert own == [names.LABEL_READER], "the operator takes none of these for a pod of the job"
     assert len(metadata["generateName"].replace("digits", "d" * 38)) + 5 <= 63
 
 
@@ -128,6 +131,8 @@ class FixedCluster:
     modes: tuple[str, ...] = ("ReadWriteMany",)
     live: list[Object] = field(default_factory=list)
     error: Denied | None = None
+    policy_error: KubeError | None = None
+    policies: list[Object] = field(default_factory=list)
     requests: list[tuple[str, Any]] = field(default_factory=list)
     namespace: str = "team-a"
 
@@ -136,6 +141,11 @@ class FixedCluster:
         return SimpleNamespace(create=self._create, get=self._get, delete=self._delete, list_each=self._list_each)
 
     async def _create(self, kind: object, body: Object, **_: object) -> Object:
+        if kind == NETWORK_POLICY:
+            self.policies.append(body)
+            if self.policy_error:
+                raise self.policy_error
+            return body
         self.requests.append(("create", body))
         if self.error:
             raise self.error
@@ -191,6 +201,36 @@ async def test_a_pod_that_does_not_start_is_explained_and_its_job_deleted(
         await start(cluster, [])
     assert raised.value.code == code
     assert cluster.requests[-1] == ("delete", "reader-x")
+
+
+def test_the_policy_leaves_the_pod_no_connection() -> None:
+    reader = build_reader(make_stored_job(), folder="/runs/digits-1")
+    policy = build_policy(reader)
+    assert policy["metadata"]["ownerReferences"] == reader["metadata"]["ownerReferences"]
+    network = Network([{**policy, "metadata": {**policy["metadata"], "namespace": "team-a"}}])
+    pod = Pod("team-a", reader["spec"]["template"]["metadata"]["labels"])
+    others = (Pod("team-a"), Pod("kube-system", {"k8s-app": "kube-dns"}), Pod("", ip="192.0.2.7", is_external=True))
+    for other in others:
+        assert not network.allows(pod, other, 53)
+        assert not network.allows(other, pod, 443)
+    assert network.allows(others[0], others[1], 53), "it selects no other pod"
+
+
+@pytest.mark.parametrize(
+    ("error", "notice"),
+    [
+        (None, []),
+        (Conflict(409, "AlreadyExists", "exists"), []),
+        (Denied(403, "Forbidden", "no right"), ["the pod that reads the claim has no NetworkPolicy: no right"]),
+    ],
+)
+async def test_the_policy_comes_before_the_job(error: KubeError | None, notice: list[str]) -> None:
+    cluster, said = FixedCluster([("pod", make_pod("p", **RUNNING))], policy_error=error), list[str]()
+    assert await start(cluster, said) == "p"
+    [policy] = cluster.policies
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert said[: len(notice)] == notice
+    assert said[-1].startswith("no pod of the job runs; the Job")
 
 
 async def test_a_refused_job_is_explained() -> None:
