@@ -139,12 +139,12 @@ class ReportWriter:
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
         if urgency is None:
             return
+        urgency = self.schedule.want(key, urgency)
         known = unwritten or self._latest.get(key)
         if known is not None and known.urgency <= urgency:
             self._latest[key] = known._replace(report=report)
         else:
             self._latest[key] = Waiting(report, urgency, since)
-        self.schedule.want(key, urgency)
 
     def _find_facts(self, key: JobKey, report: Report) -> JobFacts | None:
         """The job, unless the report is not for its status."""
@@ -204,6 +204,7 @@ class ReportWriter:
                 log.info("%s/%s: dropped a report: %s", key.namespace, key.name, error)
                 return
             log.warning("%s/%s: %s; retrying the report", key.namespace, key.name, error)
+            self.schedule.fail(key)
             newest = self._latest.get(key, waiting)
             self._request_write(key, newest.report, since=newest.since, unwritten=waiting)
             if isinstance(error, Denied) and key in self._latest:

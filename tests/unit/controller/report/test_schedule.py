@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from itertools import groupby
 
 import pytest
 
 from railhead.api.job import JobKey
 from railhead.contract.report import SILENCE_SECONDS
-from railhead.controller.report.schedule import GAP_SECONDS, WRITES_AT_A_TIME, Urgency, WriteSchedule
+from railhead.controller.report.schedule import (
+    GAP_SECONDS,
+    STATE_SECONDS,
+    WRITES_AT_A_TIME,
+    Urgency,
+    WriteSchedule,
+)
 
 STATE, CHECKPOINT, PROGRESS = Urgency.STATE, Urgency.CHECKPOINT, Urgency.PROGRESS
 
@@ -203,6 +210,90 @@ def test_a_checkpoint_keeps_its_place_when_the_state_changes_too() -> None:
     assert A in [job for _, job in rig.play(20.0)][:16], "behind those that waited already"
 
 
+def count_writes(flapping: int, honest: dict[str, int], *, seconds: float, per_second: float = 25.0) -> Counter[str]:
+    """By namespace, if jobs of `hostile` change their state in each report and those of the others never do.
+
+    A flapping job reports twice a second, and another one as often as the endpoint tells it.
+    """
+    rig, written = Rig(per_second), Counter[str]()
+    hostile = [JobKey("hostile", str(number)) for number in range(flapping)]
+    others = [JobKey(namespace, str(number)) for namespace, jobs in honest.items() for number in range(jobs)]
+    due = {job: 2.0 * number / len(others) for number, job in enumerate(others)}
+    while rig.now < seconds:
+        for job in hostile:
+            rig.schedule.note_report(job)
+            rig.schedule.want(job, STATE)
+        for job in others:
+            if due[job] <= rig.now:
+                rig.schedule.want(job, PROGRESS)
+                due[job] = rig.now + rig.schedule.note_report(job)
+        written.update(job.namespace for _, job in rig.play(0.5))
+    return written
+
+
+def test_thirty_flapping_jobs_leave_the_jobs_of_another_namespace_their_share() -> None:
+    """Of 25 writes per second, 20 jobs with a report every two seconds use ten: less than half."""
+    alone = count_writes(0, {"honest": 20}, seconds=300.0)["honest"]
+    beside = count_writes(30, {"honest": 20}, seconds=300.0)
+    assert beside["honest"] >= 0.9 * alone > 2500
+    assert beside["hostile"] > 2500, "what the others leave is used"
+
+
+@pytest.mark.parametrize("flapping", [30, 300])
+def test_each_namespace_has_its_share_however_many_jobs_of_another_one_flap(flapping: int) -> None:
+    """Of four namespaces with reports, each can use a quarter of the writes, and 40 jobs use nearly all of theirs."""
+    honest = {"a": 40, "b": 40, "c": 40}
+    written = count_writes(flapping, honest, seconds=60.0)
+    for namespace in honest:
+        assert written[namespace] >= 0.85 * 60.0 * 25 / 4, "a report is due on a half second"
+
+
+def test_a_namespace_that_uses_less_than_its_share_is_first_with_its_changes_of_state() -> None:
+    rig = Rig(per_second=10.0)
+    for namespace in ("busy", "more"):
+        for number in range(500):
+            rig.schedule.want(JobKey(namespace, str(number)), STATE)
+    rig.play(5.0)
+    rig.schedule.want(JobKey("quiet", "a"), STATE)
+    rig.schedule.want(JobKey("quiet", "b"), PROGRESS)
+    assert [job.name for _, job in rig.play(1.0) if job.namespace == "quiet"] == ["a", "b"]
+
+
+def test_within_the_shares_urgency_decides_across_namespaces() -> None:
+    rig = Rig(per_second=10.0)
+    for number in range(50):
+        rig.schedule.want(JobKey(f"n{number}", "a"), PROGRESS)
+    rig.now += 0.5
+    rig.schedule.want(JobKey("n99", "a"), STATE)
+    assert rig.take() == JobKey("n99", "a")
+
+
+def test_a_second_change_of_state_within_ten_seconds_counts_as_progress(rig: Rig) -> None:
+    assert rig.schedule.want(A, STATE) is STATE
+    assert rig.schedule.want(A, STATE) is STATE, "the first one is not written yet"
+    assert rig.take() == A
+    rig.now += 5.0
+    assert rig.schedule.want(A, STATE) is PROGRESS
+    rig.schedule.want(B, CHECKPOINT)
+    assert [rig.take(), rig.take()] == [B, A]
+    rig.now += STATE_SECONDS
+    assert rig.schedule.want(A, STATE) is STATE
+    rig.schedule.want(B, CHECKPOINT)
+    assert rig.take() == A
+
+
+def test_flapping_jobs_hold_up_no_progress_of_their_own_namespace_for_ever() -> None:
+    """Thirty of them have three changes of state per second that count."""
+    rig, written = Rig(25.0), Counter[str]()
+    for _ in range(600):
+        for number in range(30):
+            rig.schedule.want(key(f"flapping-{number}"), STATE)
+        for number in range(20):
+            rig.schedule.want(key(f"honest-{number}"), PROGRESS)
+        written.update(job.name.partition("-")[0] for _, job in rig.play(0.5))
+    assert written["honest"] > 300 * 25 / 4
+
+
 def test_drivers_hear_how_often_new_metrics_are_of_use() -> None:
     rig = Rig(per_second=10.0)
     assert rig.schedule.note_report(A) == 2.0, "a few jobs"
@@ -233,4 +324,5 @@ def test_nothing_is_kept_of_jobs_that_ended(rig: Rig) -> None:
         rig.take()
         rig.now += 1.0
     assert len(rig.schedule._written._entries) <= 3
+    assert len(rig.schedule._used) <= 1
     assert not rig.schedule._wanted
