@@ -26,12 +26,12 @@ from ray.train import CheckpointConfig
 import ray
 from railhead.contract.snapshot import parse_snapshot, write_snapshot
 from railhead.driver.cluster import ACCELERATOR
-from railhead.driver.errors import COPYING
 from railhead.driver.node import ray_node
 from railhead.driver.node.ray_node import DEFAULTS
+from railhead.driver.rank.uploads import MARKER_CHECK
 from railhead.driver.ray import controller
 from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.ray.context import METHODS, NOTICE, REPORT, UPLOAD
+from railhead.driver.ray.context import COPIED, COPY, METHODS, NOTICE, REPORT, UPLOAD
 from railhead.driver.ray.daemons import AGENT_OPTION, OPTIONS
 from railhead.driver.ray.start_worker import CONTEXT, LANGUAGE
 from railhead.driver.reporting.progress import _STATES
@@ -644,7 +644,9 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     manager = find(
         "ray.train.v2._internal.execution.checkpoint.checkpoint_manager", "CheckpointManager", used_by=used_by
     )(checkpoint_config=CheckpointConfig(num_to_keep=2), storage_context=context)
-    assert callable(getattr(context, COPYING))  # seen in tracebacks by driver/errors.py
+    copied = list(inspect.signature(getattr(type(context), COPY)).parameters)
+    assert copied == COPIED, "driver/ray/context.py wraps it"
+    assert callable(getattr(context, MARKER_CHECK))  # seen in tracebacks by driver/rank/uploads.py
     snapshot = Path(context.checkpoint_manager_snapshot_path)
     assert snapshot == tmp_path / "run" / "checkpoint_manager_snapshot.json"
     for number in range(3):

@@ -7,7 +7,6 @@ Ray's controller, which does not have that module. Importable wherever the bundl
 from __future__ import annotations
 
 import contextlib
-import traceback
 from enum import Enum
 from typing import Optional, Tuple
 
@@ -15,7 +14,6 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, name_class
 
 _NOTE = "_railhead_note"
-COPYING, LOOKING = "persist_current_checkpoint", "_check_validation_file"  # methods of Ray Train's StorageContext
 
 
 class Kind(Enum):
@@ -119,17 +117,6 @@ def read_note(error: BaseException) -> Optional[TrainingError]:
     return found if isinstance(found, TrainingError) else None
 
 
-def is_storage_failure(error: BaseException) -> bool:
-    """Whether Ray Train raised it while copying a checkpoint to storage, or because it does not see the storage."""
-    functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
-    return COPYING in functions and (LOOKING in functions or may_be_of_storage(error))
-
-
-def may_be_of_storage(error: BaseException) -> bool:
-    """Judged by its class. A missing local file is the user's fault: they deleted what they reported."""
-    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
-
-
 def build_training_error(kind: Kind, rank: int, error: BaseException) -> TrainingError:
     return TrainingError(kind, rank, describe_exception(error), read_exit_code(error))
 
@@ -143,10 +130,13 @@ def read_exit_code(error: BaseException) -> Optional[int]:
 
 
 def explain_exception(error: BaseException, rank: int) -> TrainingError:
-    """Our description of it. Never raises."""
+    """Returns our description of it, which it may have already. Never raises."""
     try:
         if isinstance(error, TrainingError):
             return error
-        return build_training_error(Kind.STORAGE if is_storage_failure(error) else Kind.RAISED, rank, error)
+        noted = read_note(error)
+        if noted is None:
+            return build_training_error(Kind.RAISED, rank, error)
+        return TrainingError(noted.kind, rank, noted.text, noted.exit_code)
     except BaseException:
         return TrainingError(Kind.RAISED, rank, name_class(error))

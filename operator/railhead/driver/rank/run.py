@@ -33,7 +33,7 @@ from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.gpus import watch_gpus
 from railhead.driver.rank.steps import watch_optimizers
 from railhead.driver.rank.uploads import watch_uploads
-from railhead.driver.ray.context import NOTICES, start_from_checkpoint, watch_notices
+from railhead.driver.ray.context import NOTICES, raise_refused_report, start_from_checkpoint, watch_notices
 from railhead.driver.user_code import has_parameter, load_function
 
 _NOT_PERMITTED = (
@@ -144,6 +144,7 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
         start_from_checkpoint(resume_from)
         result = function(rank)
         _refuse_what_has_not_run(result, rank)
+        raise_refused_report()
         _END.stage = RETURNED
         return result
     except BaseException as error:

@@ -1,4 +1,5 @@
-"""Before a rank uploads a checkpoint, the upload is recorded in the run's folder (`storage.uploads`).
+"""Before a rank uploads a checkpoint, the upload is recorded in the run's folder (`storage.uploads`). After Ray's own
+copy, the files are compared with those that were reported (`rank.checkpoint_files`).
 
 Rank 0 does it before the other ranks learn the folder's name, so that one small write per checkpoint is enough and
 no upload begins earlier. A rank that finds no record, because rank 0 has no checkpoint or its write is
@@ -8,49 +9,78 @@ slow, writes it right before its own upload. An error costs only the record.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 
 from railhead.driver.describe import never_raises
+from railhead.driver.errors import Kind, build_training_error, note_exception
 from railhead.driver.rank import steps
-from railhead.driver.ray.context import Watch, watch_reports
-from railhead.driver.ray.types import Storage
+from railhead.driver.rank.checkpoint_files import CheckpointFiles
+from railhead.driver.rank.metrics import convert
+from railhead.driver.ray.context import Files, Watch, watch_reports
+from railhead.driver.ray.types import Checkpoint, Storage
 from railhead.driver.reporting.heartbeat import Uploads
+from railhead.driver.storage.call import is_of_storage
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import is_recorded, keep_uploads, record_upload
 
 _LOCK = threading.Lock()
+MARKER_CHECK = "_check_validation_file"  # a method of Ray Train's StorageContext
 PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage that hangs
 
 
 def watch_uploads() -> None:
     """Once per process. Without effect in a Ray whose methods take something else."""
-    watch_reports(Watch(steps.reporting, steps.read_times, _announce, _uploading, _note_elsewhere))
+    watch = Watch(
+        steps.reporting, steps.read_times, convert, _announce, _list_files, _uploading, _copying, _note_elsewhere
+    )
+    watch_reports(watch)
+
+
+def _list_files(checkpoint: Checkpoint, is_async: bool) -> CheckpointFiles:
+    """Another storage's files are not listed: that takes requests, and no temporary folder is there."""
+    is_local = getattr(checkpoint.filesystem, "type_name", "") == "local"
+    return CheckpointFiles(checkpoint.path if is_local else "", may_grow=not is_async)
 
 
 @contextlib.contextmanager
-def _uploading(storage: Storage, name: str, path: str) -> Iterator[None]:
+def _uploading(storage: Storage, name: str, files: Files) -> Iterator[None]:
     """Records an upload that rank 0 has not recorded, and counts one that succeeds.
 
-    Ray may delete the local files right after it, so their bytes count before.
+    Ray may delete the local files right after it, so they are noted before.
     """
     _record(_find_folder(storage), name, is_new=False)
-    size, began = _count_bytes(path), time.monotonic()
+    files.note()
+    began = time.monotonic()
     yield
     with _LOCK:  # uploads in the background have threads of their own
-        steps.STEPS.uploads += Uploads(1, time.monotonic() - began, size)
+        steps.STEPS.uploads += Uploads(1, time.monotonic() - began, files.size)
 
 
-def _count_bytes(folder: str) -> int:
-    """Returns 0 for what is no folder of this machine, and without the files that vanish meanwhile."""
-    size = 0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                size += os.lstat(os.path.join(parent, name)).st_size
-    return size
+@contextlib.contextmanager
+def _copying(storage: Storage, name: str, path: str, files: Files) -> Iterator[None]:
+    """Makes sure that the storage has the files which were reported. Raises RuntimeError if it does not.
+
+    An error of the storage gets a note, which also reaches the controller from a thread of Ray Train's.
+    """
+    files.note()
+    folder = _find_folder(storage)
+    try:
+        yield
+        damage = files.find_damage(lambda: {file.name: file.size for file in folder.list_files(name)})
+    except Exception as error:
+        if _is_mount_missing(error) or is_of_storage(error, source=path):
+            note_exception(error, build_training_error(Kind.STORAGE, -1, error))
+        raise
+    if damage:
+        raise RuntimeError(f"ray.train.report: {damage}")
+
+
+def _is_mount_missing(error: Exception) -> bool:
+    """Whether Ray did not find its marker in the run's folder, which it looks for before each copy."""
+    return MARKER_CHECK in {frame.name for frame in traceback.extract_tb(error.__traceback__)}
 
 
 def _announce(storage: Storage, name: str) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
+from railhead.driver.describe import read_text
 from railhead.driver.errors import JobRefused
 from railhead.driver.ray.types import (
     Checkpoint,
@@ -177,3 +178,30 @@ def find_fields() -> frozenset[str]:
     from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import _CheckpointManagerState as State
 
     return frozenset(getattr(State, "model_fields", None) or State.__fields__)
+
+
+def drop_metrics(
+    manager: CheckpointManager, make_writable: Callable[[Metrics], Tuple[Metrics, Sequence[str]]]
+) -> list[str]:
+    """Replaces the metrics of all checkpoints by what `make_writable` returns first; returns what it says of others."""
+    dropped: list[str] = []
+    for result in manager._checkpoint_results:
+        metrics, problems = make_writable(result.metrics or {})
+        result.metrics = metrics
+        dropped += problems
+    return dropped
+
+
+def find_write_error(value: object) -> str:
+    """Returns why Ray cannot write this value of a metric into its snapshot; empty if it can, or in an unknown Ray."""
+    try:
+        from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import _TrainingResultState as State
+    except ImportError:
+        return ""
+    try:
+        state = State(checkpoint_dir_name="any", metrics={"any": value})
+        write = getattr(state, "model_dump_json", None) or state.json  # pydantic 2, and 1
+        write()
+    except Exception as error:
+        return " ".join(read_text(error).split())[:200]
+    return ""

@@ -77,6 +77,7 @@ class Checkpoint(Protocol):
     """A folder of the run, or elsewhere."""
 
     path: str
+    filesystem: FileSystem
 
 
 class TrainingReport(Protocol):
@@ -117,6 +118,7 @@ class TrainContext(Protocol):
     """A rank's context: what `ray.train`'s functions use on a worker."""
 
     storage_context: Storage
+    report_call_index: int
 
     def get_world_rank(self) -> int: ...
 

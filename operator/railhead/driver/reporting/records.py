@@ -10,13 +10,15 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any, Callable, List
+from numbers import Real
+from typing import Any, Callable, List, Union
 
 from railhead.contract.history import Record
 from railhead.driver.describe import clean
 
 METRICS_BYTES = 64_000  # per report; with time, attempt and the like a line has at most 64 KiB
 _MOST_VALUES = 40_000  # in one report, and names: a value and its comma take two bytes
+_PYTHONS = (bool, int, float)
 _LARGEST = 10_000  # characters of a text, bits of a number
 
 
@@ -94,12 +96,25 @@ class _Plain:
 
     def _convert_other(self, value: Any) -> Any:
         """A scalar of numpy or torch is its number; all else is the name of its class."""
+        number = find_number(value)
+        return f"<{type(value).__name__}>" if number is None else self.convert(number)
+
+
+def find_number(value: Any) -> Union[bool, int, float, None]:
+    """Returns Python's number for a scalar of numpy, torch or another library, or an array with one element.
+
+    Returns None for anything else, also for one of Python's own numbers.
+    """
+    if type(value) in _PYTHONS or not callable(getattr(value, "item", None)):
+        return None
+    try:
         size = getattr(value, "numel", None) or getattr(value, "size", None)
-        if callable(getattr(value, "item", None)) and (size() if callable(size) else size) == 1:
-            number = value.item()
-            if isinstance(number, (bool, int, float)):
-                return self.convert(number)
-        return f"<{type(value).__name__}>"
+        number = value.item() if (size() if callable(size) else size) == 1 else None
+        if isinstance(number, Real) and not isinstance(number, (bool, int, float)):
+            return float(number)  # numpy's longdouble is its own item
+    except Exception:
+        return None
+    return number if isinstance(number, (bool, int, float)) else None
 
 
 def _name_float(value: float) -> str:

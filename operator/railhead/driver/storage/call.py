@@ -63,6 +63,8 @@ _PASSING_CODES = frozenset(
     # Linux only: a server's own error, a lost link, a client that was evicted
     | {getattr(errno, name) for name in ("EREMOTEIO", "ENOLINK", "ECOMM", "ENONET") if hasattr(errno, name)}
 )
+# What an administrator may allow again, where the storage has been written to.
+_REFUSED_CODES = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 # What storage says that was written to before and is away: the folder below a mount, a server's emergency.
 _AWAY_CODES = _PASSING_CODES | {errno.ENOENT, errno.EROFS}
 
@@ -189,6 +191,21 @@ def is_passing(error: BaseException) -> bool:
     if error.errno in errno.errorcode:
         return error.errno in _PASSING_CODES
     return is_unreachable(read_text(error))  # Hadoop's client has codes of its own
+
+
+def is_of_storage(error: BaseException, *, source: str) -> bool:
+    """Whether the storage has failed, rather than the application, when a checkpoint was copied from `source`.
+
+    Errors of object stores have no code. Those with a code are of a path: waiting helps with some, and no other one,
+    such as a name that is too long, is the storage's. A permission may also be missing on the local folder.
+    """
+    if is_passing(error):
+        return True
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    if error.errno in errno.errorcode:
+        return error.errno in _REFUSED_CODES and source not in read_text(error)
+    return True
 
 
 def is_unreachable(text: str) -> bool:

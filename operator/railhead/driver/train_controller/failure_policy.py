@@ -20,7 +20,6 @@ from railhead.driver.errors import (
     JobRefused,
     Kind,
     TrainingError,
-    may_be_of_storage,
     read_note,
 )
 from railhead.driver.rank.run import read_end
@@ -263,9 +262,9 @@ def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankE
         return RankError(rank, Kind.KILLED_FOR_MEMORY, _begin(cause))
     if _is_actor_error(cause) or "WorkerHealthCheckTimeoutError" in _class_names(cause):
         return RankError(rank, Kind.DIED, _cut(cause))
-    # What train_func raises is a TrainingError or has our note, so this one is of an upload in a thread of Ray Train's.
-    is_of_an_upload = may_be_of_storage(cause) and "RayError" not in _class_names(cause)
-    return RankError(rank, Kind.STORAGE if is_of_an_upload else Kind.RAISED, describe_exception(cause))
+    # What train_func raises, and what the storage does not take, is a TrainingError or has our note. So this one is of
+    # an upload in a thread of Ray Train's, such as of the user's own checkpoint_upload_fn.
+    return RankError(rank, Kind.RAISED, describe_exception(cause))
 
 
 def _is_actor_error(error: BaseException) -> bool:

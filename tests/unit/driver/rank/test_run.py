@@ -3,6 +3,7 @@ Ray receives import or wrap the user's, and turn problems into our own errors.""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pickle
@@ -21,6 +22,7 @@ from railhead.driver.describe import TEXT_LIMIT, describe_exception, make_printa
 from railhead.driver.errors import Kind, TrainingError
 from railhead.driver.logs import find_mark
 from railhead.driver.rank import run as rank
+from railhead.driver.ray import context
 from railhead.driver.user_code import WORKING_FOLDER
 
 
@@ -117,6 +119,21 @@ def test_records_every_error_in_a_form_that_can_be_pickled(
     assert isinstance(caught.value, TrainingError) or keeps
     assert caught.value.__context__ is None or keeps, "Ray would log it"
     assert "Traceback (most recent call last)" in capfd.readouterr().err or name == "no name"
+
+
+def test_a_function_that_catches_a_refused_report_has_not_succeeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other ranks wait for a report that will never come."""
+    reports = context.Reports(failed=TrainingError(Kind.RAISED, 1, "OSError: gone (m.py, line 3, in train)"))
+    monkeypatch.setattr(context, "REPORTS", reports)
+    rank.run_rank(lambda _: None, resume_from="", keeps_exception=False)
+
+    def report_again(_: int) -> None:
+        with contextlib.suppress(Exception):
+            context._refuse_after_failure()
+
+    for keeps in (False, True):
+        with pytest.raises(TrainingError, match=r"an earlier report of this rank failed.* OSError: gone"):
+            rank.run_rank(report_again, resume_from="", keeps_exception=keeps)
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,43 @@
-"""Ray's own report and upload on several ranks, with a record in the run's folder before the upload begins."""
+"""Ray's own report and upload on several ranks: a record in the run's folder before the upload begins, and what is
+compared and refused around it."""
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import queue
+import re
+import shutil
 import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import requests
 from ray.train import Checkpoint, CheckpointUploadMode
 from ray.train.v2._internal.execution import context as ray_context
+from ray.train.v2._internal.execution import storage as ray_storage
 from ray.train.v2._internal.execution.context import TrainContext
 from ray.train.v2._internal.execution.storage import StorageContext
+from ray.train.v2.api.exceptions import WorkerGroupError
 
+from railhead.contract.failure import FailureClass
+from railhead.driver.errors import Kind, TrainingError, explain_exception
 from railhead.driver.rank import steps, uploads
 from railhead.driver.ray import context
 from railhead.driver.reporting.heartbeat import Uploads
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import ELSEWHERE, RECORDS, record_upload
+from railhead.driver.train_controller.failure import classify_failure
+from railhead.driver.train_controller.failure_policy import translate_error
+from railhead.driver.train_controller.group import Group
 
 NAME = "checkpoint_2026-11-22_23-44-51.000123"
+COPY_FILES = ray_storage._pyarrow_fs_copy_files
 SYNC, ASYNC, NO_UPLOAD = CheckpointUploadMode.SYNC, CheckpointUploadMode.ASYNC, CheckpointUploadMode.NO_UPLOAD
 
 
@@ -33,7 +48,10 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(TrainContext, name, getattr(method, "__wrapped__", method))
     monkeypatch.setattr(TrainContext, context._WATCHED, True, raising=False)
     monkeypatch.delattr(TrainContext, context._WATCHED)
+    persist = getattr(StorageContext, context.COPY)
+    monkeypatch.setattr(StorageContext, context.COPY, getattr(persist, "__wrapped__", persist))
     monkeypatch.setattr(steps, "STEPS", steps.Beat())
+    monkeypatch.setattr(context, "REPORTS", context.Reports())
     uploads.watch_uploads()
     uploads.watch_uploads()
 
@@ -48,7 +66,7 @@ class Rank:
         self.local.mkdir()
         (self.local / "weights").write_text("w")
         self.reports: queue.Queue[Any] = queue.Queue()
-        self.errors: queue.Queue[BaseException] = queue.Queue()
+        self.errors: queue.Queue[Any] = queue.Queue()
         self.at_barrier: Callable[[str], str] = lambda name: name if rank == 0 else NAME
         execution = types.SimpleNamespace(
             train_context_callbacks=[],
@@ -249,3 +267,286 @@ def test_leaves_a_ray_alone_whose_methods_take_something_else(monkeypatch: pytes
     before = {each: getattr(TrainContext, each) for each in context.METHODS}
     uploads.watch_uploads()
     assert {each: getattr(TrainContext, each) for each in context.METHODS} == before
+
+
+def watch_copies(monkeypatch: pytest.MonkeyPatch, before: Callable[[], object], after: Callable[[], object]) -> None:
+    """Calls the functions right before and after Arrow's copy of a folder."""
+
+    def copy_between(*arguments: Any, **options: Any) -> None:
+        before()
+        COPY_FILES(*arguments, **options)
+        after()
+
+    monkeypatch.setattr(ray_storage, "_pyarrow_fs_copy_files", copy_between)
+
+
+def find_error(rank: Rank, mode: CheckpointUploadMode) -> BaseException | None:
+    """Reports the checkpoint; returns what Ray Train's controller learns, None for a report that arrives."""
+    try:
+        rank.context.report({"loss": 1.0}, rank.make(), None, mode)
+    except Exception as error:
+        return error
+    rank.context.checkpoint_upload_threadpool.shutdown()
+    assert rank.errors.empty() != rank.reports.empty()
+    return None if rank.errors.empty() else getattr(rank.errors.get(), "_base_exc", None)
+
+
+def do_nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda local: [file.unlink() for file in local.iterdir()], "2 of its 2 files .*: state .not uploaded., weig"),
+        (lambda local: (local / "weights").unlink(), r"1 of its 2 files .*: weights \(not uploaded\); "),
+        (lambda local: (local / "weights").write_text("w"), r"1 of its 2 files .*: weights \(written again\); "),
+        (lambda local: (local / "weights").write_text(""), r"weights \(1 bytes when reported, 0 uploaded\); "),
+        (lambda local: (local / "log").rename(local / "weights"), r": weights \(3 bytes|weights \(1 bytes when"),
+    ],
+)
+def test_what_changes_before_it_is_copied_is_not_committed_and_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: CheckpointUploadMode,
+    change: Callable[[Path], object],
+    named: str,
+) -> None:
+    rank = Rank(tmp_path, monkeypatch)
+    (rank.local / "state").write_text("s")
+    (tmp_path / "log").write_text("new")
+
+    def change_later() -> None:
+        before = (rank.local / "weights").stat().st_mtime_ns
+        while (tmp_path / "log").stat().st_mtime_ns <= before:  # clocks of file systems tick every few milliseconds
+            (tmp_path / "log").write_text("new")
+        change(Here(rank.local, tmp_path))  # type: ignore[arg-type]
+
+    watch_copies(monkeypatch, change_later, do_nothing)
+    error = find_error(rank, mode)
+    assert isinstance(error, RuntimeError) and explain_exception(error, 0).kind is Kind.RAISED
+    assert re.search(named, str(error)), error
+    assert str(error).startswith("ray.train.report: the checkpoint in ") and "ASYNC" in str(error)
+    assert rank.reports.empty() and rank.records, "the clean-up removes what was uploaded"
+
+
+class Here:
+    """The rank's folder, and `log` beside it."""
+
+    def __init__(self, local: Path, other: Path) -> None:
+        self._local, self._other = local, other
+
+    def __truediv__(self, name: str) -> Path:
+        return (self._other if name == "log" else self._local) / name
+
+    def iterdir(self) -> list[Path]:
+        return list(self._local.iterdir())
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+def test_what_the_storage_has_whole_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode
+) -> None:
+    """A file is added before the copy, and everything goes right after it."""
+    rank = Rank(tmp_path, monkeypatch)
+    watch_copies(monkeypatch, lambda: (rank.local / "new").write_text("n"), lambda: shutil.rmtree(rank.local))
+    assert find_error(rank, mode) is None
+
+
+@pytest.mark.parametrize(("mode", "is_committed"), [(SYNC, True), (ASYNC, False)])
+def test_a_log_may_grow_while_the_training_thread_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode, is_committed: bool
+) -> None:
+    """In the background it may as well be the next step's weights, which are somewhat larger."""
+    rank = Rank(tmp_path, monkeypatch)
+
+    def grow() -> None:
+        with open(rank.local / "weights", "a") as file:
+            file.write("more")
+
+    watch_copies(monkeypatch, grow, do_nothing)
+    assert (find_error(rank, mode) is None) is is_committed
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+def test_a_folder_that_stays_costs_no_request_to_the_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode
+) -> None:
+    rank = Rank(tmp_path, monkeypatch)
+    monkeypatch.setattr(RunFolder, "_list", lambda *_, **__: pytest.fail("lists"))
+    done = rank.report(checkpoint=rank.make(), mode=mode, delete_local_checkpoint_after_upload=True)
+    assert getattr(pickle.loads(pickle.dumps(done)), context.FILES) == 1
+
+
+def test_a_temporary_folder_is_compared_with_what_it_had_when_report_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another upload is still under way: Arrow finds a folder that is empty by then, and copies it without an error."""
+    rank, may_upload = Rank(tmp_path, monkeypatch), threading.Event()
+    rank.context.checkpoint_upload_threadpool.submit(may_upload.wait, 60)
+    rank.context.report({}, rank.make(), None, ASYNC)
+    (rank.local / "weights").unlink()
+    may_upload.set()
+    rank.context.checkpoint_upload_threadpool.shutdown()
+    assert rank.reports.empty()
+    assert "1 of its 1 files changed during the upload: weights (not uploaded)" in str(rank.errors.get()._base_exc)
+
+
+def test_two_reports_of_one_checkpoint_are_compared_each_with_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank, may_upload = Rank(tmp_path, monkeypatch), threading.Event()
+    rank.context.checkpoint_upload_threadpool.submit(may_upload.wait, 60)
+    checkpoint = rank.make()
+    rank.context.report({}, checkpoint, None, ASYNC)
+    (rank.local / "weights").write_text("the next step's")
+    rank.context.report({}, checkpoint, None, ASYNC)
+    may_upload.set()
+    assert "weights (1 bytes when reported, 15 uploaded)" in str(rank.errors.get(timeout=60)._base_exc)
+    with rank.context.report_order_condition:  # Ray's thread would wait for the first one for ever
+        rank.context.current_report_index = 1
+        rank.context.report_order_condition.notify_all()
+    assert rank.reports.get(timeout=60).checkpoint is not None
+
+
+def test_a_function_of_the_users_may_do_with_the_folder_what_it_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finishes the folder, uses Ray's own copy, and removes the folder before it returns."""
+    rank = Rank(tmp_path, monkeypatch)
+
+    def upload(checkpoint: Checkpoint, name: str) -> Checkpoint:
+        (rank.local / "weights").rename(rank.local / "final")
+        done: Checkpoint = rank.context.storage_context.persist_current_checkpoint(checkpoint, name)
+        shutil.rmtree(rank.local)
+        return done
+
+    done = rank.report(checkpoint=rank.make(), mode=ASYNC, checkpoint_upload_fn=upload)
+    assert os.listdir(done.path) == ["final"] and not hasattr(done, context.FILES)
+
+
+def raise_error(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+@pytest.mark.parametrize(
+    ("code", "text", "kind"),
+    [
+        ("ENOSPC", "Error writing bytes to file. Detail: [errno 28] No space left on device", Kind.STORAGE),
+        ("EIO", "Cannot read '/local/weights'", Kind.STORAGE),
+        ("EACCES", "Failed to open local file '/runs/r/c/weights'", Kind.STORAGE),
+        ("EROFS", "Failed to open local file '/runs/r/c/weights'", Kind.STORAGE),
+        (None, "When uploading part: AWS Error ACCESS_DENIED (HTTP status 403)", Kind.STORAGE),
+        (None, "When uploading part: AWS Error NETWORK_CONNECTION", Kind.STORAGE),
+        ("EACCES", "Failed to open local file '{local}/weights'", Kind.RAISED),
+        ("ENOENT", "Failed to open local file '{local}/weights'", Kind.RAISED),
+        *((code, "no", Kind.RAISED) for code in ("EISDIR", "ENOTDIR", "ENAMETOOLONG", "EINVAL", "ELOOP", "EEXIST")),
+    ],
+)
+def test_an_error_of_a_copy_is_the_storages_if_waiting_or_an_administrator_helps(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: CheckpointUploadMode,
+    code: str | None,
+    text: str,
+    kind: Kind,
+) -> None:
+    rank = Rank(tmp_path, monkeypatch)
+    text = text.format(local=rank.local)
+    error = OSError(getattr(errno, code), text) if code else OSError(text)
+    watch_copies(monkeypatch, lambda: raise_error(error), do_nothing)
+    found = find_error(rank, mode)
+    assert found is not None
+    facts = translate_error(WorkerGroupError("", {0: pickle.loads(pickle.dumps(found))}), Group())
+    assert [each.kind for each in facts.errors] == [kind]
+    assert explain_exception(found, 0).kind is kind, "as the training function raises it"
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+def test_a_missing_mount_on_a_worker_is_no_error_of_the_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode
+) -> None:
+    """Ray looks for its marker before each upload, and raises a RuntimeError."""
+    rank = Rank(tmp_path, monkeypatch)
+    Path(rank.folder.path).rename(tmp_path / "unmounted")
+    found = find_error(rank, mode)
+    assert isinstance(found, RuntimeError) and explain_exception(found, 3).kind is Kind.STORAGE
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+@pytest.mark.parametrize("name", ["a file", "a long name", "an error of the user's own upload"])
+def test_the_users_own_error_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode, name: str
+) -> None:
+    rank = Rank(tmp_path, monkeypatch)
+    options: dict[str, Any] = {}
+    if name == "an error of the user's own upload":
+        error = requests.HTTPError("401 Client Error: Unauthorized for url: https://hub.example/x")
+        options["checkpoint_upload_fn"] = lambda *_: raise_error(error)
+    long = "n" * 300 if name == "a long name" else None
+    path = rank.local / "weights" if name == "a file" else rank.local
+    try:
+        rank.context.report({}, Checkpoint(str(path)), long, mode, **options)
+        rank.context.checkpoint_upload_threadpool.shutdown()
+        found = rank.errors.get_nowait()._base_exc
+    except OSError as raised:
+        found = raised
+    facts = translate_error(WorkerGroupError("", {0: pickle.loads(pickle.dumps(found))}), Group())
+    failure = classify_failure(facts)
+    assert (failure.class_, failure.reason) == (FailureClass.APPLICATION, "TrainFunctionRaised")
+    assert explain_exception(found, 0).kind is Kind.RAISED
+
+
+def test_a_report_after_one_that_failed_raises_at_once_whatever_the_function_catches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = Rank(tmp_path, monkeypatch)
+    rank.context.report({}, rank.make(), None, SYNC)
+    rank.reports.get_nowait()
+    with pytest.raises(FileNotFoundError):
+        rank.context.report({}, Checkpoint(str(tmp_path / "gone")), None, SYNC)
+    for _ in range(2):
+        with pytest.raises(TrainingError, match=r"an earlier report of this rank failed.*gone") as caught:
+            rank.context.report({}, rank.make(), None, SYNC)
+        assert context.REPORTS.refused is caught.value
+    assert caught.value.kind is Kind.RAISED and rank.reports.empty()
+
+
+def test_a_storage_that_failed_stays_to_blame_although_the_function_went_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank = Rank(tmp_path, monkeypatch)
+    watch_copies(monkeypatch, lambda: raise_error(OSError(errno.ENOSPC, "full")), do_nothing)
+    with pytest.raises(OSError, match="full"):
+        rank.context.report({}, rank.make(), None, SYNC)
+    with pytest.raises(TrainingError, match="full") as caught:
+        rank.context.report({}, None, None, SYNC)
+    assert caught.value.kind is Kind.STORAGE
+
+
+def test_a_report_that_ray_has_not_counted_may_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other ranks still wait for it."""
+    rank = Rank(tmp_path, monkeypatch)
+    with pytest.raises(TypeError, match=r"ray\.train\.report: metric 'net' cannot be written with a checkpoint: a "):
+        rank.context.report({"net": object()}, rank.make(), None, SYNC)
+    with pytest.raises(ValueError, match="validation_config"):
+        rank.context.report({}, rank.make(), None, SYNC, validation=True)
+    assert rank.report(checkpoint=rank.make()) is not None
+
+
+def test_metrics_reach_the_controller_as_pythons_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rank = Rank(tmp_path, monkeypatch)
+    rank.context.report({"loss": np.float32(0.5), "hist": np.arange(2)}, rank.make(), None, SYNC)
+    assert rank.reports.get_nowait().metrics == {"loss": 0.5, "hist": [0, 1]}
+
+
+@pytest.mark.parametrize(("number", "has_checkpoint"), [(0, False), (1, True)])
+def test_metrics_that_are_not_written_may_be_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, has_checkpoint: bool
+) -> None:
+    """With a checkpoint, Ray writes those of rank 0 alone; the user's callbacks read all of them."""
+    rank, mine, array = Rank(tmp_path, monkeypatch, rank=number), object(), np.arange(2)
+    rank.context.report({"mine": mine, "array": array}, rank.make() if has_checkpoint else None, None, SYNC)
+    assert rank.reports.get_nowait().metrics == {"mine": mine, "array": array}

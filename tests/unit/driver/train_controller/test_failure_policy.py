@@ -38,7 +38,15 @@ from railhead.contract import environment as e
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, FailureRule
 from railhead.contract.report import RestartInPlace
 from railhead.contract.text import parse_time
-from railhead.driver.errors import AttemptFailed, JobRefused, Kind, TrainingError, Unreachable, explain_exception
+from railhead.driver.errors import (
+    AttemptFailed,
+    JobRefused,
+    Kind,
+    TrainingError,
+    Unreachable,
+    explain_exception,
+    note_exception,
+)
 from railhead.driver.rank.run import RankEnd
 from railhead.driver.ray import controller
 from railhead.driver.ray.callback import StepsCallback
@@ -106,26 +114,13 @@ def test_a_lost_actor_of_ray_is_no_error_of_the_function(actor: str) -> None:
     assert kinds(WorkerGroupError("", {1: users}))[1] == [Kind.RAISED]
 
 
-def test_distinguishes_a_failed_checkpoint_from_errors_of_other_files() -> None:
-    def persist_current_checkpoint(error: OSError) -> None:
-        raise error
-
-    def train(error: OSError) -> TrainingError:
-        try:
-            persist_current_checkpoint(error)
-        except OSError as raised:
-            return explain_exception(raised, 0)
-        raise AssertionError("not reached")
-
-    assert kinds(WorkerGroupError("", {0: train(OSError("AWS Error SLOW_DOWN"))}))[1] == [Kind.STORAGE]
-    assert kinds(WorkerGroupError("", {0: train(FileNotFoundError("local"))}))[1] == [Kind.RAISED]
-    assert explain_exception(OSError("a file of train_func's own"), 0).kind is Kind.RAISED
-    of_a_thread = {0: OSError("AWS Error SLOW_DOWN"), 1: FileNotFoundError("local"), 2: GetTimeoutError("late")}
-    assert kinds(WorkerGroupError("", of_a_thread))[1] == [
-        Kind.STORAGE,
-        Kind.RAISED,
-        Kind.RAISED,
-    ]
+def test_an_error_of_an_upload_in_the_background_is_the_applications_unless_it_has_a_note() -> None:
+    """`rank.uploads` adds the note to what the storage does not take."""
+    noted = OSError("AWS Error SLOW_DOWN")
+    note_exception(noted, TrainingError(Kind.STORAGE, -1, "OSError: AWS Error SLOW_DOWN"))
+    assert explain_exception(noted, 3).rank == 3 and explain_exception(noted, 3).kind is Kind.STORAGE
+    of_threads = {0: noted, 1: OSError("401 Client Error"), 2: FileNotFoundError("local"), 3: GetTimeoutError("late")}
+    assert kinds(WorkerGroupError("", of_threads))[1] == [Kind.STORAGE, Kind.RAISED, Kind.RAISED, Kind.RAISED]
 
 
 def test_a_runtime_env_that_fails_ends_the_run_with_rays_message() -> None:
