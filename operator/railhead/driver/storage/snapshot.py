@@ -14,6 +14,7 @@ from typing import Mapping, Optional
 from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE, RunWarning
 from railhead.contract.run_folder import OWN_FOLDER
 from railhead.contract.snapshot import COPY, SNAPSHOT, Entry, Snapshot, SnapshotUnreadable, parse_snapshot
+from railhead.driver.storage.empty_checkpoints import read_empty
 from railhead.driver.storage.run_folder import RunFolder
 
 UNREADABLE = f"{OWN_FOLDER}/unreadable-snapshot.json"
@@ -52,16 +53,17 @@ def _parse(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[RunWarni
 
 
 def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Optional[RunWarning]]:
-    """Leaves out the checkpoints that are gone, and the newest ones that are empty.
+    """Leaves out the checkpoints that are gone, and the newest ones that have lost their files.
 
-    An older one only has to exist: its owner may have removed what no run resumes from.
+    An older one only has to exist: its owner may have removed what no run resumes from. One that had no files when it
+    was committed has lost nothing.
     """
     newest_first = sorted(snapshot.entries, key=lambda entry: (entry.name == snapshot.latest, entry.report))[::-1]
     existing = folder.find_existing(snapshot.names)
     lost: list[str] = []
     has_newest = False
     for name in dict.fromkeys(entry.name for entry in newest_first):
-        if name in existing and (has_newest or folder.list_names(name)):
+        if name in existing and (has_newest or folder.list_names(name) or name in read_empty(folder)):
             has_newest = True
         else:
             lost.append(name)
@@ -69,7 +71,7 @@ def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Opt
         return snapshot, None
     more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     left = snapshot.keep(set(snapshot.names) - set(lost))
-    return left, RunWarning(CHECKPOINT_MISSING, f"checkpoint {lost[0]} is gone or empty{more}")
+    return left, RunWarning(CHECKPOINT_MISSING, f"checkpoint {lost[0]} is gone or has lost its files{more}")
 
 
 def _from_status(known: Mapping[str, int]) -> Snapshot:

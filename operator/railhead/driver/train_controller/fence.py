@@ -21,14 +21,17 @@ from typing import Callable, Optional
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import clean, describe_exception, log, never_raises
 from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
+from railhead.driver.rank.metrics import make_writable
 from railhead.driver.rank.run import permit_training
 from railhead.driver.ray import checkpoints
 from railhead.driver.ray.callback import Step
 from railhead.driver.ray.checkpoints import Delete, Write
+from railhead.driver.ray.context import FILES
 from railhead.driver.ray.types import CheckpointManager, Worker, WorkerGroup
 from railhead.driver.reporting.mailbox import Box, FromController, Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE, Patience
+from railhead.driver.storage.empty_checkpoints import note_empty
 from railhead.driver.storage.fence import Claim, check_claim
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
@@ -62,11 +65,10 @@ class FenceStep(Step):
         check = functools.partial(self._check_claim, folder, self._claim)
         check_quietly = functools.partial(check_claim, folder, self._claim)
         self._group.folder, self._group.check_fence = folder, check_quietly
-        patience = Patience(functools.partial(_report_trouble, self._box, folder))
-        patience.call(check)
+        Patience(functools.partial(_report_trouble, self._box, folder)).call(check)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
-        self._guard(manager, check, patience, functools.partial(finish_commit, folder, check_quietly))
+        self._guard(manager, folder, check, check_quietly)
 
     def after_finish(self) -> None:
         """The last group is gone, and there may be no later one. Never raises."""
@@ -82,22 +84,65 @@ class FenceStep(Step):
             raise
 
     def _guard(
-        self, manager: CheckpointManager, check: Callable[[], None], patience: Patience, after: Callable[[], None]
+        self,
+        manager: CheckpointManager,
+        folder: RunFolder,
+        check: Callable[[], None],
+        check_quietly: Callable[[], None],
     ) -> None:
         """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit."""
 
         def note_repeated() -> None:
             self._group.repeated_name = checkpoints.drop_repeated(manager) or self._group.repeated_name
 
+        patience = Patience(functools.partial(_report_trouble, self._box, folder))
+        empty = EmptyCommits(manager, folder)
+
         def commit(write: Write) -> None:
             def check_and_write() -> None:
                 check()
-                write()
+                empty.note_newest()
+                write_metrics(manager, write)
 
             patience.call(check_and_write)
-            after()
+            finish_commit(folder, check_quietly)
 
         checkpoints.guard(manager, before=note_repeated, commit=commit, delete=Deletions(manager, check).delete)
+
+
+def write_metrics(manager: CheckpointManager, write: Write) -> None:
+    """Writes Ray's snapshot, without the metrics that cannot be written.
+
+    A rank refuses such a metric by itself. It does not know that of another rank's checkpoint, or of a validation
+    function in a trainer that the user built, whose result each later attempt would try to write again.
+    """
+    try:
+        write()
+    except (OSError, AttemptFailed):
+        raise
+    except Exception:
+        dropped = checkpoints.drop_metrics(manager, make_writable)
+        if dropped:
+            log(f"the checkpoint is committed without metrics that cannot be written: {'; '.join(dropped)}")
+        write()
+
+
+class EmptyCommits:
+    """Notes the newest checkpoint of a manager if it has no files."""
+
+    def __init__(self, manager: CheckpointManager, folder: RunFolder) -> None:
+        self._manager, self._folder = manager, folder
+        self._seen: object = manager.latest_checkpoint_result  # of an earlier group, which noted it
+
+    def note_newest(self) -> None:
+        """Call before the commit. Only a checkpoint of which no rank says that it has files costs a request."""
+        newest = self._manager.latest_checkpoint_result
+        if newest is None or newest is self._seen:
+            return
+        name = checkpoints.name_checkpoint(self._manager, newest.checkpoint)
+        if not getattr(newest.checkpoint, FILES, 0) and not self._folder.list_names(name):
+            note_empty(self._folder, name, kept=checkpoints.list_names(self._manager))
+        self._seen = newest
 
 
 class Deletions:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyarrow.fs import LocalFileSystem
 from ray.train import Checkpoint, CheckpointConfig
@@ -16,15 +17,18 @@ from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
+from ray.train.v2.api.reported_checkpoint import ReportedCheckpointStatus
 
 from railhead.contract import environment as e
 from railhead.contract.report import RunWarning
 from railhead.contract.snapshot import COPY, SNAPSHOT, SnapshotUnreadable, parse_snapshot, write_snapshot
 from railhead.driver.errors import JobRefused
 from railhead.driver.ray.checkpoints import find_fields
+from railhead.driver.ray.context import FILES
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import restore_run
+from railhead.driver.storage.empty_checkpoints import EMPTY, read_empty
 from railhead.driver.storage.fence import check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import UNREADABLE, read_copy
@@ -140,18 +144,30 @@ class Run:
             FenceStep(Group(), Mailbox(folder), RunContext.read()).after_group_start(fake_group(self.manager))
             wait_for_clean_up()
 
-    def commit(self, name: str, **metrics: Any) -> None:
+    def commit(self, name: str, *, is_empty: bool = False, is_validated: bool = False, **metrics: Any) -> None:
         folder = Path(self.folder.find(name))
         folder.mkdir(exist_ok=True)
-        (folder / "weights").write_text(f"the weights of {name}")
-        (folder / "epoch").write_text(name)
+        if not is_empty:
+            (folder / "weights").write_text(f"the weights of {name}")
+            (folder / "epoch").write_text(name)
         checkpoint = Checkpoint(path=str(folder), filesystem=self.storage.storage_filesystem)
-        report = _TrainingReport(checkpoint, metrics, False)
+        setattr(checkpoint, FILES, 0 if is_empty else 2)  # as a rank does
+        report = _TrainingReport(checkpoint, metrics, is_validated)
 
         async def register() -> None:
             self.manager.after_report(report, [metrics])
 
         asyncio.run(register())
+
+    def end_validation(self, **metrics: Any) -> None:
+        update = getattr(self.manager, "update_checkpoints_with_validation_result", None)
+        (checkpoint,) = self.manager._pending_training_results
+        results = {checkpoint: (metrics, ReportedCheckpointStatus.VALIDATED)} if update else {checkpoint: metrics}
+
+        async def end() -> None:
+            (update or self.manager.update_checkpoints_with_metrics)(results)
+
+        asyncio.run(end())
 
     def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> tuple[str | None, RunWarning | None]:
         return restore_run(self.folder, fields=find_fields(), known=known or {}, commits=commits)
@@ -182,6 +198,91 @@ def empty(run: Path, name: str) -> None:
         file.unlink()
 
 
+def test_a_checkpoint_that_was_empty_when_it_was_committed_is_not_lost(tmp_path: Path) -> None:
+    """Ray keeps metrics only with a checkpoint, so many functions report a folder without files."""
+    run = Run(tmp_path)
+    for number in range(3):
+        run.commit(f"c{number}", is_empty=True, loss=1.0)
+        assert run.restore(commits=number + 1) == (f"c{number}", None)
+    assert read_empty(run.folder) == {"c1", "c2"}, "no more than Ray keeps"
+    (tmp_path / "r" / SNAPSHOT).write_text("")
+    latest, warning = run.restore()
+    assert latest == "c2" and warning is not None, "also with the copy"
+    manager = Run(tmp_path).manager
+    assert manager.latest_checkpoint_result is not None
+    assert Path(manager.latest_checkpoint_result.checkpoint.path).name == "c2"
+
+
+def test_the_newest_commit_wins_over_an_older_one_with_files(tmp_path: Path) -> None:
+    """As after a restart in place: what `ray.train.get_checkpoint()` returns must not depend on who was lost."""
+    run = Run(tmp_path)
+    run.commit("c0")
+    run.commit("c1", is_empty=True)
+    assert run.restore(commits=2) == ("c1", None)
+    run.commit("c2")
+    empty(tmp_path / "r", "c2")
+    latest, warning = run.restore()
+    assert latest == "c1" and warning is not None and "c2 is gone or has lost its files" in warning.message
+
+
+def test_an_empty_checkpoint_whose_folder_is_gone_is_lost(tmp_path: Path) -> None:
+    """Ray would raise on it."""
+    run = Run(tmp_path)
+    run.commit("c0")
+    run.commit("c1", is_empty=True)
+    remove(tmp_path / "r", "c1")
+    assert run.restore(commits=2)[0] == "c0"
+
+
+def test_files_that_only_another_rank_has_uploaded_are_found(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    (tmp_path / "r" / "c0").mkdir()
+    (tmp_path / "r" / "c0" / "of-rank-1").write_text("x")
+    run.commit("c0", is_empty=True)
+    assert read_empty(run.folder) == frozenset()
+
+
+def test_a_commit_with_files_costs_no_request_for_that(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+
+    def list_names(self: RunFolder, name: str) -> list[str]:
+        listed.append(name)
+        return []
+
+    monkeypatch.setattr(RunFolder, "list_names", list_names)
+    run.commit("c9")
+    assert "c9" not in listed and run.folder.read(EMPTY) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", "null"])
+def test_a_damaged_note_of_empty_checkpoints_counts_as_none(run: Run, tmp_path: Path, text: str) -> None:
+    (tmp_path / "r" / EMPTY).write_text(text)
+    assert read_empty(run.folder) == frozenset() and run.restore() == ("c2", None)
+
+
+def test_metrics_that_cannot_be_written_do_not_end_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of a validation function, which each later attempt would try to write again."""
+    run = Run(tmp_path)
+    run.commit("c0", is_validated=True, loss=1.0)
+    run.end_validation(accuracy=np.float32(0.5), model=object())
+    values = json.loads((tmp_path / "r" / SNAPSHOT).read_text())
+    assert values["checkpoint_results"][0]["metrics"] == {"loss": 1.0, "accuracy": 0.5}
+    assert not values["pending_training_results"] and read_copy(run.folder) is not None
+    assert "without metrics that cannot be written: metric 'model' cannot" in capsys.readouterr().out
+    run.commit("c1", loss=np.float32(2.0))
+    assert run.manager.latest_checkpoint_result is not None
+    assert run.manager.latest_checkpoint_result.metrics == {"loss": 2.0}
+
+
+def test_another_error_of_rays_snapshot_still_ends_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise KeyError("of Ray's own")
+
+    monkeypatch.setattr(run.manager, "_save_state", fail)
+    with pytest.raises(KeyError):
+        run.commit("c9")
+
+
 Damage = Callable[[Path], object]
 DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
     "empty": (lambda r: (r / SNAPSHOT).write_text(""), "SnapshotUnreadable", "cannot be read (it is empty)", "c2"),
@@ -193,9 +294,9 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
     ),
     "binary": (lambda r: (r / SNAPSHOT).write_bytes(b"\xff\xfe\x00" * 9), "SnapshotUnreadable", "cannot be read", "c2"),
     "gone": (lambda r: (r / SNAPSHOT).unlink(), "SnapshotUnreadable", "is gone", "c2"),
-    "no-folder": (lambda r: remove(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
-    "empty-folder": (lambda r: empty(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
-    "older-one": (lambda r: remove(r, "c1"), "CheckpointMissing", "checkpoint c1 is gone or empty", "c2"),
+    "no-folder": (lambda r: remove(r, "c2"), "CheckpointMissing", "c2 is gone or has lost its files", "c1"),
+    "empty-folder": (lambda r: empty(r, "c2"), "CheckpointMissing", "c2 is gone or has lost its files", "c1"),
+    "older-one": (lambda r: remove(r, "c1"), "CheckpointMissing", "c1 is gone or has lost its files", "c2"),
 }  # fmt: skip
 
 
@@ -304,7 +405,7 @@ def test_skips_damaged_checkpoints_from_the_newest_on(tmp_path: Path) -> None:
         empty(tmp_path / "r", f"c{number}")
     latest, warning = restore(folder)
     assert latest == "c996" and warning is not None
-    assert warning.message.startswith("checkpoint c999 is gone or empty (and 2 more)")
+    assert warning.message.startswith("checkpoint c999 is gone or has lost its files (and 2 more)")
 
 
 def test_ignores_a_truncated_copy(run: Run, tmp_path: Path) -> None:

@@ -1,0 +1,29 @@
+"""Remembers which checkpoints had no files when they were committed, so that no later attempt takes them for lost.
+
+Ray Train keeps metrics only with a checkpoint, so an empty folder is a usual way to report them. The names are written
+before the commit, and only for such a checkpoint: a run whose checkpoints have files has no such file.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Collection, FrozenSet
+
+from railhead.contract.run_folder import OWN_FOLDER
+from railhead.driver.storage.run_folder import RunFolder
+
+EMPTY = f"{OWN_FOLDER}/empty-checkpoints.json"
+
+
+def note_empty(folder: RunFolder, name: str, *, kept: Collection[str]) -> None:
+    """Call only behind the fence. `kept`: the checkpoints of the run; the names of all others are forgotten."""
+    names = {name, *read_empty(folder).intersection(kept)}
+    folder.replace(EMPTY, json.dumps(sorted(names)).encode())
+
+
+def read_empty(folder: RunFolder) -> FrozenSet[str]:
+    """Returns the names; none if the file is absent, or damaged."""
+    try:
+        return frozenset(map(str, json.loads(folder.read(EMPTY) or b"[]")))
+    except (ValueError, TypeError):
+        return frozenset()
