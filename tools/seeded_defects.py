@@ -800,7 +800,7 @@ DEFECTS = (
     ),
     Defect(
         "a second fit() of a script resumes the run of the first one",
-        "driver/run_context.py",
+        "contract/run_folder.py",
         'run_name if number == 1 else f"{run_name}-fit-{number}"',
         "run_name",
         (RUN_CONFIG,),
@@ -1631,7 +1631,7 @@ DEFECTS = (
     Defect(
         "a success in the run's folder is believed by another job",
         "driver/storage/fence.py",
-        'values["uid"] == uid and ',
+        'values["uid"] in (uid, *former_uids) and ',
         "",
         (OUTCOME_FILE,),
     ),

@@ -17,13 +17,14 @@ from railhead.contract.report import (
     STORAGE_TROUBLES,
 )
 from railhead.controller.observe import STUCK
-from railhead.planning.decisions import attempts, suspend
+from railhead.planning.decisions import attempts, run, suspend
 from railhead.planning.facts import reasons
 
 PROJECT = Path(__file__).resolve().parents[2]
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
 NAMED = {
     "SUSPENDED": suspend.SUSPENDED,
+    "RESTORED": run.RESTORED,
     "NODE_REFUSED_POD": reasons.NODE_REFUSED_POD,
     "POD_NOT_STARTED": reasons.POD_NOT_STARTED,
 }
@@ -34,6 +35,7 @@ PASSED_ON = {
     *LOSSES,
     *STORAGE_TROUBLES,
     *(attempts.NOT_FOUND, attempts.RUNS, attempts.NOTHING),
+    *(run.RUN_IN_USE, run.OF_ANOTHER_JOB, run.WITHOUT_STATUS),
     *("RunNameDiffers", "StoragePathDiffers", CHECKPOINT_NAME_REPEATED, END_NOT_ANNOUNCED, RAY_NOT_TESTED),
     *(NO_STEPS, METRIC_RULE, METRIC_MISSING),
 }

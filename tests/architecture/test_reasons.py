@@ -12,6 +12,7 @@ from tests.architecture.test_events import CAMEL_CASE, PASSED_ON
 from railhead.api import conditions as types
 from railhead.client.causes import read_causes
 from railhead.contract.failure import FailureClass
+from railhead.planning.decisions.run import RESTORED
 from railhead.planning.decisions.suspend import SUSPENDED, SUSPENDING
 from railhead.planning.facts import reasons
 
@@ -22,7 +23,7 @@ MAKERS = {"make_condition", "stand_still", "_stand"}
 VARIABLES = {"reason", "warning.reason", "event.reason", "problem.reason", "why.reason"}
 PHASES = {"Pending", "Starting"}  # of the expression `phase`
 OTHERS = {
-    *(SUSPENDED, SUSPENDING, reasons.NODE_REFUSED_POD, reasons.POD_NOT_STARTED, "WorkerLost"),
+    *(SUSPENDED, SUSPENDING, RESTORED, reasons.NODE_REFUSED_POD, reasons.POD_NOT_STARTED, "WorkerLost"),
     *(reasons.REPORTS_MISSING, reasons.PARTIAL_START),
     *read_causes()["queues"],
     *("DeleteDenied", "ChangeDenied", "QueueLost", "ForeignPods", "CPULimitAdded"),
@@ -54,7 +55,7 @@ def test_every_reason_of_a_condition_is_documented_and_every_documented_reason_e
 
 
 def test_other_reasons_come_from_known_expressions() -> None:
-    known = {*VARIABLES, "phase", "SUSPENDED", "SUSPENDING", "f'Not{type_}'"}
+    known = {*VARIABLES, "phase", "SUSPENDED", "SUSPENDING", "RESTORED", "f'Not{type_}'"}
     assert {each for each in made() if not CAMEL_CASE.fullmatch(each) or each.isupper()} <= known
 
 

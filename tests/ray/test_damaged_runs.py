@@ -17,7 +17,7 @@ from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.snapshot import SNAPSHOT
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.storage.acquire_run import restore_run
-from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.fence import Claimant, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import finish_commit
 from tests.ray.pods import Pods, make_job
@@ -116,7 +116,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 def test_damage_in_a_bucket_is_detected_and_repaired_as_on_a_path(s3: S3) -> None:
     for name, (damage, epoch, message) in DAMAGES.items():
         folder = make_run(s3.build_uri("runs"), name)
-        take_run(folder, uid="mine", attempt=1)
+        take_run(folder, Claimant("mine"), attempt=1)
         damage(folder)
         latest, warning = restore_run(folder, fields=find_fields(), known={}, commits=0)
         assert latest == (f"c{epoch - 1}" if epoch else None), name

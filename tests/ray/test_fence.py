@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.fence import Claimant, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from tests.ray.pods import Pods, make_job
 
@@ -110,6 +110,6 @@ def test_the_users_own_trainer_uses_the_same_fence(tmp_path: Path, way: dict[str
     with Pods(tmp_path, job, source=SOURCE) as pods:
         pods.start(workers=1, env={"RAILHEAD_SOURCE": str(tmp_path / "source")})
         pods.wait_until(lambda: any(r["reports"] >= 2 for r in pods.reports))
-        take_run(RunFolder(LocalFileSystem(), f"{pods.storage}/{job.run_name}"), uid=job.uid, attempt=2)
+        take_run(RunFolder(LocalFileSystem(), f"{pods.storage}/{job.run_name}"), Claimant(job.uid), attempt=2)
         assert pods.wait_ended() == FailureClass.FENCED.exit_code, pods.read_log()
         assert pods.read_outcome().message.startswith("attempt 2 has taken over the run; attempt 1")

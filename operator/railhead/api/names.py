@@ -114,4 +114,10 @@ def run_name(job: str, uid: str, wanted: str | None) -> str:
 
 def child_labels(job: str, uid: str) -> dict[str, str]:
     """Labels of every child that say whose it is. Copies none from the TrainJob: GitOps tools would claim the child."""
-    return {MANAGED_BY: "railhead", LABEL_JOB_NAME: job, LABEL_JOB_UID: uid}
+    return {
+        MANAGED_BY: "railhead",
+        LABEL_JOB_NAME: job,
+        LABEL_JOB_UID: uid,
+        # Velero would make a child again without its owner, so that a pod would train for nobody.
+        "velero.io/exclude-from-backup": "true",
+    }

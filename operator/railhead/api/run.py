@@ -104,7 +104,7 @@ class Run(Model):
     )
     name: str | None = optional(
         "Name of the Ray Train run. Default: job name and uid. A fixed name continues where an "
-        "earlier job of that name stopped.",
+        "earlier job of that name stopped, once that one has finished.",
         min_length=1,
         max_length=63,
         pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",

@@ -16,6 +16,7 @@ from railhead.api.base import ClassName, StatusModel, optional, text_field, time
 from railhead.api.conditions import MAX_CONDITIONS, Condition, find_condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
 from railhead.api.queue import AdmissionStatus
+from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang
 from railhead.api.slow_ranks import SlowRanks
 from railhead.contract.failure import POLICIES, FailureClass
@@ -289,6 +290,7 @@ class JobStatus(StatusModel):
         description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback, "
         "StorageUnavailable, HangSuspected, MetricRuleFired, EndNotice, RayTested; those of other controllers stay.",
     )
+    run: RunStatus | None = optional("The job's run; absent before the first attempt.")
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements and reductions of worker pods within the attempt.")
     driver: str = text_field(

@@ -59,8 +59,10 @@ def remark(text: str) -> None:
     Console(sys.stderr).line(f"railhead: {text}")
 
 
-def open_files(options: argparse.Namespace, cluster: Cluster, job: Object) -> AbstractAsyncContextManager[RunFiles]:
-    """Opens the files of the job's run."""
+def open_files(
+    options: argparse.Namespace, cluster: Cluster, job: Object, *, is_own: bool = False
+) -> AbstractAsyncContextManager[RunFiles]:
+    """Opens the files of the job's run, or with `is_own` the job's own folder, which may have several runs."""
     from railhead.client.open_run import open_run  # and with it the planner, which a list of jobs does not need
 
     return open_run(
@@ -70,6 +72,7 @@ def open_files(options: argparse.Namespace, cluster: Cluster, job: Object) -> Ab
         copy=options.folder,
         reader_image=options.reader_image,
         endpoints=options.endpoint,
+        is_own=is_own,
     )
 
 

@@ -49,7 +49,7 @@ async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted:
     """Prints the lines that the archive has of an attempt, the newest one by default; says what is missing."""
     job = await cluster.get_job(options.name)
     uid, attempt = str(job["metadata"]["uid"]), options.attempt or parse_status(job.get("status")).attempt
-    async with open_files(options, cluster, job) as files:
+    async with open_files(options, cluster, job, is_own=True) as files:
         found = await files.find([LOGS])
         sources = choose_files(found, uid, attempt, rank=wanted.rank, is_all=wanted.is_all)
         if not sources:

@@ -19,6 +19,7 @@ from railhead.client.rendering import read_spec
 from railhead.client.run_files import ProcessFiles, RunFiles, StoreFiles
 from railhead.client.snapshot import PodState
 from railhead.client.store_uri import check_store, read_endpoints
+from railhead.contract.run_folder import is_of_job
 
 
 @asynccontextmanager
@@ -30,6 +31,7 @@ async def open_run(
     copy: str | None = None,
     reader_image: str | None = None,
     endpoints: Sequence[str] = (),
+    is_own: bool = False,
 ) -> AsyncIterator[RunFiles]:
     """Opens the folder of the job's run.
 
@@ -38,12 +40,15 @@ async def open_run(
         copy: a copy of the folder, a path of this machine or a URI; None = where the job has it.
         reader_image: of a reader's pod; None = the job's.
         endpoints: servers of stores that the user trusts, besides the clouds' own.
+        is_own: opens the job's own folder instead, as `find_own_folder` finds it.
 
     Raises:
         ClientError: there is no way to the folder, or it does not exist yet, or the user's credentials would be sent
             to a host that the user has not named.
     """
     folder = copy or find_folder(job)
+    if is_own and not copy:
+        folder = find_own_folder(job)
     if copy and "://" in copy:
         yield StoreFiles.open(copy)
         return
@@ -86,7 +91,7 @@ def find_folder(job: Object) -> str:
     """
     metadata, spec = job["metadata"], read_spec(job)
     base, mark, query = spec.run.storage_path.partition("?")
-    own = str(names.run_name(metadata["name"], metadata["uid"], spec.run.name))
+    own = find_run_name(job)
     reported = parse_status(job.get("status")).run_uri.partition("?")[0]
     if reported.startswith("/"):
         return reported
@@ -99,8 +104,35 @@ def find_folder(job: Object) -> str:
     return f"{base.rstrip('/')}/{below}{mark}{query}"
 
 
+def find_own_folder(job: Object) -> str:
+    """Returns the path or URI of the job's own folder, which has what belongs to no single run of a script.
+
+    That of the run may be another one: of a later fit(), or of a run that the user's code has named.
+
+    Raises:
+        ClientError: as `find_folder` does.
+    """
+    path, mark, query = find_folder(job).partition("?")
+    parent, _, last = path.rstrip("/").rpartition("/")
+    name = find_run_name(job)
+    if is_of_job(last, name):
+        return f"{parent}/{name}{mark}{query}"
+    if parent.rpartition("/")[2] == name:
+        return f"{parent}{mark}{query}"
+    return f"{path}{mark}{query}"
+
+
 def is_here(job: Object, folder: str) -> bool:
-    """Whether the folder is on this machine too: in local mode, or where its file system is mounted."""
-    metadata, run = job["metadata"], part(part(job, "spec"), "run")
-    name = names.run_name(metadata["name"], metadata["uid"], run.get("name"))
-    return Path(folder).name == name and Path(folder).is_dir()
+    """Whether the folder is on this machine too: in local mode, or where its file system is mounted.
+
+    Its path has the name of the job's run, so that no other folder of the same path is taken for it.
+    """
+    name, path = find_run_name(job), Path(folder)
+    return (is_of_job(path.name, name) or path.parent.name == name) and path.is_dir()
+
+
+def find_run_name(job: Object) -> str:
+    """Returns the name of the job's run; a restored job keeps that of the TrainJob that it was restored from."""
+    metadata, run, status = job["metadata"], part(part(job, "spec"), "run"), parse_status(job.get("status"))
+    recorded = status.run.name if status.run is not None else ""
+    return recorded or names.run_name(metadata["name"], metadata["uid"], run.get("name"))

@@ -14,8 +14,8 @@ DATASETS = "RAILHEAD_DATASETS"  # JSON: name of a dataset -> its uri, for those 
 BUNDLE = "RAILHEAD_BUNDLE"  # the zipapp itself
 ATTEMPT = "RAILHEAD_ATTEMPT"
 CHECKPOINT_INDEX = "RAILHEAD_CHECKPOINT_INDEX"  # index of the newest known commit, -1 = none
-# JSON list of {name, run, index, time, attempt}: folder, the run's folder and commit of status.checkpoint and
-# status.bestCheckpoint
+# JSON list of {name, run, folder, index, time, attempt}: folder, the run's folder, the folder that has that one, and
+# commit of status.checkpoint and status.bestCheckpoint
 KNOWN_CHECKPOINTS = "RAILHEAD_KNOWN_CHECKPOINTS"
 RESUME_FROM = "RAILHEAD_RESUME_FROM"  # URI or path of the checkpoint of spec.resumeFrom
 HEAD_HOST = "RAILHEAD_HEAD_HOST"  # DNS name of this attempt's head pod

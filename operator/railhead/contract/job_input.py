@@ -36,6 +36,8 @@ class JobInput:
     Attributes:
         namespace, name, uid: of the TrainJob.
         run_name: the Ray Train run; the same in each attempt, so that a new one resumes.
+        is_sharing_run: run.name is in the spec, so the run may be one that another TrainJob has begun.
+        former_uids: of the TrainJobs that this one was restored from, the last one at the end.
         framework: of train_func, as in `trainer.framework`, with the default applied.
         train_func, validation_function, build: `module:function`.
         entrypoint: command of a script. Exactly one of the three is set.
@@ -74,6 +76,8 @@ class JobInput:
     scaling: dict[str, Any]
     worker_pods: int
     ray_node: dict[str, RayNode]
+    is_sharing_run: bool = False
+    former_uids: list[str] = field(default_factory=list)
     framework: str = ""
     train_func: str = ""
     validation_function: str = ""

@@ -15,3 +15,13 @@ def name_attempt(uid: str, attempt: int) -> str:
 
 def shorten_uid(uid: str) -> str:
     return re.sub("[^0-9a-z]", "", uid)[:8]
+
+
+def name_fit(run_name: str, number: int) -> str:
+    """Returns the name of the run of a script's fit() of this number, from 1; `run_name` is the job's."""
+    return run_name if number == 1 else f"{run_name}-fit-{number}"
+
+
+def is_of_job(name: str, run_name: str) -> bool:
+    """Whether `name_fit` gives this name."""
+    return re.fullmatch(re.escape(run_name) + r"(-fit-\d+)?", name) is not None

@@ -10,7 +10,8 @@ import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from railhead.api.base import Object
+from railhead.api import names
+from railhead.api.base import Object, part
 from railhead.api.conditions import SUSPENDED
 from railhead.api.job import InvalidSpec, JobKey, is_too_large, parse_spec
 from railhead.api.slow_ranks import list_spells
@@ -23,6 +24,16 @@ from railhead.planning.observed import Announced, Place, find_place
 from railhead.resources.queues.kueue import MAX_SECONDS, PRIORITY_CLASS, QUEUE_NAME
 
 FASTEST = 1
+VELERO_RESTORE = "velero.io/restore-name"  # label that Velero gives whatever it makes again
+
+
+class RunKey(NamedTuple):
+    """A run, as jobs of a namespace name it."""
+
+    namespace: str
+    storage_path: str
+    claim: str
+    name: str
 
 
 class Content(NamedTuple):
@@ -42,6 +53,9 @@ class JobRecord:
         avoided_nodes: how many.
         queue_label, priority_label, seconds_label: values of Kueue's labels.
         queued_since: since when it has waited for its queue; None unless it does.
+        created: when, as the API server writes it.
+        restored_by: the restore of a backup tool that has made the object, or "".
+        run_key: of its run, while it has not finished; None if another controller manages the job.
         place: in the start line of its namespace, if it is there and is not being deleted.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
@@ -62,6 +76,9 @@ class JobRecord:
     priority_label: str
     seconds_label: str
     queued_since: str | None
+    created: str
+    restored_by: str
+    run_key: RunKey | None
     place: Place | None
     kept: Content | bytes
 
@@ -114,9 +131,24 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         priority_label=str(labels.get(PRIORITY_CLASS) or ""),
         seconds_label=str(labels.get(MAX_SECONDS) or ""),
         queued_since=_find_queued_since(status),
+        created=str(metadata.get("creationTimestamp") or ""),
+        restored_by=str(labels.get(VELERO_RESTORE) or ""),
+        run_key=None if status.is_finished else _find_run_key(key, uid, raw, status),
         place=None if is_deleting else find_place(key.name, uid, status),
         kept=kept,
     )
+
+
+def _find_run_key(key: JobKey, uid: str, raw: Object, status: JobStatus) -> RunKey | None:
+    """Only within a namespace: the same path or URI may be another storage elsewhere."""
+    spec = part(raw, "spec")
+    run, claim = part(spec, "run"), part(part(part(spec, "run"), "storageVolume"), "persistentVolumeClaim")
+    if spec.get("managedBy", names.MANAGER) != names.MANAGER:
+        return None
+    recorded = status.run.name if status.run is not None else ""
+    name = recorded or names.run_name(key.name, uid, str(run.get("name") or "") or None)
+    path = str(run.get("storagePath") or "").partition("?")[0].rstrip("/")
+    return RunKey(key.namespace, path, str(claim.get("claimName") or ""), name)
 
 
 def _parse(spec: object, name: str) -> TrainJobSpec | InvalidSpec:

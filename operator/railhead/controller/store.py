@@ -15,13 +15,13 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.spec import TrainJobSpec
-from railhead.api.status import JobStatus
-from railhead.controller.job_record import JobRecord, read_key, record_job
+from railhead.api.status import RESTING, JobStatus
+from railhead.controller.job_record import JobRecord, RunKey, read_key, record_job
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.controller.queues import Queues
 from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.facts.start_line import find_creators, find_rivals
-from railhead.planning.observed import Announced, Denial, Observed, Place, Rejection
+from railhead.planning.observed import Announced, Denial, Observed, Place, Rejection, RunHolder
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.queue_view import WorkloadView
 from railhead.resources.base import OperatorSettings
@@ -64,6 +64,12 @@ class StartLines:
         return [line[place] for line in lines.values() for place in find_creators(tuple(line), now)]
 
 
+def _is_before(other: JobRecord, record: JobRecord) -> bool:
+    """Whether a job that has not begun either gets the run first. One that is suspended or queued may never begin."""
+    is_at_rest = other.phase in RESTING or other.is_deleting
+    return not is_at_rest and (other.created, other.uid) < (record.created, record.uid)
+
+
 class Store:
     """The source of the planner's observations. Updated by watch events and by our own writes.
 
@@ -85,6 +91,7 @@ class Store:
         self._announced: dict[str, Announced] = {}
         self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
         self.avoided_nodes = 0
+        self._runs: defaultdict[RunKey, set[JobKey]] = defaultdict(set)  # of unfinished jobs
         self.lines = StartLines()
         self.queues = Queues()
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
@@ -132,6 +139,30 @@ class Store:
             self._drivers[place] += change
             if not self._drivers[place]:
                 del self._drivers[place]
+            self._count_run(record, change)
+
+    def _count_run(self, record: JobRecord, change: int) -> None:
+        if record.run_key is None:
+            return
+        if change > 0:
+            self._runs[record.run_key].add(record.key)
+            return
+        self._runs[record.run_key].discard(record.key)
+        if not self._runs[record.run_key]:
+            del self._runs[record.run_key]
+
+    def _find_run_holder(self, record: JobRecord, status: JobStatus) -> RunHolder | None:
+        """The TrainJob that this one was restored from, or an unfinished one that has begun in the same run; of those
+        that have not begun, the oldest gets it first."""
+        former = self._keys.get(status.run.uid) if status.run is not None else None
+        if former is not None and former != record.key and not self._jobs[former].is_finished:
+            return RunHolder(former.namespace, former.name, self._jobs[former].phase, is_former=True)
+        if record.run_key is None:
+            return None
+        others = [self._jobs[key] for key in self._runs.get(record.run_key, ()) if key != record.key]
+        holders = [other for other in others if other.attempt > 0 or _is_before(other, record)]
+        found = min(holders, key=lambda other: (not other.attempt, other.created, other.uid), default=None)
+        return RunHolder(found.key.namespace, found.key.name, found.phase) if found else None
 
     def _is_driver_shared(self, record: JobRecord) -> bool:
         """Another unfinished job of the namespace runs the driver of this job's attempt."""
@@ -293,6 +324,8 @@ class Store:
             led_since=self._led_since,
             is_driver_shared=self._is_driver_shared(record),
             queue=self.queues.look(record),
+            run_holder=self._find_run_holder(record, status),
+            is_from_backup=bool(record.restored_by),
         )
 
     def find_left_workloads(self, key: JobKey) -> list[tuple[WorkloadView, tuple[PodView, ...]]]:

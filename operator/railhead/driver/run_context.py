@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from dataclasses import asdict, dataclass
 from typing import Optional
 
@@ -20,16 +19,6 @@ NUM_WORKERS = "RAILHEAD_NUM_WORKERS"
 _FIT = "RAILHEAD_RUN"  # JSON; Ray creates callbacks without arguments
 
 
-def name_fit(run_name: str, number: int) -> str:
-    """Returns the name of the run of a script's fit() of this number, from 1; `run_name` is the job's."""
-    return run_name if number == 1 else f"{run_name}-fit-{number}"
-
-
-def is_of_job(name: str, run_name: str) -> bool:
-    """Whether `name_fit` gives this name."""
-    return re.fullmatch(re.escape(run_name) + r"(-fit-\d+)?", name) is not None
-
-
 @dataclass(frozen=True)
 class RunContext:
     """The run of one fit().
@@ -39,7 +28,8 @@ class RunContext:
         claim: this attempt's, as in `storage.fence`; empty = not claimed.
         resumed_from: URI of the checkpoint that this fit() starts from, empty = none.
         warning: what the user should change, or None.
-        is_own: it has the job's run.name and run.storagePath.
+        is_own: it is the job's first one: it has the job's run.name and run.storagePath.
+        is_named: the user's code has given it a name, so it is in a folder below the job's own.
         fit: number of the fit() in a script, from 1.
     """
 
@@ -48,6 +38,7 @@ class RunContext:
     resumed_from: str = ""
     warning: Optional[RunWarning] = None
     is_own: bool = True
+    is_named: bool = False
     fit: int = 1
 
     def write(self) -> None:

@@ -86,7 +86,8 @@ def _has_succeeded_before(attempt: Attempt) -> bool:
     pod, job, path = attempt.pod, attempt.job, attempt.storage_path
 
     def read() -> Optional[Outcome]:
-        return read_success(open_own_folder(path, job.run_name), uid=job.uid, attempt=pod.attempt)
+        folder = open_own_folder(path, job.run_name)
+        return read_success(folder, uid=job.uid, attempt=pod.attempt, former_uids=job.former_uids)
 
     last = call_storage(path, read, is_known=pod.checkpoint_index >= 0, warn=attempt.publisher.warn)
     if last is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
+from railhead.api.run_status import RunStatus
 from railhead.api.status import FailureStatus, HeadStatus, Phase, ProgressStatus, Waiting, WorkersStatus
 from railhead.contract.text import format_time
 from railhead.planning.children import (
@@ -43,6 +44,7 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
     status = replace(
         stand_still(job, types.RECONCILING, reason=phase, message=message),
         phase=phase,
+        run=RunStatus(name=job.run_name, uid=job.uid, former_uids=list(job.ref.former_uids) or None),
         attempt=attempt,
         round=0,
         driver=mounts.driver,

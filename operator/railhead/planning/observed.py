@@ -97,6 +97,20 @@ class Denial:
 
 
 @dataclass(frozen=True)
+class RunHolder:
+    """Another job that has a run, or that gets it first.
+
+    Attributes:
+        is_former: this job was restored from it.
+    """
+
+    namespace: str
+    name: str
+    phase: str
+    is_former: bool = False
+
+
+@dataclass(frozen=True)
 class Announced:
     """What has an event.
 
@@ -124,6 +138,8 @@ class Observed:
         line: the places of other jobs of the namespace; empty if this one has none and nothing was rejected.
         source: status of the job that spec.resumeFrom.trainJob names, if that job exists.
         queue: what Kueue says, also about a job without a queue.
+        run_holder: the other job that has the run of this one, None if there is none.
+        is_from_backup: a backup tool has made the object again.
         serves_pod_groups: whether the API server has Kubernetes' own PodGroup; known only if `may_choose_gang`.
     """
 
@@ -148,6 +164,19 @@ class Observed:
     is_driver_shared: bool = False
     queue: QueueView = field(default_factory=QueueView)
     serves_pod_groups: bool = False
+    run_holder: RunHolder | None = None
+    is_from_backup: bool = False
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether the status was written for another TrainJob: one of the same name, from which a backup was made.
+
+        An earlier version of Railhead did not record the uid, but the names of the children have its beginning.
+        """
+        run, input_name = self.status.run, self.status.input
+        if run is not None and run.uid:
+            return run.uid != self.uid
+        return bool(input_name) and not input_name.startswith(names.input_name(self.name, self.uid, ""))
 
     @property
     def attempt(self) -> int:

@@ -50,6 +50,7 @@ from railhead.planning.decisions.loss import (
     decide_startup_deadline,
 )
 from railhead.planning.decisions.progress import show_progress
+from railhead.planning.decisions.run import decide_restored, decide_run
 from railhead.planning.decisions.suspend import decide_queue, decide_resume, decide_suspend
 from railhead.planning.decisions.workers import (
     decide_outdated_pods,
@@ -71,9 +72,11 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_deletion,  # its children go with it, so there is nothing left to clean up
     decide_clean_up,  # also deletes the terminated head, which decide_finished keeps
     decide_finished,  # nothing else applies to a finished job
+    decide_restored,  # the rest of a restored status is about another TrainJob's pods
     decide_restarts_in_place,  # what the attempt has spent is counted before anything ends it
     decide_suspend,  # a deleted job, or one that is to be suspended, needs no checkpoint to start from
     decide_resume_source,  # a job that waits for another job's checkpoint asks for no quota
+    decide_run,  # nor does one that waits for another job's run
     decide_queue,  # no deadline ends a job that must have no pods, and nothing starts before its queue admits it
     decide_active_deadline,  # a job that has no time left does not begin an attempt
     decide_resume,  # the attempt of a suspended job is over: neither its pods nor its failure count

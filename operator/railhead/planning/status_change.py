@@ -20,6 +20,7 @@ from railhead.api.attempts import Attempt
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.goodput import GoodputStatus
 from railhead.api.queue import AdmissionStatus
+from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang
 from railhead.api.status import (
     AvoidedNode,
@@ -75,6 +76,7 @@ class StatusChange:
     """
 
     phase: Phase | Unset = UNSET
+    run: RunStatus | Unset = UNSET
     attempt: int | Unset = UNSET
     round: int | Unset = UNSET
     driver: str | Unset = UNSET
@@ -247,6 +249,8 @@ def _build_tests(observed: Observed, change: StatusChange) -> dict[str, Any]:
         tests["/status/phase"] = status.phase
     else:  # no test holds for a field that is missing; the first write of a status sets both
         tests["/status/observedGeneration"] = status.observed_generation
+    if status.run is not None and status.run.uid:
+        tests["/status/run/uid"] = status.run.uid  # a restore may have replaced the status meanwhile
     counters = (change.restarts, change.counted_restarts, change.worker_losses)
     if Requirement.FRESH_PODS in change.requires or any(isinstance(each, BaseModel) for each in counters):
         # Counters are set from their old values. The driver is quiet then: its reports rarely make the compare fail.

@@ -92,12 +92,16 @@ class JobRef:
 
     Attributes:
         metadata: of all its children.
+        run_name: of its run; "" = by default.
+        former_uids: of the TrainJobs that it was restored from.
     """
 
     namespace: str
     name: str
     uid: str
     metadata: CommonMetadata = NO_METADATA
+    run_name: str = ""
+    former_uids: tuple[str, ...] = ()
 
 
 def build_metadata(job: JobRef, name: str, **labels: str) -> Object:

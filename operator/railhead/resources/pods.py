@@ -160,7 +160,8 @@ def _describe_known(status: JobStatus) -> list[Object]:
         uri = checkpoint.uri.partition("?")[0]
         run = current if current and uri.startswith(f"{current}/") else uri.rpartition("/")[0]
         commit = {"index": index, "time": checkpoint.time or "", "attempt": checkpoint.attempt}
-        described.append({"name": uri[len(run) + 1 :], "run": run.rpartition("/")[2], **commit})
+        folder = run.rpartition("/")[0].rpartition("/")[2]
+        described.append({"name": uri[len(run) + 1 :], "run": run.rpartition("/")[2], "folder": folder, **commit})
     return described
 
 

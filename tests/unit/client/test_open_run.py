@@ -11,7 +11,7 @@ import pytest
 from railhead.api.base import Object
 from railhead.client.cluster import Target
 from railhead.client.errors import ClientError
-from railhead.client.open_run import choose_pod, find_folder, is_here, open_run
+from railhead.client.open_run import choose_pod, find_folder, find_own_folder, is_here, open_run
 from railhead.client.run_files import ProcessFiles, StoreFiles
 from railhead.client.snapshot import PodState, read_pod
 from tests.unit.client.jobs import make_job, make_pod
@@ -104,3 +104,41 @@ async def test_each_place_has_its_way(tmp_path: Path, monkeypatch: pytest.Monkey
     in_pod = await open_as(make_stored("/nowhere"))
     assert in_pod.root == "/nowhere/digits-uid-digi"
     assert in_pod.command[1:] == tuple(called.split())
+
+
+NAME = "digits-uid-digi"
+
+
+@pytest.mark.parametrize(
+    ("storage", "reported", "own"),
+    [
+        ("/runs", "", f"/runs/{NAME}"),
+        ("/runs", f"/here/{NAME}", f"/here/{NAME}"),
+        ("/runs", f"/here/{NAME}-fit-2", f"/here/{NAME}"),
+        ("/runs", f"/here/{NAME}/my-cnn", f"/here/{NAME}"),
+        ("/runs", "/here/my-cnn", "/here/my-cnn"),
+        ("s3://b/p?scheme=http", f"s3://b/p/{NAME}/my-cnn?scheme=http", f"s3://b/p/{NAME}?scheme=http"),
+        ("s3://b/p", f"s3://b/p/{NAME}-fit-12", f"s3://b/p/{NAME}"),
+    ],
+)
+def test_the_jobs_own_folder_has_the_runs_that_its_code_names(storage: str, reported: str, own: str) -> None:
+    assert find_own_folder(make_stored(storage, reported)) == own
+
+
+def test_the_own_folder_of_a_run_that_is_named_like_its_storage() -> None:
+    assert find_own_folder(make_stored("/runs", "/runs/runs", name="runs")) == "/runs/runs"
+    assert find_own_folder(make_stored("/runs", "/runs/runs/my-cnn", name="runs")) == "/runs/runs"
+
+
+def test_a_restored_job_keeps_the_name_of_its_run(tmp_path: Path) -> None:
+    run = {"name": "digits-1a2b3c4d", "uid": "uid-digits", "formerUids": ["1a2b3c4d"]}
+    job = make_job(spec={"trainer": {"trainFunc": "train:main"}, "run": {"storagePath": str(tmp_path)}}, run=run)
+    assert find_folder(job) == find_own_folder(job) == f"{tmp_path}/digits-1a2b3c4d"
+
+
+@pytest.mark.parametrize("folder", [f"{NAME}", f"{NAME}-fit-2", f"{NAME}/my-cnn"])
+def test_each_run_of_a_script_is_found_on_this_machine(tmp_path: Path, folder: str) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    job = make_stored(str(tmp_path), str(tmp_path / folder))
+    assert is_here(job, str(tmp_path / folder))
+    assert is_here(job, find_own_folder(job)) == (tmp_path / NAME).is_dir()

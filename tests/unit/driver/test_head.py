@@ -29,7 +29,7 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Publisher
-from railhead.driver.storage.fence import OUTCOME, take_run
+from railhead.driver.storage.fence import OUTCOME, Claimant, take_run
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.storage.segments import find_spool
 
@@ -167,7 +167,7 @@ def end_with_history(
     monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr(head, "complete_history", keep)
     find_spool(folder).mkdir(parents=True)
-    take_run(open_own_folder(str(folder / "runs"), "run"), uid="u", attempt=1, pod=claimed_by)
+    take_run(open_own_folder(str(folder / "runs"), "run"), Claimant("u"), attempt=1, pod=claimed_by)
     pod = Pod(folder, "", "", "", 0, folder, 1, -1, None, str(folder / "runs"), None, None, None, None, uid="p")
     mailbox = Mailbox(folder)
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)

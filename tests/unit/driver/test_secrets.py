@@ -29,7 +29,7 @@ from railhead.driver.storage.call import call_storage
 from railhead.driver.train_controller.failure_policy import RetryDecider
 from railhead.driver.train_controller.fence import warn
 from railhead.driver.train_controller.group import Group
-from railhead.driver.trainers.users_trainer import find_run
+from railhead.driver.trainers.users_trainer import place_run
 
 MARK = "s3cr3t"
 TOKEN = f"eyJ{MARK}AAAA.eyJhdWQiOiJ{MARK}.{MARK}"
@@ -131,7 +131,7 @@ def test_no_warning_has_one(tmp_path: Path) -> None:
 def test_a_run_at_a_path_of_the_users_own_has_none() -> None:
     path = f"s3://AKIA:{MARK}/x@other/runs?region=eu&secret_key={MARK}"
     config = SimpleNamespace(storage_path=path, name="run")
-    run = find_run(config, "run", "/runs", job_path="/runs")
+    run = place_run(config, "run", "/runs", job_path="/runs")
     assert run.run_uri == "s3://other/runs/run?region=eu"
     assert run.warning is not None and MARK not in run.warning.message
 

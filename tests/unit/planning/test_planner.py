@@ -24,6 +24,7 @@ from railhead.planning.decisions.loss import (
     decide_startup_deadline,
 )
 from railhead.planning.decisions.progress import show_progress
+from railhead.planning.decisions.run import decide_restored, decide_run
 from railhead.planning.decisions.suspend import decide_queue, decide_resume, decide_suspend
 from railhead.planning.decisions.workers import (
     decide_outdated_pods,
@@ -58,6 +59,7 @@ PENDING = {
     "waiting": {"since": LONG_AGO, "again": False},
 }
 LOST = {**RUNNING_STATUS, "failure": {"class": "Infrastructure", "attempt": 1, "time": LONG_AGO}}
+OTHERS_RUN = {"name": "digits-aaaabbbb", "uid": "aaaabbbb-0000-0000-0000-000000000000"}
 RESTARTED = {**RUNNING_STATUS["progress"], "restart": {"number": 1, "charged": 1, "class": "Application"}}
 OUTDATED = replace(
     make_worker(0, phase="Pending", is_running=False, node="", created_at=NOW - timedelta(hours=1)),
@@ -86,6 +88,10 @@ def deleted(each: Job) -> Job:
 OVERDUE = {**RUNNING_STATUS, "phase": "Suspended"}
 
 
+def restored(each: Job) -> Job:
+    return replace(each, is_from_backup=True)
+
+
 @dataclass(frozen=True)
 class Case:
     """A job in which this decision and the next one both decide."""
@@ -97,16 +103,15 @@ class Case:
 CASES = (
     Case(decide_deletion, job(DONE, status=FINISHED, ttlSecondsAfterFinished=60, keepPodsSeconds=60)),
     Case(decide_clean_up, job(DONE, status=FINISHED, keepPodsSeconds=60)),
-    Case(decide_finished, job(*WORKERS, status={**FINISHED, "progress": RESTARTED})),
+    Case(decide_finished, job(*WORKERS, status={**FINISHED, "run": OTHERS_RUN})),
+    Case(decide_restored, job(*WORKERS, status={**RUNNING_STATUS, "run": OTHERS_RUN, "progress": RESTARTED})),
     Case(
         decide_restarts_in_place,
         deleted(job(HEAD, *WORKERS, status={**RUNNING_STATUS, "progress": RESTARTED})),
     ),
     Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "nobody"})),
-    Case(
-        decide_resume_source,
-        job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "nobody"}, scheduling={"queueName": "team-a"}),
-    ),
+    Case(decide_resume_source, restored(job(resumeFrom={"trainJob": "nobody"}))),
+    Case(decide_run, restored(job(status={"phase": "Suspended"}, scheduling={"queueName": "team-a"}))),
     Case(decide_queue, job(status=OVERDUE, activeDeadlineSeconds=60, scheduling={"queueName": "team-a"})),
     Case(decide_active_deadline, job(status=OVERDUE, activeDeadlineSeconds=60)),
     Case(decide_resume, job(status={"phase": "Suspended"})),

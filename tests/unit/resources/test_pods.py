@@ -187,8 +187,9 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     with_metrics = env(build(role, metrics={"port": 9400}, **SPECS[spec]))
     assert with_metrics["RAILHEAD_METRICS_PORT"] == "9400"
     assert variables.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
-    best = {"name": "a/c5", "run": "digits-1a2b", "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
-    known = [best, {"name": "c7", "run": "digits-1a2b", "index": 7, "time": "", "attempt": 2}]
+    place = {"run": "digits-1a2b", "folder": "runs"}
+    best = {"name": "a/c5", **place, "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
+    known = [best, {"name": "c7", **place, "index": 7, "time": "", "attempt": 2}]
     assert json.loads(variables.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
 
 

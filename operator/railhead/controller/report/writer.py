@@ -186,7 +186,9 @@ class ReportWriter:
         fields = status_fields(report, facts.status, nodes=facts.find_nodes(report)) if facts else {}
         if not fields:
             return
-        tests = {"/metadata/uid": report.uid, "/status/attempt": report.attempt}
+        tests: dict[str, object] = {"/metadata/uid": report.uid, "/status/attempt": report.attempt}
+        if facts is not None and facts.status.run is not None:
+            tests["/status/run/uid"] = facts.status.run.uid  # a restore may have replaced the status meanwhile
         body = build_patch(tests, fields, under="/status")
         try:
             answer = await self.client.patch(

@@ -120,6 +120,19 @@ def build_checkpoint_uri(run_uri: str, name: str) -> str:
     return f"{path.rstrip('/')}/{name}{mark}{query}"
 
 
+def is_known_outside(text: str, *, run: str, folder: str) -> bool:
+    """Whether the status knows a checkpoint of a run with this name that is not in this folder.
+
+    An earlier version of Railhead did not put a run that the user's code has named into the job's folder; such a run
+    stays where it began. `text`: as in `parse_known`.
+    """
+    try:
+        found = [known for known in json.loads(text or "[]") if known["run"] == run]
+        return bool(found) and all(known.get("folder", folder) != folder for known in found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
 def parse_known(text: str, *, run_uri: str) -> dict[str, Checkpoint]:
     """The status's commits of earlier attempts in this run, by folder's name, without metrics; empty if malformed.
 

@@ -1,6 +1,7 @@
 """fit() in the user's script: checks the trainer first, and tells our driver the outcome by the mailbox.
 
-What the trainer's RunConfig leaves unset becomes the job's, so that the next attempt finds the run again.
+What the trainer's RunConfig leaves unset becomes the job's, so that the next attempt finds the run again; a run that
+the script names is in the job's own folder.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from functools import partial
 from typing import Any, Callable, Optional
 
 from railhead.contract.report import RunWarning
+from railhead.contract.run_folder import name_fit
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.reporting.mailbox import Fit, Mailbox, open_mailbox
-from railhead.driver.run_context import STORAGE_PATH, name_fit
+from railhead.driver.run_context import STORAGE_PATH
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
 
@@ -61,9 +63,9 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
         job = pod.read_job()
         path = find_storage_path(pod, job)
         name_run(trainer.run_config, job.run_name, number=number)
-        run = make_ready(trainer, who="trainer.entrypoint", job=job, storage_path=path, job_path=path)
+        run = make_ready(trainer, who="trainer.entrypoint", job=job, storage_path=path, job_path=path, fit=number)
         if not trainer.running_in_local_mode:
-            acquire_run(trainer.run_config, replace(run, fit=number), pod=pod, job=job, warn=partial(_warn, mailbox))
+            acquire_run(trainer.run_config, run, pod=pod, job=job, warn=partial(_warn, mailbox))
         result = fit(trainer)
         if not (trainer.running_in_local_mode or controller.read().has_returned):
             raise AttemptFailed(miss_success())

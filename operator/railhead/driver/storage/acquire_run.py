@@ -22,9 +22,9 @@ from railhead.driver.pod import Pod
 from railhead.driver.ray.checkpoints import find_fields, write_marker
 from railhead.driver.ray.types import RunConfig
 from railhead.driver.reporting.progress import build_checkpoint_uri, parse_known
-from railhead.driver.run_context import RunContext
+from railhead.driver.run_context import RUN_NAME, RunContext
 from railhead.driver.storage.call import Warn, call_storage
-from railhead.driver.storage.fence import Claim, forget_outcome, take_run
+from railhead.driver.storage.fence import Claim, Claimant, forget_outcome, list_claims, take_run
 from railhead.driver.storage.run_folder import RunFolder, open_run_folder
 from railhead.driver.storage.snapshot import UNREADABLE, find_resumable, read_copy
 from railhead.driver.storage.uploads import finish_commit, forget_uploads
@@ -60,34 +60,47 @@ def _check_path(folder: str) -> None:
 def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInput, warn: Warn) -> RunContext:
     """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
     found = parse_known(os.environ.get(environment.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
-    # The job knows a run with a name or path of the script's for this fit() only; it may be a new one each time.
+    # The job knows a run with a path of the script's for this fit() only; it may be a new one each time.
     known = {} if run.warning else {name: commit.index for name, commit in found.items()}
     # A script has several runs, and the newest checkpoint may be of another one.
     newest = pod.checkpoint_index if run.is_own and not job.entrypoint else max(known.values(), default=-1)
     commits = newest + 1
     fields = find_fields()
+    claimant = Claimant(job.uid, f"{job.namespace}/{job.name}", tuple(job.former_uids), job.is_sharing_run)
+    may_be_renamed = run.is_named and run.fit == 1 and pod.attempt > 1 and pod.checkpoint_index >= 0
 
-    def acquire() -> tuple[Claim, Optional[str], Optional[RunWarning]]:
+    def acquire() -> tuple[Claim, Optional[str], Optional[RunWarning], bool]:
         folder = open_run_folder(run_config)
-        claim = take_run(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
+        is_new = may_be_renamed and not any(claimant.has_claimed(claim) for claim in list_claims(folder))
+        claim = take_run(folder, claimant, attempt=pod.attempt, pod=pod.uid)
         forget_outcome(folder)
-        return (claim, *restore_run(folder, fields=fields, known=known, commits=commits))
+        return (claim, *restore_run(folder, fields=fields, known=known, commits=commits), is_new)
 
-    claim, latest, damage = call_storage(
+    claim, latest, damage, is_new = call_storage(
         run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, warn=warn
     )
     resumed_from = build_checkpoint_uri(run.run_uri, latest) if latest else ""
-    if not resumed_from and run.is_own and pod.resume_from:
+    if not resumed_from and run.fit == 1 and pod.resume_from:
         check_resume_from(pod.resume_from, warn=warn)
         resumed_from = pod.resume_from
     if damage or resumed_from:
         log(damage.message if damage else f"the run resumes from {resumed_from}")
     version = find_version()
-    warning = damage or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
+    renamed = warn_of_new_name(run_config.name) if is_new else None
+    warning = damage or run.warning or renamed or warn_without_notices(version, end_seconds=pod.end_seconds)
     warning = warning or warn_of_newer_ray(version)
     claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
     claimed.write()
     return claimed
+
+
+def warn_of_new_name(name: str) -> RunWarning:
+    message = (
+        f'RunConfig has the name "{name}", under which no earlier attempt of this job has trained, so this one resumes '
+        f'from none of their checkpoints; use a name that stays the same, or RunConfig(name=os.environ["{RUN_NAME}"])'
+    )
+    log(message)
+    return RunWarning("RunNameDiffers", message)
 
 
 def check_resume_from(uri: str, *, warn: Warn) -> None:

@@ -5,29 +5,33 @@ former is called once Ray is up, so that it can prepare its data with Ray Data. 
 own error, and there is no retry: it would fail the same way.
 
 A new attempt resumes from the last checkpoint if the run has the same name and storage path as in the previous attempt.
-The user's code may choose others; then the job warns.
+The name may be the job's or one of the user's code. A name in the code is the same in every job that runs it, so such a
+run is in a folder of the job's own: no job reads, continues or deletes what another one has saved.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
+from dataclasses import replace
 from typing import Callable, Mapping, Optional
 
 from railhead.contract import environment
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
+from railhead.contract.run_folder import is_of_job
 from railhead.driver.describe import describe_exception, log, strip_credentials
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.run import mark_loop
 from railhead.driver.ray.types import RunConfig, Trainer
-from railhead.driver.reporting.progress import build_checkpoint_uri
-from railhead.driver.run_context import RUN_NAME, STORAGE_PATH, RunContext, is_of_job
+from railhead.driver.reporting.progress import build_checkpoint_uri, is_known_outside
+from railhead.driver.run_context import STORAGE_PATH, RunContext
 from railhead.driver.trainers.trainer import build_configs
 from railhead.driver.user_code import load_function
 
 NOT_USABLE = "EntrypointNotUsable"
 _READY = "_railhead_is_ready"
+_GIVEN_PATH = "_railhead_given_path"  # of a RunConfig whose run has been put into the job's own folder
 
 
 def build_users_trainer(
@@ -83,16 +87,19 @@ def call_build(function: Callable[..., object], arguments: Mapping[str, object],
     return built
 
 
-def make_ready(trainer: Trainer, *, who: str, job: JobInput, storage_path: str, job_path: str) -> RunContext:
+def make_ready(
+    trainer: Trainer, *, who: str, job: JobInput, storage_path: str, job_path: str, fit: int = 1
+) -> RunContext:
     """Changes the trainer in place, idempotently; returns its run, not claimed yet. Raises JobRefused.
 
-    `who` begins the message; `job_path`: the storage path in the RunConfig that was offered.
+    `who` begins the message; `job_path`: the storage path in the RunConfig that was offered; `fit`: the number of the
+    fit() in a script, of which the first one begins from spec.resumeFrom, whatever its run is called.
     """
     from railhead.driver.trainers.callbacks import add_callbacks
 
     add_callbacks(trainer.run_config, job.callbacks)
-    run = find_run(trainer.run_config, job.run_name, storage_path, job_path=job_path)
-    resume_from = os.environ.get(environment.RESUME_FROM, "") if run.is_own else ""
+    run = replace(place_run(trainer.run_config, job.run_name, storage_path, job_path=job_path), fit=fit)
+    resume_from = os.environ.get(environment.RESUME_FROM, "") if fit == 1 else ""
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:
@@ -103,32 +110,36 @@ def make_ready(trainer: Trainer, *, who: str, job: JobInput, storage_path: str, 
     return run
 
 
-def find_warning(name: str, path: str, *, run_name: str, storage_path: str) -> Optional[RunWarning]:
-    """Returns a warning if the run of this name and path is not the job's."""
-    if not is_of_job(name, run_name):
-        what = f'RunConfig has the name "{name}", but the job\'s run is "{run_name}"'
-        return _warn("RunNameDiffers", what, f'RunConfig(name=os.environ["{RUN_NAME}"])')
-    if path.rstrip("/") != storage_path.rstrip("/"):
-        what = f'RunConfig has the storage_path "{path}", but the job\'s is "{storage_path}"'
-        return _warn("StoragePathDiffers", what, f'RunConfig(storage_path=os.environ["{STORAGE_PATH}"])')
-    return None
-
-
-def _warn(reason: str, what: str, remedy: str) -> RunWarning:
-    message = f"{what}: a new attempt may not find the checkpoints of the previous one; use {remedy}"
-    return RunWarning(reason, message)
-
-
-def find_run(run_config: RunConfig, run_name: str, storage_path: str, *, job_path: str) -> RunContext:
-    """Returns the run at which the RunConfig puts its checkpoints, with a warning if that is not the job's location.
+def place_run(run_config: RunConfig, run_name: str, storage_path: str, *, job_path: str) -> RunContext:
+    """Puts a run that the user's code has named into the job's own folder; returns where the run keeps its checkpoints.
 
     `run_name`, `storage_path`: the job's; `job_path`: that path in the offered RunConfig, as normalized by Ray.
     """
-    is_ours = run_config.storage_path == job_path
-    path = storage_path if is_ours else strip_credentials(os.path.expanduser(run_config.storage_path))
-    warning = find_warning(run_config.name, path, run_name=run_name, storage_path=storage_path)
+    given: str = getattr(run_config, _GIVEN_PATH, run_config.storage_path)
+    path = storage_path if given == job_path else strip_credentials(os.path.expanduser(given))
+    warning = find_warning(path, storage_path=storage_path)
     if warning:
         log(warning.message)
+    is_named = not is_of_job(run_config.name, run_name)
+    if is_named and not is_known_outside(_read_known(), run=run_config.name, folder=run_name):
+        setattr(run_config, _GIVEN_PATH, given)  # the same RunConfig may be used again
+        run_config.storage_path = build_checkpoint_uri(given, run_name)
+        path = build_checkpoint_uri(path, run_name)
     run_uri = build_checkpoint_uri(path, run_config.name)
     is_own = run_uri == build_checkpoint_uri(storage_path, run_name)
-    return RunContext(run_uri, warning=warning, is_own=is_own)
+    return RunContext(run_uri, warning=warning, is_own=is_own, is_named=is_named)
+
+
+def _read_known() -> str:
+    return os.environ.get(environment.KNOWN_CHECKPOINTS, "")
+
+
+def find_warning(path: str, *, storage_path: str) -> Optional[RunWarning]:
+    """Returns a warning if the user's code has chosen another storage path than the job's."""
+    if path.rstrip("/") == storage_path.rstrip("/"):
+        return None
+    message = (
+        f'RunConfig has the storage_path "{path}", but the job\'s is "{storage_path}": a new attempt may not find the '
+        f'checkpoints of the previous one; use RunConfig(storage_path=os.environ["{STORAGE_PATH}"])'
+    )
+    return RunWarning("StoragePathDiffers", message)

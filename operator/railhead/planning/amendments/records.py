@@ -127,6 +127,8 @@ def count_time(job: Job, decision: Decision) -> Decision:
     change, old = decision.status, job.status
     if change is None or change.is_guard or old.is_finished or not changes_anything(job, change):
         return decision
+    if change.goodput is not UNSET:
+        return decision
     new = change.apply(old)
     if old.goodput is None and new.attempt == old.attempt and new.phase != "Queued":
         return decision  # an operator that did not count has begun the attempt

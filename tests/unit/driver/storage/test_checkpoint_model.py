@@ -37,7 +37,7 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.call import Patience
-from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.fence import Claimant, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.uploads import finish_commit, record_upload
 from railhead.driver.train_controller.fence import FenceStep
@@ -116,7 +116,7 @@ class Head:
         self.uploads: list[Upload] = []
         self.folder = world.folder
         world.attempts += 1
-        claim = take_run(self.folder, uid="mine", attempt=world.attempts)
+        claim = take_run(self.folder, Claimant("mine"), attempt=world.attempts)
         patch.setenv("RAILHEAD_RUN", "")
         RunContext("/runs/r", claim=str(claim)).write()
         self.restored, _ = world.restore(world.path)

@@ -34,7 +34,7 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.call import Patience
-from railhead.driver.storage.fence import Claim, check_claim, take_run
+from railhead.driver.storage.fence import Claim, Claimant, check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import find_resumable
 from railhead.driver.storage.uploads import RECORDS, record_upload
@@ -57,25 +57,47 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def test_a_later_attempt_fences_the_earlier_one(folder: RunFolder) -> None:
-    first = take_run(folder, uid=UID, attempt=1)
+    first = take_run(folder, Claimant(UID), attempt=1)
     check_claim(folder, first)
-    second = take_run(folder, uid=UID, attempt=2)
+    second = take_run(folder, Claimant(UID), attempt=2)
     with pytest.raises(Fenced, match="attempt 2 has taken over the run; attempt 1 no longer commits"):
         check_claim(folder, first)
     with pytest.raises(Fenced):
-        take_run(folder, uid=UID, attempt=1)
+        take_run(folder, Claimant(UID), attempt=1)
     check_claim(folder, second)
 
 
-def test_a_job_takes_the_run_from_another_one_permanently(folder: RunFolder) -> None:
-    earlier = take_run(folder, uid=OTHER, attempt=7)
-    mine = take_run(folder, uid=UID, attempt=1)
-    with pytest.raises(JobRefused, match=r"run\.name: another TrainJob \(uid 0a1b-mine\)"):
+MAY_TAKE = (Claimant(UID, "team/mine", is_sharing=True), Claimant(UID, "team/mine", former_uids=("x", OTHER)))
+
+
+@pytest.mark.parametrize("claimant", MAY_TAKE)
+def test_a_job_that_shares_or_continues_a_run_takes_it_permanently(folder: RunFolder, claimant: Claimant) -> None:
+    earlier = take_run(folder, Claimant(OTHER), attempt=7)
+    mine = take_run(folder, claimant, attempt=1)
+    with pytest.raises(JobRefused, match=r"run\.name: TrainJob team/mine \(uid 0a1b-mine\) continues the run") as taken:
         check_claim(folder, earlier)
+    assert taken.value.failure.reason == "RunTakenOver"
     with pytest.raises(JobRefused):
-        take_run(folder, uid=OTHER, attempt=8)
+        take_run(folder, Claimant(OTHER), attempt=8)
     check_claim(folder, mine)
-    check_claim(folder, take_run(folder, uid=UID, attempt=2))
+    check_claim(folder, take_run(folder, Claimant(UID), attempt=2))
+
+
+@pytest.mark.parametrize("other", [Claimant(OTHER), Claimant(OTHER, former_uids=("x",))])
+def test_no_other_job_takes_a_run(folder: RunFolder, other: Claimant) -> None:
+    mine = take_run(folder, Claimant(UID, "team/mine"), attempt=1)
+    with pytest.raises(JobRefused, match=r"belongs to TrainJob team/mine \(uid 0a1b-mine\)") as refused:
+        take_run(folder, other, attempt=1)
+    assert refused.value.failure.reason == "RunOfAnotherJob"
+    assert folder.list_names(fence.CLAIMS) == [str(mine)]
+    check_claim(folder, mine)
+
+
+@pytest.mark.parametrize("text", ["", "no name", "a/b\n", "team/mine" * 99])
+def test_an_owner_without_a_readable_name_is_named_by_its_uid(folder: RunFolder, text: str) -> None:
+    take_run(folder, Claimant(UID, text), attempt=1)
+    with pytest.raises(JobRefused, match=r"belongs to another TrainJob \(uid 0a1b-mine\)"):
+        take_run(folder, Claimant(OTHER), attempt=1)
 
 
 @pytest.mark.parametrize("uid", [UID, OTHER])
@@ -87,8 +109,8 @@ def test_exactly_one_of_two_concurrent_attempts_wins(
     claims = take_concurrently(
         folder,
         monkeypatch,
-        mine=lambda: take_run(folder, uid=UID, attempt=1),
-        other=lambda: take_run(folder, uid=uid, attempt=2),
+        mine=lambda: take_run(folder, Claimant(UID, is_sharing=True), attempt=1),
+        other=lambda: take_run(folder, Claimant(uid, is_sharing=True), attempt=2),
         step=step,
     )
     free = [claim for claim in claims if is_free(folder, claim)]
@@ -98,21 +120,21 @@ def test_exactly_one_of_two_concurrent_attempts_wins(
 
 def test_the_second_head_of_an_attempt_stops_and_the_first_one_keeps_the_run(folder: RunFolder) -> None:
     """The operator has made the head again, and the first one still runs on a node that is cut off."""
-    first = take_run(folder, uid=UID, attempt=1, pod="pod-b")
+    first = take_run(folder, Claimant(UID), attempt=1, pod="pod-b")
     for pod in ("pod-a", "pod-c"):
         with pytest.raises(Fenced, match="attempt 1 has another head pod, which has the run; this one commits and"):
-            take_run(folder, uid=UID, attempt=1, pod=pod)
+            take_run(folder, Claimant(UID), attempt=1, pod=pod)
         check_claim(folder, first)
     assert folder.list_names(fence.CLAIMS) == [str(first)], "a head that was refused leaves nothing"
-    second = take_run(folder, uid=UID, attempt=2, pod="pod-a")
+    second = take_run(folder, Claimant(UID), attempt=2, pod="pod-a")
     with pytest.raises(Fenced, match="attempt 2 has taken over"):
         check_claim(folder, first)
     check_claim(folder, second)
 
 
 def test_a_container_that_restarts_in_its_pod_keeps_the_run(folder: RunFolder) -> None:
-    first = take_run(folder, uid=UID, attempt=1, pod="pod-a")
-    assert take_run(folder, uid=UID, attempt=1, pod="pod-a") == first
+    first = take_run(folder, Claimant(UID), attempt=1, pod="pod-a")
+    assert take_run(folder, Claimant(UID), attempt=1, pod="pod-a") == first
     check_claim(folder, first)
 
 
@@ -124,8 +146,8 @@ def test_exactly_one_of_two_concurrent_heads_of_an_attempt_wins(
     claims = take_concurrently(
         folder,
         monkeypatch,
-        mine=lambda: take_run(folder, uid=UID, attempt=1, pod=pods[0]),
-        other=lambda: take_run(folder, uid=UID, attempt=1, pod=pods[1]),
+        mine=lambda: take_run(folder, Claimant(UID), attempt=1, pod=pods[0]),
+        other=lambda: take_run(folder, Claimant(UID), attempt=1, pod=pods[1]),
         step=step,
     )
     free = [claim for claim in claims if is_free(folder, claim)]
@@ -175,8 +197,8 @@ def is_free(folder: RunFolder, claim: Claim) -> bool:
 
 @pytest.mark.parametrize("text", ["", "000001.0a1b", "000001.0a1b-mine.000002.", "nonsense", None])
 def test_a_partly_written_fence_permits_nothing(folder: RunFolder, text: str | None) -> None:
-    first = take_run(folder, uid=UID, attempt=1)
-    second = take_run(folder, uid=UID, attempt=2)
+    first = take_run(folder, Claimant(UID), attempt=1)
+    second = take_run(folder, Claimant(UID), attempt=2)
     path = Path(folder.find(fence.FENCE))
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(Fenced):
@@ -186,7 +208,7 @@ def test_a_partly_written_fence_permits_nothing(folder: RunFolder, text: str | N
 
 
 def test_a_check_reads_only_one_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = take_run(folder, uid=UID, attempt=3)
+    claim = take_run(folder, Claimant(UID), attempt=3)
     reads: list[str] = []
     read = RunFolder.read
     monkeypatch.setattr(RunFolder, "read", lambda self, name: reads.append(name) or read(self, name))  # type: ignore[func-returns-value]
@@ -215,7 +237,7 @@ class Controller:
         self.folder = RunFolder(self.storage.storage_filesystem, self.storage.experiment_fs_path)
         self.temp = folder / f"temp-{attempt}"
         monkeypatch.setenv(e.TEMP, str(self.temp))
-        claim = take_run(self.folder, uid=UID, attempt=attempt)
+        claim = take_run(self.folder, Claimant(UID), attempt=attempt)
         monkeypatch.setenv("RAILHEAD_RUN", "")
         RunContext("/runs/r", claim=str(claim)).write()
         self.manager = CheckpointManager(CheckpointConfig(num_to_keep=keep), self.storage)
@@ -276,7 +298,7 @@ def test_a_successor_between_a_commit_and_its_deletion_loses_nothing(
     save = old.manager._save_state
 
     def save_late() -> Any:  # after the check, before the snapshot is written
-        take_run(old.folder, uid=UID, attempt=2)
+        take_run(old.folder, Claimant(UID), attempt=2)
         return save()
 
     old.manager._save_state = save_late
@@ -349,7 +371,7 @@ def test_a_successor_fences_at_once_even_if_the_storage_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: FailingStorage
 ) -> None:
     old = Controller(tmp_path, monkeypatch, attempt=1)
-    take_run(old.folder, uid=UID, attempt=2)
+    take_run(old.folder, Claimant(UID), attempt=2)
     failing.errors = [OSError(SLOW_DOWN)]
     with pytest.raises(Fenced):
         old.commit("c0")
@@ -497,7 +519,7 @@ def test_retries_rays_snapshot_write_behind_the_fence(
     run.commit("c0")
     assert run.latest() == "c0"
     failed.append(OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr(failing, "sleep", lambda seconds: take_run(run.folder, uid=UID, attempt=2))
+    monkeypatch.setattr(failing, "sleep", lambda seconds: take_run(run.folder, Claimant(UID), attempt=2))
     with pytest.raises(Fenced):
         run.commit("c1")
 

@@ -24,7 +24,7 @@ from railhead.driver.pod import Pod
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import acquire_run
-from railhead.driver.storage.fence import OUTCOME, leave_outcome, read_success, take_run
+from railhead.driver.storage.fence import OUTCOME, Claimant, leave_outcome, read_success, take_run
 from railhead.driver.storage.run_folder import RunFolder, open_own_folder
 from railhead.driver.training import Attempt, run_training
 from tests.ray.pods import make_job
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def leave(folder: RunFolder, outcome: Outcome = SUCCESS, *, attempt: int = 1) -> None:
-    leave_outcome(folder, take_run(folder, uid=UID, attempt=attempt, pod="pod-a"), outcome)
+    leave_outcome(folder, take_run(folder, Claimant(UID), attempt=attempt, pod="pod-a"), outcome)
 
 
 def test_only_a_later_attempt_of_the_same_job_believes_it(folder: RunFolder) -> None:
@@ -51,6 +51,13 @@ def test_only_a_later_attempt_of_the_same_job_believes_it(folder: RunFolder) -> 
     assert read_success(folder, uid=UID, attempt=9) == SUCCESS
     assert read_success(folder, uid=UID, attempt=1) is None
     assert read_success(folder, uid=OTHER, attempt=2) is None
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 9])
+def test_a_restored_job_believes_it_even_if_the_backup_is_older(folder: RunFolder, attempt: int) -> None:
+    leave(folder, attempt=7)
+    assert read_success(folder, uid=OTHER, attempt=attempt, former_uids=("x", UID)) == SUCCESS
+    assert read_success(folder, uid=OTHER, attempt=attempt, former_uids=("x",)) is None
 
 
 def test_half_a_file_counts_as_absent(folder: RunFolder) -> None:
@@ -84,8 +91,8 @@ def test_anything_else_counts_as_absent(folder: RunFolder, values: Any) -> None:
 
 
 def test_a_head_that_has_lost_the_run_leaves_nothing(folder: RunFolder) -> None:
-    claim = take_run(folder, uid=UID, attempt=1, pod="pod-a")
-    take_run(folder, uid=UID, attempt=2, pod="pod-c")
+    claim = take_run(folder, Claimant(UID), attempt=1, pod="pod-a")
+    take_run(folder, Claimant(UID), attempt=2, pod="pod-c")
     with pytest.raises(Fenced):
         leave_outcome(folder, claim, SUCCESS)
     assert folder.read(OUTCOME) is None
@@ -94,7 +101,7 @@ def test_a_head_that_has_lost_the_run_leaves_nothing(folder: RunFolder) -> None:
 def test_a_job_that_takes_over_the_run_removes_it_and_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAILHEAD_RUN", "")
     leave(open_own_folder(str(tmp_path), "r"))
-    job = make_job(uid=OTHER, run_name="r", storage_path=str(tmp_path))
+    job = make_job(uid=OTHER, run_name="r", storage_path=str(tmp_path), is_sharing_run=True)
     config = SimpleNamespace(storage_path=str(tmp_path), storage_filesystem=LocalFileSystem(), name="r")
     acquire_run(config, RunContext(f"{tmp_path}/r"), pod=make_pod(tmp_path, attempt=1), job=job, warn=print)
     assert not (tmp_path / "r" / OUTCOME).exists()

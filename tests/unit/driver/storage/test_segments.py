@@ -21,7 +21,7 @@ from railhead.contract.history import JOURNAL, METRICS, Header, parse_segment, w
 from railhead.contract.outcome import Outcome
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.storage import segments as segments_module
-from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.fence import Claimant, take_run
 from railhead.driver.storage.run_folder import PrivateFolder, RunFolder, open_own_folder
 from railhead.driver.storage.segments import Segments, choose_dense, complete_history, find_spool, halve, thin_out
 from railhead.history import History, read_history
@@ -314,7 +314,7 @@ def spool(tmp_path: Path) -> Path:
 
 
 def test_the_storage_gets_what_the_controller_left_and_the_attempts_end(run: RunFolder, spool: Path) -> None:
-    complete_history(run, take_run(run, uid=JOB, attempt=2, pod=UID), spool, OUTCOME)
+    complete_history(run, take_run(run, Claimant(JOB), attempt=2, pod=UID), spool, OUTCOME)
     own = Path(run.path, ".railhead")
     reports, events = (
         read_history({file.name: file.read_bytes() for file in (own / kind).iterdir()}).records
@@ -325,11 +325,11 @@ def test_the_storage_gets_what_the_controller_left_and_the_attempts_end(run: Run
 
 
 def test_a_head_that_has_lost_the_run_writes_nothing(run: RunFolder, spool: Path) -> None:
-    claim = take_run(run, uid=JOB, attempt=2, pod=UID)
-    take_run(run, uid=JOB, attempt=3, pod="successor")
+    claim = take_run(run, Claimant(JOB), attempt=2, pod=UID)
+    take_run(run, Claimant(JOB), attempt=3, pod="successor")
     with pytest.raises(Fenced):
         complete_history(run, claim, spool, OUTCOME)
-    take_run(run, uid="another-job", attempt=1, pod="p")
+    take_run(run, Claimant("another-job", is_sharing=True), attempt=1, pod="p")
     with pytest.raises((Fenced, JobRefused)):
         complete_history(run, claim, spool, OUTCOME)
     assert not Path(run.path, ".railhead", METRICS).exists()

@@ -29,7 +29,7 @@ from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import restore_run
 from railhead.driver.storage.empty_checkpoints import EMPTY, read_empty
-from railhead.driver.storage.fence import check_claim, take_run
+from railhead.driver.storage.fence import Claimant, check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import UNREADABLE, read_copy
 from railhead.driver.storage.uploads import finish_commit
@@ -139,7 +139,7 @@ class Run:
         self.manager = CheckpointManager(CheckpointConfig(num_to_keep=2), self.storage)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("RAILHEAD_RUN", "")
-            RunContext("/runs/r", claim=str(take_run(self.folder, uid="mine", attempt=1))).write()
+            RunContext("/runs/r", claim=str(take_run(self.folder, Claimant("mine"), attempt=1))).write()
             patch.setenv(e.TEMP, str(folder))
             FenceStep(Group(), Mailbox(folder), RunContext.read()).after_group_start(fake_group(self.manager))
             wait_for_clean_up()
@@ -383,8 +383,8 @@ def test_the_cost_does_not_depend_on_the_number_of_old_checkpoints(tmp_path: Pat
 
 def test_writes_no_copy_once_a_successor_has_the_run(run: Run) -> None:
     before = run.folder.read(COPY)
-    claim = take_run(run.folder, uid="mine", attempt=1)
-    take_run(run.folder, uid="mine", attempt=2)
+    claim = take_run(run.folder, Claimant("mine"), attempt=1)
+    take_run(run.folder, Claimant("mine"), attempt=2)
     run.folder.write(SNAPSHOT, json.dumps(FORM_2_60).encode())
     finish_commit(run.folder, lambda: check_claim(run.folder, claim))
     assert run.folder.read(COPY) == before != run.folder.read(SNAPSHOT)

@@ -15,7 +15,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from railhead.contract import environment
-from railhead.driver.storage.fence import check_claim, take_run
+from railhead.driver.storage.fence import Claimant, check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import post_mortem
 from railhead.driver.train_controller.evidence import PodReport
@@ -114,7 +114,7 @@ def test_asks_each_node_once_about_all_of_its_ranks(monkeypatch: pytest.MonkeyPa
 def make_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
     """The group of a run that the second attempt has claimed."""
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "run"))
-    claim = take_run(folder, uid="0a1b", attempt=2, pod="head")
+    claim = take_run(folder, Claimant("0a1b"), attempt=2, pod="head")
     monkeypatch.setenv(environment.ATTEMPT, "2")
     workers: Any = object()
     group = Group(worker_group=workers)
@@ -168,7 +168,7 @@ def test_an_attempt_that_lost_the_run_keeps_nothing(
     group: Group, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Ranks(monkeypatch, living={}, dead={})
-    take_run(folder, uid="0a1b", attempt=3, pod="other")
+    take_run(folder, Claimant("0a1b"), attempt=3, pod="other")
     find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES, group)
     assert folder.list_names(".railhead/dumps") == []
 

@@ -60,11 +60,20 @@ def test_the_function_receives_the_jobs_configs_by_name(source: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_warns_of_a_run_config_with_another_name(source: Path) -> None:
+def test_a_run_that_the_function_names_is_in_the_jobs_own_folder(source: Path) -> None:
+    mine = "ray.train.RunConfig(name='mine', storage_path=run_config.storage_path)"
+    code = GOOD.replace("run_config=run_config)", f"run_config={mine})") + "import ray.train\n"
+    trainer, run = build(source, code)
+    assert run == RunContext(f"{source}/test-0a1b2c3d/mine", is_own=False, is_named=True)
+    assert (trainer.run_config.name, trainer.run_config.storage_path) == ("mine", f"{source}/test-0a1b2c3d")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_at_another_path_is_in_the_jobs_folder_there(source: Path) -> None:
     code = GOOD.replace("run_config=run_config)", "run_config=ray.train.RunConfig(name='mine'))") + "import ray.train\n"
     _, run = build(source, code)
-    assert run.run_uri.endswith("/ray_results/mine")
-    assert run.warning.reason == "RunNameDiffers"
+    assert run.run_uri.endswith("/ray_results/test-0a1b2c3d/mine")
+    assert run.warning is not None and run.warning.reason == "StoragePathDiffers"
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -91,8 +100,8 @@ def test_rejects_an_unusable_function_with_the_field(source: Path, code: str, re
 
 
 def test_warns_of_another_storage_path() -> None:
-    assert find_warning("run", "s3://bucket/runs/", run_name="run", storage_path="s3://bucket/runs") is None
-    found = find_warning("run", "/tmp/runs", run_name="run", storage_path="s3://bucket/runs")
+    assert find_warning("s3://bucket/runs/", storage_path="s3://bucket/runs") is None
+    found = find_warning("/tmp/runs", storage_path="s3://bucket/runs")
     assert found is not None and found.reason == "StoragePathDiffers"
     assert '"/tmp/runs"' in found.message and 'os.environ["RAILHEAD_STORAGE_PATH"]' in found.message
 
