@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -40,6 +41,10 @@ POLICIES: dict[str, tuple[str, list[str]]] = {
 DEMANDED = {"labels": {"team": "vision"}, "annotations": {"example.com/owner": "vision@example.com"}}
 
 
+def is_refused(server: ApiServer, pod: Object) -> bool:
+    return create(server, pod).status >= 400
+
+
 @pytest.fixture(scope="module")
 def strict(api_server: ApiServer) -> Iterator[ApiServer]:
     """Makes a namespace for each policy, and waits until it is in force."""
@@ -62,7 +67,7 @@ def strict(api_server: ApiServer) -> Iterator[ApiServer]:
             assert answer.status == 201, answer.message
     for namespace in POLICIES:
         [pod, *_] = [each for each in build_children(namespace, {}) if each["kind"] == "Pod"]
-        wait_until(f"the policy of {namespace}", lambda pod=pod: create(api_server, pod).status >= 400, seconds=60)
+        wait_until(f"the policy of {namespace}", partial(is_refused, api_server, pod), seconds=60)
     yield api_server
     for namespace in POLICIES:
         for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):

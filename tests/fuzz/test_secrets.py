@@ -56,7 +56,7 @@ def count(statuses: list[dict[str, object]]) -> str:
     parsed = [parse_status(each) for each in statuses]
     for old, new in pairwise(parsed):
         metrics.count_change("team", old, new)
-    return metrics.render().decode()
+    return metrics.begin_render()().decode()
 
 
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS if not each.spec.keys() & SPEC.keys()])

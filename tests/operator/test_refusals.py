@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -364,11 +365,14 @@ def test_a_webhook_that_denies_deletes_with_any_code_is_reported_and_keeps_no_he
             told = [c["message"] for c in cluster.status(job)["conditions"] if c["type"] == "DeleteDenied"]
             return sorted(name[-4:] for name in cluster.pods(job)), [each for each in told if TEXT in each]
 
+        def is_told(job: str) -> bool:
+            return bool(find_left(job)[1])
+
         with admission(cluster, guard(cluster, webhook, "DELETE"), is_active=refuses):
             for code in CODES:
                 webhook.code = code
                 cluster.change(f"kept-{code}", suspend=True)
-                wait_until(f"code {code} is told", lambda job=f"kept-{code}": find_left(job)[1])
+                wait_until(f"code {code} is told", partial(is_told, f"kept-{code}"))
                 assert find_left(f"kept-{code}")[0] == ["w0-0"]
         for code in CODES:
             cluster.wait_phase(f"kept-{code}", "Suspended")

@@ -36,7 +36,7 @@ def _scale(container: Object, times: int) -> Object:
     return {**container, "resources": _scale_resources(part(container, "resources"), times)}
 
 
-def _scale_resources(resources: Mapping[str, object], times: int) -> Object:
+def _scale_resources(resources: Object, times: int) -> Object:
     """Leaves out claims of devices, which no quota of requests and limits counts."""
     return {
         kind: {name: _multiply(name, amount, times) for name, amount in part(resources, kind).items()}

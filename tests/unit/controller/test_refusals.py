@@ -103,7 +103,7 @@ def deny(method: str, plural: str, answer: Answer) -> World:
     """A world in which requests for one kind get this answer; its job has all kinds of children."""
     world = World(epochs=1000, pace=timedelta(seconds=30))
     world.settings = replace(SETTINGS, job_network_policy=JobNetworkPolicy())
-    scheduling = {"gangScheduler": "Volcano"}
+    scheduling: object = {"gangScheduler": "Volcano"}
     if plural == "workloads":
         world.add_queue(gpus=4)
         scheduling = QUEUED["scheduling"]

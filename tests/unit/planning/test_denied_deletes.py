@@ -101,7 +101,8 @@ def test_a_preemptor_of_the_queue_finds_no_worker_of_the_job_that_it_evicted(ans
         return ""
 
     world.policies.append(judge)
-    world.apply(**QUEUED, suspendGraceSeconds=END_SECONDS)
+    spec: dict[str, Any] = {**QUEUED, "suspendGraceSeconds": END_SECONDS}
+    world.apply(**spec)
 
     async def play() -> None:
         runner = Runner(world, Faults())
@@ -237,7 +238,12 @@ def test_the_grace_period_begins_with_the_first_denial_and_not_in_the_future() -
 
 
 def test_a_head_that_avoids_a_node_no_more_and_may_not_be_deleted_holds_up_nothing() -> None:
-    unplaced = {"phase": "Pending", "is_running": False, "node": "", "problem": Problem("Unschedulable", "no node")}
+    unplaced: dict[str, Any] = {
+        "phase": "Pending",
+        "is_running": False,
+        "node": "",
+        "problem": Problem("Unschedulable", "no node"),
+    }
     head = make_head(**unplaced, avoids=("node-9",), created_at=NOW - timedelta(hours=1))
     job = make_job(head, make_worker(0), make_worker(1), status=RUNNING_STATUS)
     assert decide_outdated_pods(job) is not None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.api.spec import PodUser
 from railhead.planning.observed import Observed
 from railhead.planning.plan import CopyConfigMap, Create
 from railhead.planning.planner import plan
@@ -90,7 +91,7 @@ def plan_service(common: CommonMetadata) -> Any:
 IDS = ("runAsUser", "runAsGroup", "fsGroup")
 
 
-def build_context(role: str, default: str, **spec: Any) -> Any:
+def build_context(role: str, default: PodUser, **spec: Any) -> Any:
     observed = replace(make_observed(settings=replace(SETTINGS, pod_user=default)), spec=make_spec(**spec))
     pods = [dict(each.build()) for each in plan(observed).creates if each.name.startswith("digits-") and is_pod(each)]
     [pod] = [each for each in pods if each["metadata"]["labels"][names.LABEL_ROLE] == role][:1]
@@ -112,7 +113,7 @@ def is_pod(create: Create | CopyConfigMap) -> bool:
     ],
 )
 def test_pods_have_ids_or_leave_them_to_the_cluster(
-    role: str, default: str, spec: dict[str, str], is_fixed: bool
+    role: str, default: PodUser, spec: dict[str, str], is_fixed: bool
 ) -> None:
     context = build_context(role, default, **spec)["spec"]["securityContext"]
     assert [context.get(key) for key in IDS] == ([1000] * 3 if is_fixed else [None] * 3)

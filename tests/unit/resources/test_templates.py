@@ -42,7 +42,7 @@ def test_a_sidecar_stays_one(role: str) -> None:
 @both_roles
 @pytest.mark.parametrize("field", [name for name, what in POD_FIELDS.items() if what is Decision.KEPT])
 def test_a_kept_field_reaches_the_pod_as_it_is(role: str, field: str) -> None:
-    value = {"made": "up"} if field in ("securityContext", "dnsConfig") else "made-up"
+    value: Any = {"made": "up"} if field in ("securityContext", "dnsConfig") else "made-up"
     found = build(role, podTemplate={"spec": {field: value}})["spec"][field]
     assert found == value or found.items() >= value.items()
 
@@ -52,7 +52,7 @@ def test_a_kept_field_reaches_the_pod_as_it_is(role: str, field: str) -> None:
     "field", [name for name, what in CONTAINER_FIELDS.items() if what is Decision.KEPT and name != "name"]
 )
 def test_a_kept_field_of_the_container_reaches_it(role: str, field: str) -> None:
-    value = {"made": "up"} if field == "securityContext" else [{"made": "up"}]
+    value: Any = {"made": "up"} if field == "securityContext" else [{"made": "up"}]
     found = ray(build(role, podTemplate=make_template(**{field: value})))[field]
     assert found == value or found.items() >= value.items()
 
@@ -126,7 +126,7 @@ def test_nulls_that_programs_write_are_as_good_as_absent(role: str) -> None:
     lists = dict.fromkeys(("containers", "initContainers", "volumes", "tolerations"))
     nulls: dict[str, Any] = {"metadata": metadata, "spec": {**lists, "terminationGracePeriodSeconds": None}}
     template = make_template(resources=None, env=None, volumeMounts=None)
-    of_role = {role: {"podTemplate": nulls}}
+    of_role: dict[str, Any] = {role: {"podTemplate": nulls}}
     assert build(role, podTemplate={"metadata": None, **template}, **of_role) == build(role)
 
 

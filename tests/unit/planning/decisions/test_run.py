@@ -63,7 +63,7 @@ def read_known(sim: Simulation) -> list[tuple[str, int]]:
     return [(known["run"], known["index"]) for known in json.loads(env["RAILHEAD_KNOWN_CHECKPOINTS"])]
 
 
-STRICT = {"disruptionLimit": 0, "backoffLimit": 0, "noProgressLimit": 0, "activeDeadlineSeconds": 3600}
+STRICT: dict[str, Any] = {"disruptionLimit": 0, "backoffLimit": 0, "noProgressLimit": 0, "activeDeadlineSeconds": 3600}
 
 
 @pytest.mark.parametrize("phase", ["Running", "Starting", "Restarting", "Suspending", "Suspended", "Queued"])

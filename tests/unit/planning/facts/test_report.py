@@ -145,10 +145,10 @@ def test_a_termination_message_with_absurd_values_ends_the_attempt_all_the_same(
 def test_nothing_of_a_report_is_in_a_scrape() -> None:
     """Its labels are namespaces, phases, classes, codes, verbs and resources."""
     metrics = Metrics()
-    before = metrics.render()
+    before = metrics.begin_render()()
     for text in TEXTS.values():
         report = make_report(metrics={text: text}, outcome={"outcome": text, "reason": text})
         status = JobStatus.model_validate(status_fields(report, make_facts().status))
         metrics.count_change("a", make_facts().status, status)
     samples = [line.split()[0] for line in before.splitlines()]
-    assert [line.split()[0] for line in metrics.render().splitlines()] == samples
+    assert [line.split()[0] for line in metrics.begin_render()().splitlines()] == samples
