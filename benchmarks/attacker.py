@@ -1,4 +1,5 @@
-"""Attacks the report endpoint of another process: requests at a rate, or many connections with half a body each.
+"""Attacks a port of another process: requests at a rate, many connections with half a request each, or clients that
+send many requests at once on each connection.
 
 Reads a line of JSON from its standard input, and prints the answers that it got.
 """
@@ -21,6 +22,7 @@ import aiohttp
 from railhead.contract.report import AUDIENCE, LIMIT_BYTES
 
 CLIENTS = 100
+PIPELINED = 200
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,9 @@ class Attack:
     Attributes:
         namespace, pod, pod_uid: the head that forged tokens name.
         body: a report of that head.
-        per_second: requests; 0: instead as many connections at once as `connections`, each with half a body.
+        per_second: requests; 0: instead as many connections at once as `connections`, each with half a body, or without
+            a `body` with half of the headers.
+        pipelining: instead so many clients, each of which sends PIPELINED requests on a connection, again and again.
         is_forged: with tokens that name the head; else with tokens that cannot be right.
         is_fresh: each request has a connection of its own.
     """
@@ -43,6 +47,7 @@ class Attack:
     seconds: float
     per_second: int = 0
     connections: int = 0
+    pipelining: int = 0
     is_forged: bool = False
     is_fresh: bool = False
 
@@ -56,6 +61,18 @@ class Attack:
         pod = {"namespace": self.namespace, "pod": {"name": self.pod, "uid": self.pod_uid}}
         claims = {"aud": [AUDIENCE], "exp": time.time() + 600, "jti": str(number), "kubernetes.io": pod}
         return ".".join((_encode({"alg": "RS256"}), _encode(claims), "c2ln"))
+
+    def build_head(self, number: int) -> str:
+        """Of a request, without its end."""
+        parts = urlsplit(self.url)
+        head = f"{'POST' if self.body else 'GET'} {parts.path} HTTP/1.1\r\nHost: {parts.hostname}\r\n"
+        return f"{head}Authorization: Bearer {self.make_token(number)}\r\n"
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises OSError."""
+        parts = urlsplit(self.url)
+        context = _trust_anyone() if parts.scheme == "https" else None
+        return await asyncio.open_connection(parts.hostname, parts.port, ssl=context)
 
 
 def _encode(values: object) -> str:
@@ -94,14 +111,14 @@ async def _flood(attack: Attack) -> Counter[int]:
 
 async def _hold(attack: Attack) -> Counter[int]:
     """Opens the connections, each with all but the last byte of the largest body, and keeps them."""
-    host, port, context = urlsplit(attack.url).hostname, urlsplit(attack.url).port, _trust_anyone()
     opened, streams = Counter[int](), []
     for number in range(attack.connections):
-        head = f"POST {urlsplit(attack.url).path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {LIMIT_BYTES}\r\n"
-        head += f"Authorization: Bearer {attack.make_token(number)}\r\n\r\n"
+        sent = attack.build_head(number).encode()
+        if attack.body:
+            sent += f"Content-Length: {LIMIT_BYTES}\r\n\r\n".encode() + b" " * (LIMIT_BYTES - 1)
         try:
-            streams.append(await asyncio.open_connection(host, port, ssl=context))
-            streams[-1][1].write(head.encode() + b" " * (LIMIT_BYTES - 1))
+            streams.append(await attack.connect())
+            streams[-1][1].write(sent)
             opened[1] += 1
         except OSError:
             opened[0] += 1
@@ -111,9 +128,40 @@ async def _hold(attack: Attack) -> Counter[int]:
     return opened
 
 
+async def _pipeline(attack: Attack) -> Counter[int]:
+    """Counts the first answers of the connections by status, 0 for none."""
+    answers, end = Counter[int](), time.monotonic() + attack.seconds
+
+    async def send() -> None:
+        number = 0
+        while time.monotonic() < end:
+            number += 1
+            try:
+                reader, writer = await attack.connect()
+                writer.write(f"{attack.build_head(number)}\r\n".encode() * PIPELINED)
+                line = await reader.readline()
+                answers[int(line.split()[1]) if line else 0] += 1
+                while await reader.read(65536):
+                    pass
+                writer.close()
+            except OSError:
+                answers[0] += 1
+
+    await asyncio.gather(*(send() for _ in range(attack.pipelining)))
+    return answers
+
+
+async def _run(attack: Attack) -> Counter[int]:
+    if attack.pipelining:
+        return await _pipeline(attack)
+    if attack.per_second:
+        return await _flood(attack)
+    return await _hold(attack)
+
+
 def main() -> None:
     attack = Attack(**json.loads(sys.stdin.readline()))
-    print(json.dumps(asyncio.run(_flood(attack) if attack.per_second else _hold(attack))), flush=True)
+    print(json.dumps(asyncio.run(_run(attack))), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from railhead.local.processes import end_child, spawn
 
 READY_SECONDS = 300.0
 LOOK_SECONDS = 0.1
-LOOKS = 5
+LOOKS = 15  # for longer than the second for which the operator gives the same metrics
 
 
 class Process:
@@ -50,14 +50,18 @@ class Process:
         return Template(self._subject.reports).substitute(self._ports)
 
     async def wait_ready(self) -> None:
-        url = Template(self._subject.ready).substitute(self._ports)
         deadline = time.monotonic() + READY_SECONDS
-        while await asyncio.to_thread(_fetch, url) is None:
+        while await asyncio.to_thread(_fetch, self.probes) is None:
             self._check(deadline, "is not ready")
             await asyncio.sleep(0.05)
 
+    @property
+    def probes(self) -> str:
+        """The URL of /readyz, or of what the subject has instead."""
+        return Template(self._subject.ready).substitute(self._ports)
+
     async def wait_idle(self) -> float:
-        """When no key was due any more, by the monotonic clock; only if it stays so for half a second."""
+        """When no key was due any more, by the monotonic clock and to a second; only if it stays so for longer."""
         deadline, since, seen = time.monotonic() + READY_SECONDS, 0.0, 0
         while seen < LOOKS:
             self._check(deadline, "still has work")

@@ -61,7 +61,8 @@ def test_each_operator_runs_the_jobs_that_it_selects_and_one_can_pass_from_one_t
         for pod in cluster.wait_pods(job, 3).values():
             cluster.run_pod(pod)
         cluster.wait_phase(job, "Starting")
-    assert (count_jobs(cluster.operator) - base_a, count_jobs(of_team_b) - base_b) == (2, 2)
+    wait_until("team a knows its jobs", lambda: count_jobs(cluster.operator) - base_a == 2)
+    wait_until("team b knows its jobs", lambda: count_jobs(of_team_b) - base_b == 2)
     asked = audit.requests(cluster.namespace)
     assert {job: writers(asked, job) for job in ("nobody", "a-1", "a-2", "b-1", "b-2")} == {
         "nobody": set(),

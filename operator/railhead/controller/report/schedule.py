@@ -127,9 +127,9 @@ class WriteSchedule:
 
     def _begin_write(self, key: JobKey, now: float) -> None:
         namespaces = {waiting.namespace for waiting in self._wanted}
-        used = max(self._used.get(key.namespace, now), now)
         self._used = {namespace: until for namespace, until in self._used.items() if until > now}
-        self._used[key.namespace] = used + self._seconds_per_write * len(namespaces)
+        if key.namespace not in self._used:  # else it uses what the others leave, which costs it nothing later
+            self._used[key.namespace] = now + self._seconds_per_write * len(namespaces)
         self._spent_until = max(self._spent_until, now) + self._seconds_per_write
         entry = self._wanted.pop(key)
         self._writing.add(key)

@@ -259,6 +259,39 @@ def test_a_namespace_that_uses_less_than_its_share_is_first_with_its_changes_of_
     assert [job.name for _, job in rig.play(1.0) if job.namespace == "quiet"] == ["a", "b"]
 
 
+def test_a_namespace_that_has_used_what_others_left_has_its_share_when_they_come() -> None:
+    rig = Rig(per_second=10.0)
+    for _ in range(600):
+        rig.schedule.want(JobKey("few", "a"), PROGRESS)
+        for number in range(50):
+            rig.schedule.want(JobKey("busy", str(number)), PROGRESS)
+        rig.play(1.0)
+    for number in range(100):
+        rig.schedule.want(JobKey("others", str(number)), STATE)
+    written = Counter(job.namespace for _, job in rig.play(4.0))
+    assert written["busy"] >= 40 / 3 - 2
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_each_namespace_with_reports_gets_its_share_in_any_mix(seed: int) -> None:
+    """Its most urgent report never waits for longer than one write of each namespace and one more take."""
+    rng = random.Random(seed)
+    namespaces = [f"n{number}" for number in range(rng.randint(2, 12))]
+    rig = Rig(per_second=25.0)
+    since: dict[str, float] = {}
+    for _ in range(400):
+        for namespace in rng.sample(namespaces, rng.randint(1, len(namespaces))):
+            for _ in range(rng.choice([1, 1, 5, 40])):
+                job = JobKey(namespace, str(rng.randint(0, 60)))
+                rig.schedule.want(job, rng.choice(list(Urgency)))
+        waiting = {key.namespace for key, entry in rig.schedule._wanted.items() if entry.at <= rig.now}
+        for namespace in waiting:
+            since.setdefault(namespace, rig.now)
+        for _, job in rig.play(0.25):
+            since.pop(job.namespace, None)
+        assert all(rig.now - begin <= (len(namespaces) + 1) / 25.0 + 0.25 for begin in since.values())
+
+
 def test_within_the_shares_urgency_decides_across_namespaces() -> None:
     rig = Rig(per_second=10.0)
     for number in range(50):
