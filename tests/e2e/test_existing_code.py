@@ -59,21 +59,21 @@ def train_func():
 DataParallelTrainer(
     train_func,
     scaling_config=ray.train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.2}),
-    run_config=ray.train.RunConfig(name="mine", storage_path=os.environ["RAILHEAD_STORAGE_PATH"]),
+    run_config=ray.train.RunConfig(name="mine", storage_path=os.environ["RAILHEAD_STORAGE_PATH"] + "/mine"),
 ).fit()
 """
 
 
 @pytest.mark.slow
-def test_a_condition_reports_that_a_script_uses_another_run_name(cluster: Cluster) -> None:
+def test_a_condition_reports_that_a_script_uses_another_storage_path(cluster: Cluster) -> None:
     entrypoint = {"entrypoint": ["python", "steps.py"]}
-    cluster.apply(make_job("by-another-name", cluster.image, code=ELSEWHERE, trainer=entrypoint))
-    status = cluster.wait_end("by-another-name", seconds=LONG)
-    assert status["phase"] == "Succeeded", cluster.tell("by-another-name")
+    cluster.apply(make_job("at-another-path", cluster.image, code=ELSEWHERE, trainer=entrypoint))
+    status = cluster.wait_end("at-another-path", seconds=LONG)
+    assert status["phase"] == "Succeeded", cluster.tell("at-another-path")
     [condition] = [c for c in status["conditions"] if c["type"] == "Resumable"]
-    assert condition["status"] == "False" and '"mine"' in condition["message"], condition
-    wait_until("the event", lambda: find_warnings(cluster, "by-another-name") == [condition["reason"]])
-    cluster.delete_job("by-another-name")
+    assert condition["status"] == "False" and '/mine"' in condition["message"], condition
+    wait_until("the event", lambda: find_warnings(cluster, "at-another-path") == [condition["reason"]])
+    cluster.delete_job("at-another-path")
 
 
 def find_warnings(cluster: Cluster, job: str) -> list[str]:

@@ -49,10 +49,31 @@ class Cluster:
             },
         }
 
-    def label(self, name: str, **labels: str) -> None:
-        """The user's patch of a job's labels."""
-        body = {"metadata": {"labels": labels}}
+    def label(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """The user's patch of a job's labels; None removes one."""
+        body = {"metadata": {"labels": dict(labels)}}
         self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", body, content_type=MERGE_PATCH)
+
+    def make_again(self, exported: Object, *, labels: Mapping[str, str]) -> None:
+        """As a backup tool makes a TrainJob again, so far without its status."""
+        kept = {key: exported[key] for key in ("apiVersion", "kind", "spec")}
+        metadata = {"name": exported["metadata"]["name"], "labels": dict(labels)}
+        self._ask("POST", JOBS.format(self.namespace), {**kept, "metadata": metadata})
+
+    def restore_status(self, exported: Object) -> None:
+        """As the tool then replaces the status; it tries again if the operator has written meanwhile."""
+        name = exported["metadata"]["name"]
+        path = f"{JOBS.format(self.namespace)}/{name}"
+        wait_until(
+            "the status",
+            lambda: (
+                self.server.request("PUT", f"{path}/status", {**self.job(name), "status": exported["status"]}).status
+                == 200
+            ),
+        )
+
+    def config_map(self, name: str) -> Object:
+        return self._ask("GET", f"/api/v1/namespaces/{self.namespace}/configmaps/{name}")
 
     def change(self, name: str, **spec: Any) -> Object:
         """The user's patch of the spec."""

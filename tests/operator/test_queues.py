@@ -77,7 +77,7 @@ def test_two_names_of_a_queue_are_a_conflict_that_asks_for_no_quota(stage: Stage
     stage.cluster.apply("job", labels=labels, scheduling={"queueName": "other"})
     assert "team" in stage.wait_reason("job", "QueueNameConflict")
     assert stage.kueue.find("job") is None
-    stage.cluster.label("job", **{"kueue.x-k8s.io/queue-name": "other"})
+    stage.cluster.label("job", {"kueue.x-k8s.io/queue-name": "other"})
     stage.wait_reason("job", "Misconfigured")
 
 

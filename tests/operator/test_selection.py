@@ -73,7 +73,7 @@ def test_each_operator_runs_the_jobs_that_it_selects_and_one_can_pass_from_one_t
     }
     assert "phase" not in cluster.status("nobody")
 
-    cluster.label("a-1", **B)
+    cluster.label("a-1", B)
     wait_until("team a releases it", lambda: count_jobs(cluster.operator) - base_a == 1)
     wait_until("team b knows it", lambda: count_jobs(of_team_b) - base_b == 3)
     before, version = cluster.pods("a-1"), len(audit.requests(cluster.namespace))

@@ -216,14 +216,66 @@ def test_a_failure_that_the_script_swallows_still_ends_the_attempt(tmp_path: Pat
         assert outcome.message == "rank 1: ValueError: the lorry is empty (train.py, line 16, in bad)"
         assert outcome.reports == 1
         uris = [r["run_uri"] for r in pods.reports]
-        assert [uri for uri in dict.fromkeys(uris) if uri] == [
-            f"{pods.storage}/{name}" for name in (job.run_name, "second")
-        ]
-        assert pods.reports[-1]["warning"]["reason"] == "RunNameDiffers"
-        first, second = (Path(pods.storage, name, ".railhead") for name in (job.run_name, "second"))
+        runs = (job.run_name, f"{job.run_name}/second")
+        assert [uri for uri in dict.fromkeys(uris) if uri] == [f"{pods.storage}/{name}" for name in runs]
+        assert pods.reports[-1]["warning"] is None
+        first, second = (Path(pods.storage, name, ".railhead") for name in runs)
         assert [each["metrics"] for each in read_kept(first / "metrics")] == [{"a": 1}]
         assert [each["event"] for each in read_kept(first / "journal")][-2:] == ["state", "end"]
         assert [each["event"] for each in read_kept(second / "journal")][-2:] == ["failure", "state"]
+
+
+# As in Ray's documentation: the run has a name, and few checkpoints are kept.
+NAMED = """
+import os
+import sys
+import tempfile
+
+import ray.train
+from ray.train import Checkpoint, CheckpointConfig, RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+
+def loop(config):
+    last = ray.train.get_checkpoint()
+    first = int(open(os.path.join(last.path, "epoch")).read()) + 1 if last else 0
+    print(f"lr {config['lr']} begins with epoch {first} of {ray.train.get_context().get_experiment_name()}", flush=True)
+    for epoch in range(first, first + 3):
+        with tempfile.TemporaryDirectory() as folder:
+            open(os.path.join(folder, "epoch"), "w").write(str(epoch))
+            ray.train.report({"epoch": epoch}, checkpoint=Checkpoint.from_directory(folder))
+
+
+result = DataParallelTrainer(
+    loop,
+    train_loop_config={"lr": sys.argv[1]},
+    scaling_config=ScalingConfig(num_workers=1),
+    run_config=RunConfig(name="my-cnn", checkpoint_config=CheckpointConfig(num_to_keep=1)),
+).fit()
+print("the result is in", result.path)
+"""
+
+
+@pytest.mark.slow  # tests/unit/driver/script has the folders of the runs
+def test_the_jobs_of_a_sweep_over_a_script_that_names_its_run_are_apart(tmp_path: Path) -> None:
+    """The third one is as `railhead retry` makes it: it begins from the checkpoint of the first one."""
+    storage, uids = str(tmp_path / "runs"), [f"{number}a1b2c3d-0000-0000-0000-000000000000" for number in range(3)]
+    newest: list[str] = []
+    for number, uid in enumerate(uids):
+        job = make_script_job("python", "train.py", f"0.{number}", worker_pods=1, uid=uid, run_name=f"lr-{uid[:8]}")
+        with Pods(tmp_path / str(number), job, source={"train.py": NAMED}, storage=storage) as pods:
+            pods.start(workers=1, env={e.RESUME_FROM: newest[0]} if number == 2 else {})
+            assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
+            outcome, log, last = pods.read_outcome(), pods.read_log(), pods.reports[-1]
+        first = 3 if number == 2 else 0
+        assert f"lr 0.{number} begins with epoch {first} of my-cnn" in log
+        assert f"the result is in {storage}/{job.run_name}/my-cnn" in log
+        assert last["run_uri"] == f"{storage}/{job.run_name}/my-cnn" and last["warning"] is None
+        assert (last["resumed_from"] or {}).get("uri") == (newest[0] if number == 2 else None)
+        assert outcome.checkpoint is not None
+        newest.append(outcome.checkpoint.uri)
+    epochs = [Path(uri, "epoch").read_text() for uri in newest]
+    assert epochs == ["2", "2", "5"], "no job deletes what another one names"
 
 
 def test_a_script_that_fails_before_training_ends_with_its_own_message(tmp_path: Path) -> None:
