@@ -5,7 +5,7 @@ The caller brings the files of a run's folder `.railhead/metrics` or `.railhead/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,15 +42,17 @@ class _Part(NamedTuple):
         return self.header.job, self.name.attempt, self.name.pod
 
 
-def read_history(files: Mapping[str, bytes], *, job: str = "") -> History:
+def read_history(files: Mapping[str, bytes], *, job: str | Collection[str] = "") -> History:
     """Returns the records of these segments, by file name; other files are ignored. Never raises.
 
-    `job`: uid of the TrainJob, if only its records are wanted: another one may have continued the run.
+    `job`: uid of the TrainJob, if only its records are wanted: another one may have continued the run. Several of a job
+    that was restored from a backup.
     """
+    wanted = {job} if isinstance(job, str) else set(job)
     parts, skipped = [], 0
     for text, data in files.items():
         name, segment = SegmentName.parse(text), parse_segment(data)
-        if name is None or (segment.header is not None and job not in ("", segment.header.job)):
+        if name is None or (segment.header is not None and wanted.isdisjoint(("", segment.header.job))):
             continue
         skipped += segment.skipped
         if segment.header is not None:

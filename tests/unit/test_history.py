@@ -37,6 +37,8 @@ def test_a_job_that_continues_a_run_comes_after_the_one_before() -> None:
     assert [record["n"] for record in read_history(files).records] == [1, 2, 3]
     assert [record["n"] for record in read_history(files, job="second").records] == [3]
     assert read_history(files, job="second").skipped == 1
+    assert [record["n"] for record in read_history(files, job=("second", "first")).records] == [1, 2, 3]
+    assert not read_history(files, job=("third",)).records
 
 
 def test_two_heads_of_one_attempt_are_ordered_by_their_clocks() -> None:

@@ -21,3 +21,9 @@ class RunStatus(StatusModel):
     former_uids: list[Annotated[str, Field(max_length=64)]] | None = optional(
         "uids of the TrainJobs that this one was restored from; their run is its own.", max_length=MAX_FORMER_UIDS
     )
+
+
+def list_uids(uid: str, run: RunStatus | None) -> tuple[str, ...]:
+    """Returns those of a TrainJob and of the ones that it was restored from: its attempts may have been theirs."""
+    former = (*(run.former_uids or ()), run.uid) if run is not None else ()
+    return tuple(dict.fromkeys((uid, *filter(None, former))))

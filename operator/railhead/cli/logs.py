@@ -7,6 +7,7 @@ from collections import deque
 from datetime import timedelta
 
 from railhead.api.base import Object, part
+from railhead.api.run_status import list_uids
 from railhead.api.status import parse_status
 from railhead.cli.cluster_command import in_cluster, open_files, remark
 from railhead.cli.output import Console
@@ -48,12 +49,13 @@ def check_rank(job: Object, rank: int) -> None:
 async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted: Wanted, console: Console) -> int:
     """Prints the lines that the archive has of an attempt, the newest one by default; says what is missing."""
     job = await cluster.get_job(options.name)
-    uid, attempt = str(job["metadata"]["uid"]), options.attempt or parse_status(job.get("status")).attempt
+    status = parse_status(job.get("status"))
+    uids, attempt = list_uids(str(job["metadata"]["uid"]), status.run), options.attempt or status.attempt
     async with open_files(options, cluster, job, is_own=True) as files:
         found = await files.find([LOGS])
-        sources = choose_files(found, uid, attempt, rank=wanted.rank, is_all=wanted.is_all)
+        sources = choose_files(found, uids, attempt, rank=wanted.rank, is_all=wanted.is_all)
         if not sources:
-            kept = ", ".join(map(str, find_attempts(found, uid))) or "none"
+            kept = ", ".join(map(str, find_attempts(found, uids))) or "none"
             remark(
                 f"{options.name} has no such pod, and the archive no such lines of attempt {attempt}; it has "
                 f"attempts: {kept}. spec.logs.archive decides what it keeps"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
+from railhead.api.run_status import list_uids
 from railhead.cli.cluster_command import in_cluster, open_files
 from railhead.cli.output import Column, Console
 from railhead.client.cluster import Cluster
@@ -88,7 +89,8 @@ async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: 
 async def _read_journal(options: argparse.Namespace, cluster: Cluster, snapshot: Snapshot) -> list[Moment]:
     async with open_files(options, cluster, snapshot.job) as files:
         segments = await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}")
-    return list(read_moments(read_history(segments, job=str(snapshot.job["metadata"]["uid"]))))
+    uids = list_uids(str(snapshot.job["metadata"]["uid"]), snapshot.status.run)
+    return list(read_moments(read_history(segments, job=uids)))
 
 
 COMMANDS = in_cluster({"status": show_status, "why": show_why, "timeline": show_timeline})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from railhead.api import names
 from railhead.client.run_files import RunFile
@@ -22,22 +22,31 @@ class _Unreadable(Exception):
     """The rest of a segment cannot be read; the message says why."""
 
 
-def find_attempts(files: Sequence[RunFile], uid: str) -> list[int]:
-    """Returns the attempts of the job that have files, in order; `files`: of the whole archive."""
-    own = re.compile(rf"{LOGS}/{shorten_uid(uid)}-(\d{{1,9}})/.*")
+def find_attempts(files: Sequence[RunFile], uids: Collection[str]) -> list[int]:
+    """Returns the attempts of the job that have files, in order; `files`: of the whole archive.
+
+    `uids`: of the job, and of those that it was restored from.
+    """
+    own = re.compile(rf"{LOGS}/(?:{'|'.join(map(shorten_uid, uids))})-(\d{{1,9}})/.*")
     return sorted({int(found[1]) for file in files if (found := own.fullmatch(file.name))})
 
 
 def choose_files(
-    files: Sequence[RunFile], uid: str, attempt: int, *, rank: int | None, is_all: bool
+    files: Sequence[RunFile], uids: Collection[str], attempt: int, *, rank: int | None, is_all: bool
 ) -> dict[RunFile, str]:
     """Returns each file with wanted lines, and its source, in the order of time.
 
-    A source is a rank, `head`, `worker` or `train`; without a rank the head's files are wanted.
+    A source is a rank, `head`, `worker` or `train`; without a rank the head's files are wanted. `uids`: as above; the
+    attempts of a job and of those that it was restored from have different numbers.
     """
-    folder = f"{LOGS}/{name_attempt(uid, attempt)}/"
+    folders = [f"{LOGS}/{name_attempt(uid, attempt)}/" for uid in uids]
     wanted = names.HEAD if rank is None else str(rank)
-    found = [(_FILE.fullmatch(file.name.removeprefix(folder)), file) for file in files if file.name.startswith(folder)]
+    found = [
+        (_FILE.fullmatch(file.name.removeprefix(folder)), file)
+        for file in files
+        for folder in folders
+        if file.name.startswith(folder)
+    ]
     chosen = [(match[1], file) for match, file in found if match and (is_all or match[1] == wanted)]
     chosen.sort(key=lambda each: (not each[0].isdigit(), each[0].rjust(9), each[1].name))
     return {file: source for source, file in chosen}

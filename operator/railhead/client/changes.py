@@ -17,7 +17,7 @@ RETRY_OF = f"{names.GROUP}/retry-of"  # annotation
 # it for the one that it created.
 _OF_TOOLS = re.compile(
     r"^(app\.kubernetes\.io/(instance|managed-by)|argocd\.argoproj\.io/.*|.*\.toolkit\.fluxcd\.io/.*|helm\.sh/.*"
-    r"|meta\.helm\.sh/.*|kubectl\.kubernetes\.io/.*|railhead\.dev/(content|code-pending))$"
+    r"|meta\.helm\.sh/.*|kubectl\.kubernetes\.io/.*|velero\.io/.*|railhead\.dev/(content|code-pending))$"
 )
 _OTHER_THAN_KUBECTL = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "int", "float"))
 _STEP = re.compile(r'"([^"]+)"|([^."]+)')

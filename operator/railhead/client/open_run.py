@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from railhead.api import names
 from railhead.api.base import Object, part
+from railhead.api.run_status import RunStatus
 from railhead.api.status import parse_status
 from railhead.client.cluster import Cluster
 from railhead.client.errors import ClientError, ExitCode
@@ -134,5 +135,5 @@ def is_here(job: Object, folder: str) -> bool:
 def find_run_name(job: Object) -> str:
     """Returns the name of the job's run; a restored job keeps that of the TrainJob that it was restored from."""
     metadata, run, status = job["metadata"], part(part(job, "spec"), "run"), parse_status(job.get("status"))
-    recorded = status.run.name if status.run is not None else ""
-    return recorded or names.run_name(metadata["name"], metadata["uid"], run.get("name"))
+    recorded = status.run or RunStatus()
+    return recorded.name or names.run_name(metadata["name"], metadata["uid"], run.get("name"))

@@ -14,6 +14,7 @@ from railhead.api import names
 from railhead.api.base import Object, part
 from railhead.api.conditions import SUSPENDED
 from railhead.api.job import InvalidSpec, JobKey, is_too_large, parse_spec
+from railhead.api.run_status import RunStatus
 from railhead.api.slow_ranks import list_spells
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
@@ -55,6 +56,7 @@ class JobRecord:
         queued_since: since when it has waited for its queue; None unless it does.
         created: when, as the API server writes it.
         restored_by: the restore of a backup tool that has made the object, or "".
+        has_run: it has begun in its run, under this uid.
         run_key: of its run, while it has not finished; None if another controller manages the job.
         place: in the start line of its namespace, if it is there and is not being deleted.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
@@ -78,6 +80,7 @@ class JobRecord:
     queued_since: str | None
     created: str
     restored_by: str
+    has_run: bool
     run_key: RunKey | None
     place: Place | None
     kept: Content | bytes
@@ -133,6 +136,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         queued_since=_find_queued_since(status),
         created=str(metadata.get("creationTimestamp") or ""),
         restored_by=str(labels.get(VELERO_RESTORE) or ""),
+        has_run=status.attempt > 0 and (status.run is None or status.run.uid == uid),
         run_key=None if status.is_finished else _find_run_key(key, uid, raw, status),
         place=None if is_deleting else find_place(key.name, uid, status),
         kept=kept,
@@ -145,8 +149,8 @@ def _find_run_key(key: JobKey, uid: str, raw: Object, status: JobStatus) -> RunK
     run, claim = part(spec, "run"), part(part(part(spec, "run"), "storageVolume"), "persistentVolumeClaim")
     if spec.get("managedBy", names.MANAGER) != names.MANAGER:
         return None
-    recorded = status.run.name if status.run is not None else ""
-    name = recorded or names.run_name(key.name, uid, str(run.get("name") or "") or None)
+    recorded = status.run or RunStatus()
+    name = recorded.name or names.run_name(key.name, uid, str(run.get("name") or "") or None)
     path = str(run.get("storagePath") or "").partition("?")[0].rstrip("/")
     return RunKey(key.namespace, path, str(claim.get("claimName") or ""), name)
 

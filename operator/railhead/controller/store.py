@@ -64,10 +64,15 @@ class StartLines:
         return [line[place] for line in lines.values() for place in find_creators(tuple(line), now)]
 
 
-def _is_before(other: JobRecord, record: JobRecord) -> bool:
-    """Whether a job that has not begun either gets the run first. One that is suspended or queued may never begin."""
-    is_at_rest = other.phase in RESTING or other.is_deleting
-    return not is_at_rest and (other.created, other.uid) < (record.created, record.uid)
+def _holds_run(other: JobRecord, record: JobRecord) -> bool:
+    """Whether another unfinished job has the run of this one, or gets it first."""
+    if record.attempt > 0:
+        return other.has_run  # this one was restored: it waits for none that waits for it
+    if other.attempt > 0:
+        return True
+    if other.phase in RESTING or other.is_deleting:
+        return False  # it may never begin
+    return (other.created, other.uid) < (record.created, record.uid)
 
 
 class Store:
@@ -152,17 +157,18 @@ class Store:
             del self._runs[record.run_key]
 
     def _find_run_holder(self, record: JobRecord, status: JobStatus) -> RunHolder | None:
-        """The TrainJob that this one was restored from, or an unfinished one that has begun in the same run; of those
-        that have not begun, the oldest gets it first."""
+        """The TrainJob that this one was restored from, or another unfinished one with the same run."""
         former = self._keys.get(status.run.uid) if status.run is not None else None
         if former is not None and former != record.key and not self._jobs[former].is_finished:
             return RunHolder(former.namespace, former.name, self._jobs[former].phase, is_former=True)
         if record.run_key is None:
             return None
         others = [self._jobs[key] for key in self._runs.get(record.run_key, ()) if key != record.key]
-        holders = [other for other in others if other.attempt > 0 or _is_before(other, record)]
-        found = min(holders, key=lambda other: (not other.attempt, other.created, other.uid), default=None)
-        return RunHolder(found.key.namespace, found.key.name, found.phase) if found else None
+        holders = [other for other in others if _holds_run(other, record)]
+        if not holders:
+            return None
+        found = min(holders, key=lambda other: (other.attempt == 0, other.created, other.uid))
+        return RunHolder(found.key.namespace, found.key.name, found.phase)
 
     def _is_driver_shared(self, record: JobRecord) -> bool:
         """Another unfinished job of the namespace runs the driver of this job's attempt."""

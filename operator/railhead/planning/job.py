@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from railhead.api import names
+from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang, GangSchedulerName
 from railhead.api.spec import PodUser, TrainJobSpec
 from railhead.planning.observed import Observed
@@ -34,14 +35,14 @@ class Job(Observed):
     @property
     def ref(self) -> JobRef:
         metadata = self.settings.common_metadata.with_those_of(self.spec.child_metadata)
-        former = self.status.run.former_uids or () if self.status.run else ()
-        return JobRef(self.namespace, self.name, self.uid, metadata, self.run_name, tuple(former))
+        run = self.status.run or RunStatus()
+        return JobRef(self.namespace, self.name, self.uid, metadata, self.run_name, tuple(run.former_uids or ()))
 
     @property
     def run_name(self) -> str:
         """The same in all attempts, also of a job that was restored under another uid."""
-        recorded = self.status.run.name if self.status.run else ""
-        return recorded or names.run_name(self.name, self.uid, self.spec.run.name)
+        run = self.status.run or RunStatus()
+        return run.name or names.run_name(self.name, self.uid, self.spec.run.name)
 
     @property
     def pod_user(self) -> PodUser:

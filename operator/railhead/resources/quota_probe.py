@@ -6,7 +6,7 @@ It cannot tell of a quota that counts pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from railhead.api.base import Object, part, parts
 from railhead.api.quantities import format_resource, parse_quantity

@@ -28,7 +28,7 @@ FILES = [
 
 
 def choose(attempt: int, rank: int | None = None, *, is_all: bool = False) -> list[str]:
-    found = choose_files(FILES, UID, attempt, rank=rank, is_all=is_all)
+    found = choose_files(FILES, [UID], attempt, rank=rank, is_all=is_all)
     assert all(f"/{source}/" in file.name for file, source in found.items())
     return [file.name.removeprefix(".railhead/logs/") for file in found]
 
@@ -42,7 +42,13 @@ def test_the_files_of_a_rank_are_in_the_order_of_time() -> None:
 
 
 def test_only_the_jobs_own_attempts_count() -> None:
-    assert find_attempts(FILES, UID) == [1, 12]
+    assert find_attempts(FILES, [UID]) == [1, 12]
+
+
+def test_a_restored_job_has_the_attempts_of_the_one_before() -> None:
+    uids = ["99999999-1111-2222-3333-444444444444", UID]
+    assert find_attempts(FILES, uids) == [1, 12]
+    assert [file.name for file in choose_files(FILES, uids, 12, rank=None, is_all=False)] == [FILES[6].name]
 
 
 def test_lines_lose_their_times_and_keep_all_else() -> None:

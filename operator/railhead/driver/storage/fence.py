@@ -147,8 +147,9 @@ def _name_owner(folder: RunFolder, claim: Claim) -> str:
     with contextlib.suppress(OSError):  # the refusal matters more
         name = folder.read(f"{CLAIMS}/{claim}") or b""
     job = name[:317].decode(errors="replace")
-    is_name = _JOB.fullmatch(job) is not None
-    return f"TrainJob {job} (uid {claim.uid})" if is_name else f"another TrainJob (uid {claim.uid})"
+    if _JOB.fullmatch(job) is None:
+        return f"another TrainJob (uid {claim.uid})"
+    return f"TrainJob {job} (uid {claim.uid})"
 
 
 def _build_fenced(claim: Claim, newest: int) -> Fenced:

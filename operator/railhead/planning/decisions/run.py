@@ -16,6 +16,7 @@ from railhead.api.status import HeadStatus, JobStatus, WorkersStatus
 from railhead.contract.text import format_time, parse_time
 from railhead.planning.facts.goodput import settle_time
 from railhead.planning.job import Job
+from railhead.planning.observed import RunHolder
 from railhead.planning.plan import Decision, Event
 from railhead.planning.status_change import Requirement, make_condition, stand, stand_still
 from railhead.resources.sizes import compute_sizes
@@ -35,11 +36,11 @@ def decide_restored(job: Job) -> Decision | None:
     """Makes the status of the earlier TrainJob this one's: suspended, without pods, in the same run."""
     if not job.is_restored or job.is_deleting:
         return None
-    run, holder = job.status.run, job.run_holder
+    run = job.status.run
     if run is None:
         return _hold(job, OF_ANOTHER_JOB, _explain_unknown(job))
-    if holder is not None and holder.is_former:
-        return _hold(job, RUN_IN_USE, _explain_former(job))
+    if job.run_holder is not None:
+        return _hold(job, RUN_IN_USE, _explain_holder(job, job.run_holder))
     since = _find_last_time(job.status, job.now)
     message = f"This TrainJob was restored from one with uid {run.uid}; it continues in its run, {run.name}"
     suspended = make_condition(job, types.SUSPENDED, reason=RESTORED, message=message)
@@ -93,20 +94,26 @@ def _find_last_time(status: JobStatus, now: datetime) -> datetime:
 
 
 def _explain_unknown(job: Job) -> str:
-    newest = job.status.checkpoint
-    from_where = f"spec.resumeFrom.checkpoint: {newest.uri}" if newest else "another name"
+    begin = "another name"
+    if job.status.checkpoint is not None:
+        begin = f"spec.resumeFrom.checkpoint: {job.status.checkpoint.uri}"
     return (
         "the status is that of another TrainJob, as an earlier version of Railhead wrote it, so its run is not known; "
-        f"delete this TrainJob and create it again with {from_where}"
+        f"delete this TrainJob and create it again with {begin}"
     )
 
 
-def _explain_former(job: Job) -> str:
-    holder = job.run_holder
-    other = f"{holder.namespace}/{holder.name}, phase {holder.phase or 'none'}" if holder else "another one"
+def _explain_holder(job: Job, holder: RunHolder) -> str:
+    phase = holder.phase or "none"
+    if holder.is_former:
+        return (
+            f"this TrainJob was restored from TrainJob {holder.namespace}/{holder.name}, phase {phase}, "
+            "which still has the run; it continues there once that one has finished or is deleted"
+        )
     return (
-        f"this TrainJob was restored from TrainJob {other}, which still has the run; it continues there once that one "
-        "has finished or is deleted"
+        f"run.name {job.run_name}: TrainJob {holder.name} (phase {phase}) has this run; this job "
+        "starts once that one has finished or is deleted. To train at the same time, create this job with another "
+        "run.name; spec.resumeFrom lets it begin from a checkpoint"
     )
 
 
@@ -116,22 +123,16 @@ def decide_run(job: Job) -> Decision | None:
         return None
     if job.is_from_backup:
         return _hold(job, WITHOUT_STATUS, _WITHOUT_STATUS)
-    holder = job.run_holder
-    if holder is None:
+    if job.run_holder is None:
         return None
-    message = (
-        f"run.name {job.run_name}: TrainJob {holder.name} (phase {holder.phase or 'none'}) has this run; this job "
-        "starts once that one has finished or is deleted. To train at the same time, create this job with another "
-        "run.name; spec.resumeFrom lets it begin from a checkpoint"
-    )
-    return _hold(job, RUN_IN_USE, message)
+    return _hold(job, RUN_IN_USE, _explain_holder(job, job.run_holder))
 
 
 def _hold(job: Job, reason: str, message: str) -> Decision:
-    is_news = job.status.reason_of(types.STALLED) != reason
     stalled = stand(job, make_condition(job, types.STALLED, reason=reason, message=message))
-    return Decision(
-        status=replace(stalled, phase="Pending") if job.attempt == 0 else stalled,
-        events=(Event("Warning", reason, message),) if is_news else (),
-        wake_at=job.now + timedelta(seconds=LOOK_SECONDS),
-    )
+    if job.attempt == 0:
+        stalled = replace(stalled, phase="Pending")
+    decision = Decision(status=stalled, wake_at=job.now + timedelta(seconds=LOOK_SECONDS))
+    if job.status.reason_of(types.STALLED) == reason:
+        return decision
+    return replace(decision, events=(Event("Warning", reason, message),))

@@ -281,6 +281,35 @@ def test_a_job_waits_for_the_one_that_has_its_run(phase: str) -> None:
     assert read_input(sim).run_name == "shared" and read_input(sim).is_sharing_run
 
 
+def test_a_restored_job_takes_its_run_from_no_job_that_trains_there() -> None:
+    """Between backup and restore somebody has created another job with the same `run.name`."""
+    sim = Simulation(run=NAMED)
+    sim.run_until_training()
+    status = make_again(sim, run=NAMED)
+    make_other(sim, phase="Running", attempt=1)
+    sim.edit_status(**status)
+    sim.settle()
+    reason, message = find_stalled(sim)
+    assert reason == "RunInUse" and "TrainJob other (phase Running) has this run" in message
+    assert not sim.pods and sim.status["attempt"] == 1
+    sim.api.remove(OTHER)
+    sim.later(10)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and read_input(sim).run_name == "shared"
+
+
+def test_a_restored_job_does_not_wait_for_one_that_waits_for_it() -> None:
+    sim = Simulation(run=NAMED)
+    sim.run_until_training()
+    status = make_again(sim, run=NAMED)
+    make_other(sim)
+    former = {"name": "shared", "uid": "a-former-one"}
+    make_other(sim, (JOBS, KEY.namespace, "restored-too"), phase="Running", attempt=4, run=former)
+    sim.edit_status(**status)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and sim.pods
+
+
 def test_a_job_that_has_begun_keeps_its_run() -> None:
     sim = Simulation(run=NAMED)
     sim.run_until_training()
