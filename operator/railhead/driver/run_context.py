@@ -29,7 +29,8 @@ class RunContext:
         resumed_from: URI of the checkpoint that this fit() starts from, empty = none.
         warning: what the user should change, or None.
         is_own: it is the job's first one: it has the job's run.name and run.storagePath.
-        is_named: the user's code has given it a name, so it is in a folder below the job's own.
+        is_named: the user's code has given it a name.
+        is_inside: it is the job's own, of one of its fit(), or in its folder; not where a name such as `../x` leads.
         fit: number of the fit() in a script, from 1.
     """
 
@@ -39,6 +40,7 @@ class RunContext:
     warning: Optional[RunWarning] = None
     is_own: bool = True
     is_named: bool = False
+    is_inside: bool = True
     fit: int = 1
 
     def write(self) -> None:

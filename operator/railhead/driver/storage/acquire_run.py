@@ -66,7 +66,12 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     newest = pod.checkpoint_index if run.is_own and not job.entrypoint else max(known.values(), default=-1)
     commits = newest + 1
     fields = find_fields()
-    claimant = Claimant(job.uid, f"{job.namespace}/{job.name}", tuple(job.former_uids), job.is_sharing_run)
+    claimant = Claimant(
+        job.uid,
+        f"{job.namespace}/{job.name}",
+        former_uids=tuple(job.former_uids),
+        is_sharing=job.is_sharing_run and run.is_inside,
+    )
     may_be_renamed = run.is_named and run.fit == 1 and pod.attempt > 1 and pod.checkpoint_index >= 0
 
     def acquire() -> tuple[Claim, Optional[str], Optional[RunWarning], bool]:

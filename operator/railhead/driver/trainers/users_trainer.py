@@ -120,14 +120,18 @@ def place_run(run_config: RunConfig, run_name: str, storage_path: str, *, job_pa
     warning = find_warning(path, storage_path=storage_path)
     if warning:
         log(warning.message)
-    is_named = not is_of_job(run_config.name, run_name)
-    if is_named and not is_known_outside(_read_known(), run=run_config.name, folder=run_name):
+    name = run_config.name
+    is_named = not is_of_job(name, run_name)
+    is_outside = is_named and is_known_outside(_read_known(), run=name, folder=run_name)
+    if is_named and not is_outside:
         setattr(run_config, _GIVEN_PATH, given)  # the same RunConfig may be used again
         run_config.storage_path = build_checkpoint_uri(given, run_name)
         path = build_checkpoint_uri(path, run_name)
-    run_uri = build_checkpoint_uri(path, run_config.name)
+    run_uri = build_checkpoint_uri(path, name)
     is_own = run_uri == build_checkpoint_uri(storage_path, run_name)
-    return RunContext(run_uri, warning=warning, is_own=is_own, is_named=is_named)
+    leads_out = name.startswith("/") or ".." in name.split("/")
+    is_inside = not (is_outside or leads_out)
+    return RunContext(run_uri, warning=warning, is_own=is_own, is_named=is_named, is_inside=is_inside)
 
 
 def _read_known() -> str:

@@ -17,7 +17,7 @@ from railhead.contract.text import format_time, parse_time
 from railhead.planning.facts.goodput import settle_time
 from railhead.planning.job import Job
 from railhead.planning.observed import RunHolder
-from railhead.planning.plan import Decision, Event
+from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import Requirement, make_condition, stand, stand_still
 from railhead.resources.sizes import compute_sizes
 
@@ -37,7 +37,7 @@ def decide_restored(job: Job) -> Decision | None:
     if not job.is_restored or job.is_deleting:
         return None
     run = job.status.run
-    if run is None:
+    if run is None or not run.uid:
         return _hold(job, OF_ANOTHER_JOB, _explain_unknown(job))
     if job.run_holder is not None:
         return _hold(job, RUN_IN_USE, _explain_holder(job, job.run_holder))
@@ -132,7 +132,11 @@ def _hold(job: Job, reason: str, message: str) -> Decision:
     stalled = stand(job, make_condition(job, types.STALLED, reason=reason, message=message))
     if job.attempt == 0:
         stalled = replace(stalled, phase="Pending")
-    decision = Decision(status=stalled, wake_at=job.now + timedelta(seconds=LOOK_SECONDS))
+    decision = Decision(
+        status=stalled,
+        deletes=delete_all(job.acting_pods),  # they began before the status was restored
+        wake_at=job.now + timedelta(seconds=LOOK_SECONDS),
+    )
     if job.status.reason_of(types.STALLED) == reason:
         return decision
     return replace(decision, events=(Event("Warning", reason, message),))

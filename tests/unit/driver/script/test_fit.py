@@ -81,12 +81,15 @@ def test_each_job_of_a_script_that_names_its_run_has_its_own(in_script: Mailbox,
     assert [run.claim.split(".")[:2] for run in found] == [["000001", f"uid-{number}"] for number in range(3)]
 
 
+@pytest.mark.parametrize("is_sharing", [False, True])
 @pytest.mark.parametrize("name", ["../job-1", "../job-1/my-cnn"])
-def test_no_name_leads_into_the_run_of_another_job(in_script: Mailbox, tmp_path: Path, name: str) -> None:
+def test_no_name_leads_into_the_run_of_another_job(
+    in_script: Mailbox, tmp_path: Path, name: str, is_sharing: bool
+) -> None:
     become(tmp_path, uid="uid-1", run_name="job-1", name="one")
     fit(in_script)
     fit(in_script, RunConfig(name="my-cnn"))
-    become(tmp_path, uid="uid-2", run_name="job-2")
+    become(tmp_path, uid="uid-2", run_name="job-2", is_sharing_run=is_sharing)
     (tmp_path / "job-2").mkdir()  # the check of the storage has made it
     before = sorted(tmp_path.glob("job-1/**/*"))
     with pytest.raises(

@@ -194,6 +194,16 @@ def test_a_status_of_an_earlier_version_does_not_tell_the_run() -> None:
     assert not sim.pods
 
 
+def test_pods_that_began_before_such_a_status_arrived_are_deleted() -> None:
+    sim = Simulation()
+    train(sim)
+    status = make_again(sim)
+    sim.run_until_training()
+    sim.edit_status(**{**status, "run": None})
+    sim.settle()
+    assert find_stalled(sim)[0] == "RestoredFromAnotherJob" and not sim.pods
+
+
 def test_a_job_of_an_earlier_version_keeps_its_run_after_an_upgrade() -> None:
     sim = Simulation()
     run = train(sim)
