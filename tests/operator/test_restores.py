@@ -9,7 +9,7 @@ from tests.operator.cluster import Cluster, Object
 from tests.waiting import wait_until
 
 VELERO = {"velero.io/restore-name": "nightly"}
-STRICT = {"disruptionLimit": 0, "backoffLimit": 0, "noProgressLimit": 0}
+STRICT: Object = {"disruptionLimit": 0, "backoffLimit": 0, "noProgressLimit": 0}
 
 
 def train_and_export(cluster: Cluster, name: str) -> Object:
