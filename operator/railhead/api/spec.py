@@ -130,7 +130,7 @@ class TrainJobSpec(Model):
         "NetworkPolicy, PodGroup and Workload. On pods, podTemplate.metadata wins."
     )
     pod_user: PodUser | None = optional(
-        "Who the pods run as, unless podTemplate says so. Fixed: user, group and fsGroup 1000, the user of Ray's "
+        "Who the pods run as; podTemplate wins. Fixed: user, group and fsGroup 1000, the user of Ray's "
         "images. Cluster: the cluster's admission chooses, as on OpenShift, else the image. Default: that of the "
         "operator, which is Fixed unless its administrator has changed it."
     )
