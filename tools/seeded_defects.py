@@ -2226,8 +2226,8 @@ DEFECTS = (
     Defect(
         "Kueue never learns which nodes a job avoids",
         "planning/facts/admission.py",
-        "job.own_mounts, avoided_nodes=list_avoided(job))",
-        "job.own_mounts)",
+        "job.own_mounts, avoided_nodes=list_avoided(job), pod_user",
+        "job.own_mounts, pod_user",
         (WORKLOADS,),
     ),
     Defect(
@@ -2351,7 +2351,7 @@ DEFECTS = (
     ),
     Defect(
         "the head's template counts for workers",
-        "resources/pods.py",
+        "resources/templates.py",
         "spec.head.pod_template if role == names.HEAD else spec.worker.pod_template",
         "spec.head.pod_template",
         (CPU_LIMITS,),

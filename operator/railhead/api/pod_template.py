@@ -17,7 +17,7 @@ from pydantic import AfterValidator, WithJsonSchema
 from railhead.api.base import NAMED_LIST, rules
 from railhead.api.env import RESERVED, RESERVED_MESSAGE
 from railhead.api.names import CONTAINER
-from railhead.api.pod_fields import POD_FIELDS, find_refused
+from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, SIDECAR_FIELDS, find_refused
 from railhead.api.quantities import QUANTITY
 
 HUGE_PAGES = "hugepages-"
@@ -118,6 +118,7 @@ _CONTAINER = {
 }
 _OWN_NAME = (".name", "!self.name.startsWith('railhead-')", "names that start with railhead- are reserved")
 _OWN_FOLDERS = "^(/opt/railhead|/etc/railhead/(input|source|auth)|/tmp/railhead|/var/run/railhead)/*$"
+_OF_RAY = sorted({*find_refused(CONTAINER_FIELDS)} - {*find_refused(SIDECAR_FIELDS)})
 _CONTAINERS = _named(
     "The container named ray, to change it, and additional ones.",
     16,
@@ -125,7 +126,7 @@ _CONTAINERS = _named(
     **rules(
         (
             "",
-            "self.name != 'ray' || !(has(self.image) || has(self.command) || has(self.args))",
+            f"self.name != 'ray' || !({' || '.join(f'has(self.{name})' for name in _OF_RAY)})",
             "the container named ray gets its image from spec.image, and its command and args from Railhead",
         ),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from railhead.api import names
 from railhead.api.base import Object, part, parts
-from railhead.api.pod_fields import POD_FIELDS, find_refused
+from railhead.api.pod_fields import POD_FIELDS, SIDECAR_FIELDS, find_refused
 from railhead.api.spec import TrainJobSpec
 from railhead.resources.merge import merge
 
@@ -35,9 +35,9 @@ def keep_from_restarting(container: Object, kind: str) -> Object:
 
     The CRD refuses it; an object that is older than that rule may still have it.
     """
+    kept = {key: value for key, value in container.items() if key not in find_refused(SIDECAR_FIELDS)}
     is_sidecar = kind == "initContainers" and container.get("restartPolicy") == "Always"
-    dropped = {"restartPolicyRules"} if is_sidecar else {"restartPolicy", "restartPolicyRules"}
-    return {key: value for key, value in container.items() if key not in dropped}
+    return {**kept, "restartPolicy": "Always"} if is_sidecar else kept
 
 
 def find_ray(pod_spec: Object) -> Object:
