@@ -114,7 +114,7 @@ def _listen(text: str) -> str:
 
 def _add_objects(parser: argparse.ArgumentParser) -> None:
     labels = "an object: labels of everything that the operator creates, for jobs and for itself"
-    parser.add_argument("--common-labels", type=_texts, default={}, metavar="JSON", help=labels)
+    parser.add_argument("--common-labels", type=_labels, default={}, metavar="JSON", help=labels)
     annotations = "the same for annotations"
     parser.add_argument("--common-annotations", type=_texts, default={}, metavar="JSON", help=annotations)
     user = (
@@ -132,9 +132,18 @@ def _texts(text: str) -> Mapping[str, str]:
         raise argparse.ArgumentTypeError(f"{text!r} is not JSON ({error})") from None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise argparse.ArgumentTypeError(f"{text!r} is not an object whose values are strings")
-    own = [key for key in found if key.startswith("railhead.dev/") or key.startswith("app.kubernetes.io/")]
-    if own:
-        raise argparse.ArgumentTypeError(f"{own[0]} is a key of Railhead's own")
+    for key in found:
+        if key.startswith("railhead.dev/"):
+            raise argparse.ArgumentTypeError(f"{key} is a key of Railhead's own")
+    return found
+
+
+def _labels(text: str) -> Mapping[str, str]:
+    """Raises ArgumentTypeError."""
+    found = _texts(text)
+    for key in found:
+        if key.startswith("app.kubernetes.io/"):
+            raise argparse.ArgumentTypeError(f"{key} is a label of Railhead's own")
     return found
 
 

@@ -151,7 +151,9 @@ def _container_state(status: Object) -> Object:
     for container in parts(status, "containerStatuses"):
         if container.get("name") == names.CONTAINER:
             ended = part(part(container, "lastState"), "terminated")
-            return {"terminated": ended} if ended else part(container, "state")
+            if ended:
+                return {"terminated": ended}
+            return part(container, "state")
     return {}
 
 

@@ -125,7 +125,9 @@ def build_shared_metadata(namespace: str, name: str, common: CommonMetadata = NO
 
 def build_annotations(common: CommonMetadata) -> Object:
     """Returns the field, or nothing without any."""
-    return {"annotations": dict(common.annotations)} if common.annotations else {}
+    if not common.annotations:
+        return {}
+    return {"annotations": dict(common.annotations)}
 
 
 def build_immutable(kind: Literal["ConfigMap", "Secret"], metadata: Object, **content: object) -> Object:

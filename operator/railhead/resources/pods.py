@@ -271,12 +271,14 @@ _DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOM
 def _default_spec(attempt: Attempt, size: PodSize) -> Object:
     """Returns the defaults that a user's template may change."""
     spec = attempt.spec
-    identity = {"runAsUser": RAY_USER, "runAsGroup": RAY_USER, "fsGroup": RAY_USER}
+    identity: Object = {}
+    if attempt.pod_user == "Fixed":
+        identity = {"runAsUser": RAY_USER, "runAsGroup": RAY_USER, "fsGroup": RAY_USER}
     user_env = [v.model_dump(by_alias=True, exclude_none=True) for v in spec.env or []]
     defaults: Object = {
         "securityContext": {
             "runAsNonRoot": True,
-            **(identity if attempt.pod_user == "Fixed" else {}),
+            **identity,
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },

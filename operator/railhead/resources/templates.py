@@ -36,8 +36,9 @@ def keep_from_restarting(container: Object, kind: str) -> Object:
     The CRD refuses it; an object that is older than that rule may still have it.
     """
     kept = {key: value for key, value in container.items() if key not in find_refused(SIDECAR_FIELDS)}
-    is_sidecar = kind == "initContainers" and container.get("restartPolicy") == "Always"
-    return {**kept, "restartPolicy": "Always"} if is_sidecar else kept
+    if kind == "initContainers" and container.get("restartPolicy") == "Always":
+        return {**kept, "restartPolicy": "Always"}
+    return kept
 
 
 def find_ray(pod_spec: Object) -> Object:

@@ -61,11 +61,16 @@ ADMISSION_TEXTS = tuple(
 
 def find_admission_reason(kind: str, message: str) -> str:
     """Returns the reason that the message of a refusal tells; "" if it tells none."""
-    matches = ((pattern.search(message), reason) for pattern, reason in ADMISSION_TEXTS)
-    found = [(match.start(), reason) for match, reason in matches if match is not None]
-    reason = min(found, key=lambda each: each[0], default=(0, ""))[1]
-    # Pods take turns for a quota. Other objects are few, and whether a job fits does not follow from their number.
-    return OBJECT_COUNT_EXCEEDED if reason == QUOTA_EXCEEDED and kind != "Pod" else reason
+    found = []
+    for row, (pattern, reason) in enumerate(ADMISSION_TEXTS):
+        match = pattern.search(message)
+        if match is not None:
+            found.append((match.start(), row, reason))
+    *_, reason = min(found, default=(0, 0, ""))
+    if reason == QUOTA_EXCEEDED and kind != "Pod":
+        # Pods take turns for a quota. Other objects are few, and whether a job fits does not follow from their number.
+        return OBJECT_COUNT_EXCEEDED
+    return reason
 
 
 REJECTIONS = frozenset(
