@@ -14,7 +14,7 @@ from railhead.api.job import JobKey
 from railhead.api.names import MANAGED_BY
 from railhead.controller.expiring import Expiring
 from railhead.controller.observe import owner_uid
-from railhead.controller.refusals import Refusals, Target
+from railhead.controller.refusals import Refusals, Subject
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError, is_changed, is_of_admission
 from railhead.kube.informer import uid_of
@@ -84,17 +84,17 @@ class Deleter:
         self, key: JobKey, uid: str, kind: str, name: str, call: Request, verb: DeniedVerb = "delete"
     ) -> bool:
         """Whether the API server denied it, for example by a webhook; the next pass then reports it."""
-        target = Target(uid, verb, kind, name)
+        subject = Subject(uid, verb, kind, name)
         try:
             await call()
         except KubeError as error:
-            if not await self.refusals.judge(key, target, error):
+            if not await self.refusals.judge(key, subject, error):
                 raise
             log.warning("%s: may not %s %s %s: %s", key, verb, kind, name, error.message)
             denial = Denial(kind, name, error.message, tries=1, at=self.client.clock.now(), verb=verb)
             self.cache.record_denial(key, uid, denial)
             return True
-        self.refusals.forget(target)
+        self.refusals.forget(subject)
         self.cache.forget_denial(uid, name)
         return False
 

@@ -21,7 +21,7 @@ from railhead.controller.deletes import DeleteCache, Deleter
 from railhead.controller.events import EventRecorder, find_node_added, find_problem
 from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
-from railhead.controller.refusals import Refusals, Target
+from railhead.controller.refusals import Refusals, Subject
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import WEBHOOK_TEXTS, Conflict, Denied, Gone, KubeError, is_changed, is_of_admission
@@ -199,17 +199,17 @@ class Executor:
             if isinstance(child, Create) and child.policy is QUOTA_PROBE:
                 await self._probe_quota(key, child)
                 return
-            target = Target(uid, "create", child.kind, child.name)
+            subject = Subject(uid, "create", child.kind, child.name)
             try:
                 if isinstance(child, CopyConfigMap):
                     await self._copy(key, uid, child)
                 else:
                     uids[child.name] = await self._create(key, uid, child, parent=uids.get(child.owner, ""))
             except KubeError as error:
-                if not await self._refusals.judge(key, target, error):
+                if not await self._refusals.judge(key, subject, error):
                     raise
                 raise _reject(child, error.message, status=error.status) from error
-            self._refusals.forget(target)
+            self._refusals.forget(subject)
 
         for step in Step:
             await run_with_slow_start([partial(make, child) for child in children if child.policy.step is step])

@@ -24,7 +24,7 @@ KNOWN_SECONDS = 1200.0
 ANSWERED_SECONDS = 5.0  # after an answer, in which the API server counts as there
 
 
-class Target(NamedTuple):
+class Subject(NamedTuple):
     """What a request is about: an object of the job with this uid."""
 
     uid: str
@@ -45,35 +45,35 @@ class Refusals:
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
-        self._troubles = Expiring[Target, Trouble](IN_A_ROW_SECONDS)
-        self._known = Expiring[tuple[Target, int], bool](KNOWN_SECONDS)  # refusals that were none by their words
+        self._troubles = Expiring[Subject, Trouble](IN_A_ROW_SECONDS)
+        self._known = Expiring[tuple[Subject, int], bool](KNOWN_SECONDS)  # refusals that were none by their words
         self._answered_at = float("-inf")
 
-    async def judge(self, key: JobKey, target: Target, error: KubeError) -> bool:
+    async def judge(self, key: JobKey, subject: Subject, error: KubeError) -> bool:
         """Whether the error is a refusal."""
         if isinstance(error, Denied) or is_of_admission(error.message):
             return True
         if error.status == 0:
-            self.forget(target)
+            self.forget(subject)
             return False
         now = self._client.clock.monotonic()
-        before = self._troubles.get(target, now) or Trouble(now, 0)
+        before = self._troubles.get(subject, now) or Trouble(now, 0)
         trouble = Trouble(before.since, before.tries + 1)
-        self._troubles.put(target, trouble, at=now)
-        alike = (target._replace(name=""), error.status)
+        self._troubles.put(subject, trouble, at=now)
+        alike = (subject._replace(name=""), error.status)
         is_contended = isinstance(error, Conflict) and trouble.tries < CONTENDED_TRIES
         is_lasting = now - trouble.since >= LASTING_SECONDS and not is_contended
         if not is_lasting and self._known.get(alike, now) is None:
             return False
         if not await self.answers(key):
-            self.forget(target)
+            self.forget(subject)
             return False
         self._known.put(alike, True, at=now)
         return True
 
-    def forget(self, target: Target) -> None:
+    def forget(self, subject: Subject) -> None:
         """Ends the row of errors: the request has succeeded, or the API server was away."""
-        self._troubles.pop(target)
+        self._troubles.pop(subject)
 
     async def answers(self, key: JobKey) -> bool:
         """Whether the API server answers a request for the job itself, which no admission looks at."""

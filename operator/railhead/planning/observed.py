@@ -243,7 +243,9 @@ class Observed:
         denials = [each for each in self.denials if each.name == head.name and head.name in self.protected]
         if not denials:
             return None
-        grace = GRACE_SECONDS_OF_GPUS if isinstance(self.spec, InvalidSpec) else self.spec.end_seconds
+        grace = GRACE_SECONDS_OF_GPUS  # the longest default, of a spec that this operator cannot read
+        if not isinstance(self.spec, InvalidSpec):
+            grace = self.spec.end_seconds
         return min(denials[0].began, self.now) + timedelta(seconds=grace + UNANSWERED_SECONDS)
 
     @cached_property

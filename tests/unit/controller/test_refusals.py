@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from railhead.api.job import JobKey
-from railhead.controller.refusals import CONTENDED_TRIES, LASTING_SECONDS, Refusals, Target
+from railhead.controller.refusals import CONTENDED_TRIES, LASTING_SECONDS, Refusals, Subject
 from railhead.kube.errors import Conflict, Denied, KubeError, RetryAfter
 from railhead.planning.facts.reasons import REJECTIONS
 from railhead.resources.base import JobNetworkPolicy
@@ -23,7 +23,7 @@ from tests.model.world import World
 from tests.unit.builders import SETTINGS
 
 KEY = JobKey("default", "digits")
-HEAD = Target("uid", "create", "Pod", "head")
+HEAD = Subject("uid", "create", "Pod", "head")
 PLAIN = UNEXPLAINED[0]
 
 
@@ -37,9 +37,9 @@ class Server:
         self.client = ModelClient(self.api)
         self.refusals = Refusals(self.client)
 
-    async def judge(self, error: KubeError, target: Target = HEAD, *, after: float = 0.0) -> bool:
+    async def judge(self, error: KubeError, subject: Subject = HEAD, *, after: float = 0.0) -> bool:
         self.now += timedelta(seconds=after)
-        return await self.refusals.judge(KEY, target, error)
+        return await self.refusals.judge(KEY, subject, error)
 
 
 @pytest.mark.parametrize("answer", [*DENIALS, FAILED], ids=lambda answer: f"{answer.code} {answer.text[:60]}")

@@ -43,25 +43,28 @@ OUT: frozenset[Phase] = frozenset({"Suspending", *RESTING, "Succeeded", "Failed"
 def ask_for_refused_first(job: Job, decision: Decision) -> Decision:
     """Creates the worker pod that was refused last before the others: as long as it is refused, none of them holds a
     GPU. An elastic job may train without it, and a quota refuses any pod."""
-    slot = None if job.is_elastic else _find_refused_slot(job)
-    if slot is None:
+    slot = _find_refused_slot(job)
+    if slot is None or job.is_elastic:
         return decision
-    first = f"-w{slot}-"
-    creates = sorted(decision.creates, key=lambda create: create.kind == "Pod" and first not in create.name)
-    return replace(decision, creates=tuple(creates))
+    refused = [create for create in decision.creates if create.kind == "Pod" and f"-w{slot}-" in create.name]
+    others = [create for create in decision.creates if create not in refused]
+    return replace(decision, creates=(*refused, *others))
 
 
 def _find_refused_slot(job: Job) -> str | None:
-    """The slot of the worker pod that was refused in this attempt, or for which the one before was given up."""
-    rejection, failure = job.rejection, job.status.failure
-    if rejection is not None:
-        reason, message = rejection.problem.reason, rejection.problem.message
-    elif failure is not None and failure.attempt in (job.attempt, job.attempt - 1):
-        reason, message = failure.reason, failure.message
-    else:
+    """Returns the slot of the worker pod that was refused in this attempt, or for which the one before was given up."""
+    problem = job.rejection.problem if job.rejection is not None else _find_given_up(job)
+    if problem is None or problem.reason not in REJECTIONS or problem.reason == QUOTA_EXCEEDED:
         return None
-    found = _REFUSED_WORKER.match(message) if reason in REJECTIONS - {QUOTA_EXCEEDED} else None
-    return found[1] if found else None
+    found = _REFUSED_WORKER.match(problem.message)
+    return found[1] if found is not None else None
+
+
+def _find_given_up(job: Job) -> Problem | None:
+    failure = job.status.failure
+    if failure is None or failure.attempt < job.attempt - 1:
+        return None
+    return Problem(failure.reason, failure.message)
 
 
 def hold_back(job: Job, decision: Decision, why: Problem, *, event: Literal["Normal", "Warning"]) -> Decision:
