@@ -127,6 +127,9 @@ class Deleter:
                     kind, remove.name, namespace=key.namespace, uid=uid_of(found), version=remove.version
                 )
                 return
-            except (Gone, Conflict) as error:
+            except Gone as error:
                 if is_of_admission(error.message):
+                    raise
+            except Conflict as error:
+                if not is_changed(error):
                     raise

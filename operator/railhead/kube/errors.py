@@ -8,15 +8,15 @@ import re
 from railhead.api.base import Object
 
 LONGEST_WAIT_SECONDS = 60.0
-# A webhook that answers, in its own words; the other texts are the API server's about one that does not.
-DENIED_TEXTS = ("denied the request", "denied request")
+# Of a webhook that the API server has to call, and that does not answer.
 WEBHOOK_TEXTS = ("failed calling webhook", "conversion webhook for ")
-# None of these depends on the moment: the same request has the same answer again. The code says nothing, since a
-# webhook chooses it (staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go: ToStatusErr),
-# and controller-runtime's `admission.Errored` with 500 is as much a denial as a 403.
+# The API server itself is up, and refuses this very request. The code does not tell, since a webhook chooses it
+# (staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors/statuserror.go: ToStatusErr): controller-runtime's
+# `admission.Errored` with 500 is as much a denial as a 403.
 REFUSING_TEXTS = (
-    *DENIED_TEXTS,
     *WEBHOOK_TEXTS,
+    "denied the request",
+    "denied request",
     'admission webhook "',
     'admission plugin "',
     "etcdserver: request is too large",
