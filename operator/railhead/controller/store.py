@@ -21,7 +21,7 @@ from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.controller.queues import Queues
 from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.facts.start_line import find_creators, find_rivals
-from railhead.planning.observed import Announced, Denial, Observed, Place, Rejection, RunHolder
+from railhead.planning.observed import DENIED_ROW_SECONDS, Announced, Denial, Observed, Place, Rejection, RunHolder
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.queue_view import WorkloadView
 from railhead.resources.base import OperatorSettings
@@ -238,7 +238,7 @@ class Store:
         if uid in self._keys:
             known = self._denials.setdefault(uid, {})
             before = known.get(denial.name)  # its message stays: one with a time in it would be news each time
-            if before is None:
+            if before is None or (denial.at - before.at).total_seconds() > DENIED_ROW_SECONDS:
                 known[denial.name] = replace(denial, since=denial.began)
             else:
                 known[denial.name] = replace(before, tries=before.tries + 1, at=denial.at)

@@ -23,6 +23,8 @@ from railhead.planning.queue_view import QueueView
 from railhead.resources.base import OperatorSettings
 
 DENIED_LIMIT_SECONDS = 15
+# After the last denial, when the delete is no longer tried or the API server was away: another one begins a new row.
+DENIED_ROW_SECONDS = 180
 DeniedVerb = Literal["delete", "change"]
 
 
@@ -235,7 +237,9 @@ class Observed:
     def protected(self) -> frozenset[str]:
         """Names of the pods that the API server denies the operator to delete: nothing else waits for them, except for
         a head that may still commit."""
-        return frozenset(each.name for each in self.denials if (each.kind, each.verb) == ("Pod", "delete"))
+        oldest = self.now - timedelta(seconds=DENIED_ROW_SECONDS)
+        denials = (each for each in self.denials if (each.kind, each.verb) == ("Pod", "delete"))
+        return frozenset(each.name for each in denials if each.at > oldest)
 
     def find_protected_end(self, head: PodView) -> datetime | None:
         """When a head that may not be deleted counts as ended: as if its grace period had begun with the first denial.

@@ -15,6 +15,7 @@ from railhead.planning.decisions.attempts import decide_next_attempt
 from railhead.planning.decisions.workers import decide_outdated_pods, decide_stale_pods
 from railhead.planning.observed import Denial
 from railhead.planning.pod_view import UNANSWERED_SECONDS, Problem
+from railhead.planning.status_change import UNSET
 from tests.model.actors.denying_policy import DENIALS, UNEXPLAINED, Answer
 from tests.model.api_server import Place
 from tests.model.faults import Faults
@@ -208,7 +209,7 @@ def make_denial(pod: Any, **changes: Any) -> Denial:
 LOST = {**RUNNING_STATUS, "failure": {"class": "Infrastructure", "attempt": 1, "time": "2025-01-01T00:00:00Z"}}
 
 
-@pytest.mark.parametrize("seconds", [0, 14, 16, 3600])
+@pytest.mark.parametrize("seconds", [0, 14, 16, 170])
 def test_a_denied_worker_delays_nothing_between_two_tries_and_during_one(seconds: int) -> None:
     old = make_worker(0)
     denial = make_denial(old, at=NOW - timedelta(seconds=seconds))
@@ -217,6 +218,29 @@ def test_a_denied_worker_delays_nothing_between_two_tries_and_during_one(seconds
     later = {**RUNNING_STATUS, "attempt": 2}
     stale = decide_stale_pods(replace(make_job(old, make_head(2), status=later), denials=(denial,)))
     assert (stale is None) == (seconds < 15), "the next try is a pass of its own"
+
+
+def test_a_denial_of_long_ago_says_nothing_about_a_delete_now() -> None:
+    """As of a pod that was to go once, and then was needed after all."""
+    old, head = make_worker(0), make_head()
+    long_ago = NOW - timedelta(hours=1)
+    denials = (make_denial(old, at=long_ago), make_denial(head, at=long_ago, since=long_ago))
+    lost = replace(make_job(old, status=LOST), denials=denials)
+    decision = decide_next_attempt(lost)
+    assert decision is not None and [each.name for each in decision.deletes] == [old.name]
+    assert decision.status is None or decision.status.attempt is UNSET, "it is waited for"
+    assert replace(make_job(head, status=RUNNING_STATUS), denials=denials).find_protected_end(head) is None
+
+
+def test_a_head_that_is_denied_again_much_later_gets_its_grace_period_again() -> None:
+    sim = train(names.HEAD)
+    suspend(sim)
+    run(sim, OVER - 30)
+    sim.later(300)  # without a pass, as while the API server is away
+    run(sim, 60)
+    assert count(sim, names.WORKER) == 3
+    run(sim, 60)
+    assert count(sim, names.WORKER) == 0
 
 
 def test_a_change_of_a_workload_that_is_denied_protects_no_pod() -> None:
