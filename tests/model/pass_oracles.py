@@ -373,8 +373,9 @@ class AQuotaIsUsed(Oracle):
         if any(self._is_complete(job) for job in waiting):
             self._since, self._most = None, self.LATER
             return
-        if not rejected or self.now.are_requests_denied or self.world.silent:
-            self._since = None  # of a quota, pods on a dead node are a part until somebody removes them
+        is_held = self.world.silent or self.world.slow.intersection(map(name_of, self.world.pods()))
+        if not rejected or self.now.are_requests_denied or is_held:
+            self._since = None  # pods that do not end use the quota until somebody removes them, or they have saved
             return
         self._since = self._since or self.world.now
         waited = self.world.now - self._since
