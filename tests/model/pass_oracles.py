@@ -319,10 +319,15 @@ class NodesAreGivenBack(Oracle):
     def __init__(self, now: Circumstances) -> None:
         super().__init__(now)
         self._since: dict[str, tuple[object, datetime]] = {}  # the last change, without the operator's absences
+        self._lost: set[tuple[str, int]] = set()
 
     def on_change(self, entry: Entry) -> None:
         if entry.plural != "trainjobs" or entry.type != "MODIFIED" or not is_lost(entry.object):
             return
+        key = (entry.object["metadata"]["uid"], entry.object["status"]["attempt"])
+        if key in self._lost:
+            return  # a pod whose delete is denied may still get a node
+        self._lost.add(key)
         is_released = entry.object["status"]["failure"]["reason"] == PARTIAL_START
         assert not (is_released and self._can_train(entry.object)), "a job that can train released its pods"
 
@@ -335,6 +340,7 @@ class NodesAreGivenBack(Oracle):
             is_waiting = holds_a_worker and len(placed) < len(pods) and not self._can_train(job)
             is_denied = self.now.are_requests_denied and self.now.healthy_since is None
             is_waiting &= not is_denied  # a release is a write of the status, and deletes
+            is_waiting &= self.world.slow.isdisjoint(map(name_of, self.pods_of(job)))  # its head may still save
             if not is_waiting or not limit or is_lost(job) or job["status"].get("phase") in AT_REST:
                 self._since.pop(uid, None)
                 continue
@@ -345,7 +351,9 @@ class NodesAreGivenBack(Oracle):
             assert held <= timedelta(seconds=limit) + self.LATE, f"an incomplete gang has held nodes for {held}"
 
     def _live_pods(self, job: Object) -> list[Object]:
-        return [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
+        """Without those that the driver has given up."""
+        pods = (pod for pod in self.pods_of(job) if name_of(pod) not in self.world.unreachable)
+        return [pod for pod in pods if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
 
     def _find_placed(self, job: Object) -> list[Object]:
         return [pod for pod in self._live_pods(job) if pod["spec"].get("nodeName")]

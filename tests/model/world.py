@@ -86,10 +86,10 @@ class World:
         mutations: change the pods that are created.
         reports: sent by drivers, but not accepted yet.
         disturbed: uids of the pods that something other than the operator has deleted.
-        kept: names of the pods that a policy did not let the operator delete.
         unreachable: the silent pods that the driver knows of.
         silent: pods on unreachable nodes; a driver there still reaches the storage.
         slow: pods that use all of their grace period.
+        denied: pods whose delete a policy has denied.
         ghosts: heads that were deleted by force, and still run and reach the storage.
         full_nodes: nodes without room for another pod.
         quota: the number of pods it admits, the head and the first worker slots; None = all.
@@ -108,12 +108,12 @@ class World:
     deaf: dict[str, datetime] = field(default_factory=dict)
     mutations: list[Callable[[Object], Object]] = field(default_factory=list)
     disturbed: set[str] = field(default_factory=set)
-    kept: set[str] = field(default_factory=set)
     unreachable: set[str] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     slow: set[str] = field(default_factory=set)
+    denied: set[str] = field(default_factory=set)
     ghosts: list[Object] = field(default_factory=list)
     is_head_vanishing: bool = False  # right after the driver's last report, without a trace
     full_nodes: set[str] = field(default_factory=set)
@@ -131,7 +131,14 @@ class World:
         return body
 
     def _judge(self, method: str, place: Place, subresource: str) -> str:
-        return next((found for judge in self.policies if (found := judge(method, place, subresource))), "")
+        is_delete = (method, place[0]) == ("DELETE", "pods")
+        was_denied = place[2] in self.denied
+        if is_delete:
+            self.denied.add(place[2])
+        message = next((found for judge in self.policies if (found := judge(method, place, subresource))), "")
+        if is_delete and not message and not was_denied:
+            self.denied.discard(place[2])  # a policy may also raise
+        return message
 
     def _admit(self, plural: str, body: Object) -> str:
         """Always rejects the same pods; otherwise a fault would change which of them is first."""

@@ -97,8 +97,6 @@ class DenyingPolicy(Actor):
         plural, namespace, name = place
         if (method, plural) != (self.denied, self.plural) or namespace != NAMESPACE or _share_of(name) >= self.share:
             return ""
-        if method == "DELETE":
-            self.world.kept.add(name)
         raise self.answer.to_error()
 
     def act(self) -> Range:

@@ -180,7 +180,9 @@ class ReadinessGate(Actor):
     def report(self, pod: Object) -> bool:
         """When its containers start."""
         if pod["spec"].get("readinessGates"):
+            known = [each for each in pod["status"].get("conditions") or [] if each["type"] == "PodScheduled"]
             conditions = [
+                *known,
                 {"type": "ContainersReady", "status": "True"},
                 {"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady"},
             ]

@@ -197,6 +197,46 @@ def test_a_pod_with_a_deletion_timestamp_is_deleting_and_not_live() -> None:
     assert view.deletion_timestamp == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("end", "of_pod", "reason"),
+    [
+        ({"exitCode": 255, "reason": "Unknown"}, "", "ContainerStatusUnknown"),
+        ({"exitCode": 137, "reason": "ContainerStatusUnknown"}, "", "ContainerStatusUnknown"),
+        ({"exitCode": 137, "reason": "ContainerStatusUnknown"}, "NodeShutdown", "NodeShutdown"),
+        ({"exitCode": 137, "reason": "Error"}, "", ""),  # anything may have killed it
+        ({"exitCode": 255, "reason": "Error"}, "", ""),
+    ],
+)
+def test_a_container_whose_end_nobody_saw_has_one_reason(end: Object, of_pod: str, reason: str) -> None:
+    """Of another runtime's words; and the time of the kubelet's report if there is no other."""
+    at = "2026-01-01T12:00:00Z"
+    ready = [{"type": "ContainersReady", "status": "False", "lastTransitionTime": at}]
+    status = {"phase": "Failed", "reason": of_pod, "conditions": ready}
+    view = observe_pod(make_pod(status={**status, "containerStatuses": [make_container(terminated=end)]}))
+    assert view.reason == reason
+    assert view.finished_at == (NOW if end["reason"] != "Error" else None)
+    init = observe_pod(make_pod(status={**status, "initContainerStatuses": [make_container(name="x", terminated=end)]}))
+    assert init.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("containers", "has_begun"),
+    [
+        ({"containerStatuses": [make_container(waiting={"reason": "ContainerCreating"})]}, False),
+        ({"containerStatuses": [make_container(running={"startedAt": "x"})]}, True),
+        ({"containerStatuses": [make_container(terminated={"exitCode": 1})]}, True),
+        ({"containerStatuses": [make_container(name="log-agent", running={"startedAt": "x"})]}, False),
+        ({"initContainerStatuses": [make_container(name="copy", running={"startedAt": "x"})]}, True),
+        ({"initContainerStatuses": [make_container(name="copy", terminated={"exitCode": 0})]}, False),
+        ({"initContainerStatuses": [make_container(name="proxy", running={"startedAt": "x"})]}, False),
+    ],
+)
+def test_a_pod_has_begun_when_something_of_its_own_runs(containers: Object, has_begun: bool) -> None:
+    raw = make_pod(status={"phase": "Pending", **containers})
+    raw["spec"]["initContainers"] = [{"name": "proxy", "restartPolicy": "Always"}, {"name": "copy"}]
+    assert observe_pod(raw).has_begun == has_begun
+
+
 @pytest.mark.parametrize("text", [None, "", "yesterday", 7])
 def test_a_termination_without_a_time_has_none(text: Any) -> None:
     assert observe_end(exitCode=1, finishedAt=text).finished_at is None

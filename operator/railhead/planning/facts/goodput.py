@@ -160,12 +160,13 @@ def _settle(
 
 
 def _is_loss(old: JobStatus, new: JobStatus) -> bool:
-    """Whether pods were lost that a new round replaces. Of those that their nodes never started, nothing is lost."""
-    if new.worker_losses in (None, old.worker_losses) or new.round <= old.round:
+    """Whether a new round replaces pods that ran. Pods that their nodes refuse or do not start raise no number of
+    rounds; they interrupt only training, if a kubelet refuses a pod that ran."""
+    losses, known = new.worker_losses, old.worker_losses
+    if losses is None or losses == known or new.round <= old.round:
         return False
-    before = old.worker_losses
-    is_uncounted = before is not None and new.worker_losses is not None and new.worker_losses.rounds == before.rounds
-    return old.true_since(types.RUNNING) is not None or not is_uncounted
+    rounds = known.rounds if known is not None and known.checkpoint == losses.checkpoint else 0
+    return losses.rounds > rounds or old.true_since(types.RUNNING) is not None
 
 
 def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatus) -> dict[str, int]:

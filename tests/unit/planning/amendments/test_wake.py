@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -131,3 +131,26 @@ def test_a_pod_that_pulls_its_image_has_mounted_its_volumes(time: str, is_past: 
     failed = {"reason": "FailedMount", "message": MOUNT.message, "lastTimestamp": "2026-01-01T12:00:04Z"}
     pulling = {"reason": "Pulling", "message": "Pulling image", "lastTimestamp": f"2026-01-01T{time}Z"}
     assert find_problem([pulling, failed]) == (None if is_past else MOUNT)
+
+
+@pytest.mark.parametrize(
+    ("running", "seconds", "is_first"), [(2, 29, True), (2, 30, False), (1, 119, True), (1, 120, False)]
+)
+def test_once_others_have_run_for_a_while_the_events_of_each_pod_that_is_left_are_read(
+    running: int, seconds: float, is_first: bool
+) -> None:
+    """Before that only those of the first one: a large group starts without a request for each pod."""
+    started = [make_worker(slot, node=f"n{slot}", started_at=ago(seconds)) for slot in range(running)]
+    left = [
+        replace(creating(make_worker(slot), age=400, looked_up=395 if slot == running else None), node=f"left-{slot}")
+        for slot in range(running, 4)
+    ]
+    decided = decide_pending(make_head(), *started, *left, scaling={"numWorkers": 4})
+    if is_first:
+        assert decided.look_up_events_of is None and wait_of(decided) == 1
+    else:
+        assert decided.look_up_events_of == left[1]
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)

@@ -15,7 +15,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import RestartInPlace
 from railhead.contract.text import format_time, parse_time
 from railhead.planning.facts.avoided_nodes import find_avoidance
-from railhead.planning.pod_view import Problem
+from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.placement import REQUIRED
 from tests.model.api_server import Object
 from tests.unit.builders import (
@@ -275,6 +275,109 @@ def test_restarts_in_place_are_likely_evidence_each_once(seconds_ahead: int) -> 
     assert listed(sim) == [], "an hour is over, and the same restart is no news"
     assert sim.status["formerlyAvoidedNodes"][0]["times"] == 1
     assert sim.status["formerlyAvoidedNodes"][0]["name"] == pod.node
+
+
+def unseen(pod: PodView, *, minutes: float, created_hours: float = 1) -> PodView:
+    """Its node has rebooted that long ago."""
+    return replace(
+        pod,
+        phase="Failed",
+        is_running=False,
+        exit_code=255,
+        reason="ContainerStatusUnknown",
+        created_at=NOW - timedelta(hours=created_hours),
+        finished_at=NOW - timedelta(minutes=minutes),
+    )
+
+
+@pytest.mark.parametrize(("hours", "is_avoided"), [(0.01, False), (0.1, True), (23, True), (25, False), (None, False)])
+@pytest.mark.parametrize("role", [names.HEAD, names.WORKER])
+def test_a_second_reboot_under_the_jobs_pods_within_a_day_makes_the_node_avoided(
+    role: str, hours: float | None, is_avoided: bool
+) -> None:
+    """Since the first one ended, however long its pods had run; pods that end within a minute were in one reboot."""
+    former = []
+    if hours is not None:
+        since = format_time(NOW - timedelta(hours=hours))
+        former = [{"name": "sick", "reason": "NodeRebooted", "since": since, "times": 0}]
+    head, worker = make_head(), make_worker(1)
+    if role == names.HEAD:
+        head = unseen(make_head(node="sick"), minutes=0, created_hours=100)
+    else:
+        worker = unseen(make_worker(1, node="sick"), minutes=0, created_hours=100)
+    status = {**RUNNING_STATUS, "formerlyAvoidedNodes": former}
+    found = find_avoidance(make_job(head, make_worker(0), worker, status=status))
+    assert [(node.name, node.reason) for node in found.nodes] == ([("sick", "NodeRebooted")] if is_avoided else [])
+    assert is_avoided or [(node.name, node.times) for node in found.former] == [("sick", 0)]
+
+
+def test_pods_of_one_node_that_end_together_have_ended_in_one_reboot() -> None:
+    workers = [unseen(make_worker(slot, node="sick"), minutes=slot / 3) for slot in range(3)]
+    found = find_avoidance(make_job(make_head(), *workers, status=RUNNING_STATUS, spec=make_spec(scaling=THREE)))
+    assert not found.nodes and [node.name for node in found.former] == ["sick"]
+
+
+THREE = {"numWorkers": 3}
+
+
+@pytest.mark.parametrize("reason", ["NodeShutdown", "Killed", ""])
+def test_other_ends_of_pods_are_no_reboot(reason: str) -> None:
+    worker = replace(unseen(make_worker(1, node="sick"), minutes=0), reason=reason)
+    found = find_avoidance(make_job(make_head(), make_worker(0), worker, status=RUNNING_STATUS))
+    assert not found.nodes and not found.former
+
+
+def test_six_reboots_of_the_heads_node_between_two_checkpoints_spend_nothing() -> None:
+    sim = Simulation(noProgressLimit=0, backoffLimit=0)
+    cluster = Cluster(sim, sick=[], healthy=4)
+    cluster.train()
+    sim.report(checkpoint=7)
+    for number in range(6):
+        sim.later(2400)
+        end = {"exitCode": 255, "reason": "Unknown", "finishedAt": format_time(sim.now)}
+        status = {"phase": "Failed", "containerStatuses": [{"name": names.CONTAINER, "state": {"terminated": end}}]}
+        node = sim.head.node
+        sim.api.patch(("pods", "default", sim.head.name), {"status": status}, subresource="status")
+        cluster.play(300)
+        cluster.train()
+        assert (sim.status["attempt"], sim.status["restarts"]["disruptions"]) == (number + 2, number + 1)
+        assert sim.status["failure"]["reason"] == "ContainerStatusUnknown" and node in sim.status["failure"]["message"]
+    assert sim.status["restarts"] == {"application": 0, "withoutProgress": 0, "disruptions": 6}
+
+
+def test_the_condition_names_the_node_that_the_job_excludes_and_karpenter_adds_one_once_it_is_cordoned() -> None:
+    """Karpenter ignores pods that exclude a node by name, and a cordoned node takes no pod."""
+    sim = Simulation()
+    cluster = Cluster(sim, sick=[], healthy=3)
+    cluster.train()
+    sick = cluster.break_node_of(slot=1)
+    cluster.play(25)
+    [reconciling] = [c for c in sim.status["conditions"] if c["type"] == "Reconciling"]
+    assert reconciling["reason"] == "Unschedulable" and f"node {sick} (NodeRefusedPod)" in reconciling["message"]
+    assert f"`kubectl cordon {sick}`" in reconciling["message"]
+    cluster.nodes.remove(sick)
+    cluster.sick.clear()
+    for _ in range(300):
+        cluster.play(1)
+        ignored = [pod for pod in sim.pods.values() if not pod.node and avoided_by(sim.bodies[pod.name])]
+        if not ignored and not all(pod.node for pod in sim.pods.values()):
+            cluster.nodes.append("new")
+    assert "new" in {pod.node for pod in sim.pods.values()} and all(pod.is_up for pod in sim.pods.values())
+
+
+def test_the_condition_names_a_node_that_is_used_again_for_lack_of_others() -> None:
+    sim = Simulation()
+    cluster = Cluster(sim, sick=[], healthy=3)
+    cluster.train()
+    sick = cluster.break_node_of(slot=1)
+    cluster.play(25)
+    cluster.nodes.clear()
+    while listed(sim):
+        cluster.play(1)
+    for _ in range(3):
+        sim.reconcile()
+    [reconciling] = [c for c in sim.status["conditions"] if c["type"] == "Reconciling"]
+    assert f"they may use node {sick} (NodeRefusedPod) again" in reconciling["message"], reconciling
 
 
 def restarted(class_: str, reason: str, **changes: Any) -> dict[str, Any]:

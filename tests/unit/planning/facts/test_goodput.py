@@ -85,6 +85,27 @@ def test_what_is_settled_of_an_attempt_whose_end_nobody_counted_takes_nothing_fr
     assert after is not None and after.productive_seconds == 10_000
 
 
+@pytest.mark.parametrize(
+    ("phase", "before", "after", "counted"),
+    [
+        ("Pending", None, {"refused": 1}, 0),
+        ("Pending", {"refused": 1}, {"refused": 2}, 0),
+        ("Pending", {"refused": 1}, {"refused": 1, "rounds": 1}, 1),
+        ("Pending", {"rounds": 5}, {"rounds": 1, "checkpoint": 3}, 1),
+        ("Running", {"refused": 1}, {"refused": 2}, 1),  # a kubelet refused a pod that ran
+    ],
+)
+def test_pods_that_their_nodes_never_started_interrupt_nothing(
+    phase: str, before: dict[str, int] | None, after: dict[str, int], counted: int
+) -> None:
+    running = {"type": "Running", "status": "True", "reason": "Training", "lastTransitionTime": format_time(NOW)}
+    known = GoodputStatus(time=format_time(NOW))
+    old = at(phase, workerLosses=before, goodput=known, conditions=[running] if phase == "Running" else [])
+    new = at("Restarting", workerLosses=after, round=1, second=5)
+    found = settle(old, new, second=5).goodput
+    assert found is not None and sum(found.interruptions.values()) == counted
+
+
 def test_a_lost_attempt_takes_back_what_no_checkpoint_keeps() -> None:
     told = at(
         spent={"productive": 60_000, "uncommitted": 25_000}, second=60, goodput=GoodputStatus(time=format_time(NOW))
