@@ -34,10 +34,13 @@ _LATE = '{urgency="checkpoint",le="%s"}'
 CASES = (
     Case(
         "RailheadOperatorAbsent",
-        {'railhead_build_info{pod="a"}': "1x10 stale _x20 1x10"},
+        {
+            'railhead_build_info{pod="a",namespace="railhead-system"}': "1x10 stale _x20 1x10",
+            'railhead_build_info{pod="imitation",namespace="team"}': "1x60",
+        },
         fires=16,
         ends=40,
-        labels={},
+        labels={"namespace": "railhead-system"},
         description="No pod of the operator has been scraped for 5 minutes. Jobs train on, but lost pods are not "
         "replaced.",
     ),

@@ -159,7 +159,8 @@ def _parse(spec: object, name: str) -> TrainJobSpec | InvalidSpec:
     try:
         return parse_spec(spec, name=name)
     except InvalidSpec as error:
-        return error
+        # Without its traceback and cause, which would keep the whole spec in memory.
+        return InvalidSpec(error.field, error.message)
 
 
 def _find_queued_since(status: JobStatus) -> str | None:

@@ -23,7 +23,9 @@ def test_of_a_job_that_is_too_large_only_the_error_is_kept(status: Any) -> None:
     spec = {**SPEC, "podTemplate": {"metadata": {"annotations": {"large": "x" * 200_000}}}}
     record = record_job(make_job(spec=spec, status=status), None)
     assert isinstance(record.kept, Content)
-    assert isinstance(record.kept.spec, InvalidSpec)
+    error = record.kept.spec
+    assert isinstance(error, InvalidSpec)
+    assert (error.__traceback__, error.__context__) == (None, None), "they would keep the spec"
 
 
 @pytest.mark.parametrize(
