@@ -183,9 +183,10 @@ def _is_path(value: str) -> bool:
 
 def _list_forms(secret: str) -> set[str]:
     """The value itself, in a URL, and in base64."""
-    forms = {secret, quote(secret, safe="")}
+    data = secret.encode("utf-8", "backslashreplace")  # a Secret may have bytes that are no text
+    forms = {secret, quote(data, safe="")}
     if len(secret) >= SHORTEST_PART:
-        forms.add(base64.b64encode(secret.encode("utf-8", "surrogateescape")).decode().rstrip("="))
+        forms.add(base64.b64encode(data).decode().rstrip("="))
     return forms
 
 

@@ -1,6 +1,6 @@
 """The pages of a list: bounded by bytes, whatever a tenant stores.
 
-The API server counts objects only, and an object may have a megabyte. Parsed, it takes up to 25 times its bytes, as a
+The API server counts objects only, and an object may have a megabyte. Parsed, it takes up to 30 times its bytes, as a
 list of empty lists does. A page is therefore read up to a limit, and one above it is requested again with half as many
 objects.
 """
@@ -11,7 +11,7 @@ import aiohttp
 
 # Objects of a page at first: the API server, which builds a page before any of it is read, needs memory for them, too.
 PAGE_SIZE = 100
-PAGE_BYTES = 8 << 20
+PAGE_BYTES = 4 << 20
 
 
 class PageTooLarge(Exception):
