@@ -45,7 +45,8 @@ def test_hides_values_by_their_names(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["s3cr", "/s3cret/that/looks/like/a/path", "p@ss w0rd", "a\nline-two-of-it", "ünïcode"]
+    "value",
+    ["s3cr", "/s3cret/that/looks/like/a/path", "p@ss w0rd", "a\nline-two-of-it", "ünïcode", "byte\udcff\udc80s"],
 )
 def test_hides_all_that_comes_from_a_secret_whatever_its_name(value: str) -> None:
     printed = value.splitlines()[-1]
