@@ -124,7 +124,7 @@ def observe_pod(pod: Object) -> PodView:
         created_at=_time(metadata.get("creationTimestamp")),
         scheduled_at=_scheduled_at(scheduled),
         deletion_timestamp=_time(deleted),
-        finalizer=_finalizer(metadata) if deleted else "",
+        finalizer=_finalizer(metadata),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=_is_silent(conditions, state, disruption),
         avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
@@ -274,13 +274,17 @@ def _problem(metadata: Object, spec: Object, status: Object, scheduled: Object) 
 
 def _finalizer(metadata: Object) -> str:
     found = metadata.get("finalizers")
-    return str(found[0])[:253] if isinstance(found, list) and found else ""
+    if not metadata.get("deletionTimestamp") or not isinstance(found, list) or not found:
+        return ""
+    return str(found[0])[:253]
 
 
 def _explain_gates(metadata: Object, gates: Sequence[str]) -> Problem:
     if POD_GATE in gates:
         queue = str(part(metadata, "labels").get(QUEUE_NAME) or "")[:253]
-        where = f"LocalQueue {queue}" if queue else "no LocalQueue"
+        where = "no LocalQueue"
+        if queue:
+            where = f"LocalQueue {queue}"
         message = f"Kueue's integration for pods manages it, in {where} (scheduling gate {POD_GATE})"
         return Problem(HELD_BY_KUEUE, message)
     message = f"the pod has scheduling gates ({', '.join(gates[:NAMED])}), which the controller that set them removes"

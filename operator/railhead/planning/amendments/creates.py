@@ -116,8 +116,10 @@ def probe_quota(job: Job, decision: Decision) -> Decision:
 
 
 def _find_attempt(job: Job, decision: Decision) -> int:
-    begun = decision.status.attempt if decision.status is not None else UNSET
-    return job.attempt if isinstance(begun, Unset) else begun
+    """Returns the attempt that has the pods of this decision."""
+    if decision.status is None or isinstance(decision.status.attempt, Unset):
+        return job.attempt
+    return decision.status.attempt
 
 
 def keep_place(job: Job, decision: Decision) -> Decision:

@@ -168,7 +168,8 @@ def _describe_stuck(pod: PodView) -> StuckPod:
 
 def _report_stuck(pods: Sequence[PodView]) -> Event:
     places = ", ".join(f"{pod.place} since {_describe_stuck(pod).since}" for pod in pods[:3])
-    places += ", ..." if len(pods) > 3 else ""
+    if len(pods) > 3:
+        places += ", ..."
     if all(pod.is_kept_by_finalizer for pod in pods):
         message = (
             f"{len(pods)} pods have no container that runs, and stay Terminating for a finalizer "

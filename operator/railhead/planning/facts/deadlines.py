@@ -174,14 +174,17 @@ def find_unread(job: Job) -> PodView | None:
     if due is None or end is None or not due <= job.now < end:
         return None
     pod = find_waiting(job)
-    is_unread = pod is not None and (pod.events_read_at is None or pod.events_read_at < due)
-    return pod if is_unread else None
+    if pod is None or (pod.events_read_at is not None and pod.events_read_at >= due):
+        return None
+    return pod
 
 
 def _reading_due(job: Job) -> datetime | None:
     """When the deadline ends the attempt, whether the Events are read or not."""
     due = _deadline(job)
-    return due + timedelta(seconds=READING_SECONDS) if due is not None else None
+    if due is None:
+        return None
+    return due + timedelta(seconds=READING_SECONDS)
 
 
 def _deadline(job: Job) -> datetime | None:

@@ -143,7 +143,9 @@ def _find_settled(known: GoodputStatus, attempt: int) -> SpentStatus:
     """Returns what is settled of the attempt. An operator that does not count may have led when an earlier one ended,
     and has left what was settled of that."""
     settled = known.settled
-    return settled if settled is not None and settled.attempt == attempt else SpentStatus()
+    if settled is None or settled.attempt != attempt:
+        return SpentStatus()
+    return settled
 
 
 def _settle(
