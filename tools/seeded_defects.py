@@ -110,8 +110,8 @@ DEFECTS = (
     Defect(
         "what rounding leaves over is never settled",
         "planning/facts/goodput.py",
-        "_settle(spent, before, divided, most=productive - kept) if spent else known.settled",
-        "spent or known.settled",
+        "settled = _settle(spent, before, divided, attempt=old.attempt, most=productive - kept)",
+        "settled = SettledStatus(**dict(spent), attempt=old.attempt)",
         ("tests/unit/planning/facts/test_goodput.py",),
     ),
     Defect(
@@ -971,8 +971,8 @@ DEFECTS = (
     Defect(
         "clean-up removes an object that another one replaced",
         "controller/deletes.py",
-        "await self.client.delete(kind, remove.name, namespace=key.namespace, uid=uid_of(found))",
-        "await self.client.delete(kind, remove.name, namespace=key.namespace)",
+        "kind, remove.name, namespace=key.namespace, uid=uid_of(found), version=remove.version",
+        "kind, remove.name, namespace=key.namespace",
         ("tests/unit/controller/test_executor.py",),
         raises=("KeyError",),
     ),
@@ -1116,8 +1116,8 @@ DEFECTS = (
     Defect(
         "a deleted job that a finalizer keeps runs on",
         "planning/decisions/suspend.py",
-        "return wind_down(job) if job.is_deleting else None",
-        "return None",
+        "is_stopped = job.spec.suspend or job.is_deleting or",
+        "is_stopped = job.spec.suspend or",
         (DELETED,),
     ),
     Defect(
@@ -1165,15 +1165,15 @@ DEFECTS = (
     Defect(
         "suspended time counts against the deadline",
         "planning/facts/deadlines.py",
-        "limit + max(job.status.suspended_seconds, 0)",
+        "limit + max(count_suspended(job), 0)",
         "limit",
         (DEADLINES,),
     ),
     Defect(
         "an expiring limit does not wake the job",
         "planning/amendments/obstacles.py",
-        "waking(next_due(job)).",
-        "",
+        "decision.waking(next_due(job)).waking(",
+        "decision.waking(",
         (DEADLINES,),
     ),
     Defect(

@@ -413,7 +413,7 @@ def test_pods_with_scheduling_gates_wait_until_these_are_removed(cluster: Cluste
     cluster.apply("gated", workers=1, podTemplate={"spec": {"schedulingGates": [{"name": "queue.test/admission"}]}})
     pods = cluster.wait_pods("gated", 2)
     message = wait_reason(cluster, "gated", "SchedulingGated")
-    assert "scheduling gates (queue.test/admission), which a queue or another controller has to remove" in message
+    assert "scheduling gates (queue.test/admission), which the controller that set them removes" in message
     for pod in pods.values():
         cluster.remove_gates(pod)
     run_all(cluster, "gated", pods)
