@@ -9,6 +9,7 @@ slow, writes it right before its own upload. An error costs only the record.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import traceback
@@ -73,6 +74,10 @@ def _copying(storage: Storage, name: str, path: str, files: Files) -> Iterator[N
     except Exception as error:
         if _is_mount_missing(error) or is_of_storage(error, source=path):
             note_exception(error, build_training_error(Kind.STORAGE, -1, error))
+        elif os.path.isfile(path):
+            raise NotADirectoryError(
+                f"ray.train.report: the checkpoint {path} is a file; put it into a folder"
+            ) from error
         raise
     if damage:
         raise RuntimeError(f"ray.train.report: {damage}")

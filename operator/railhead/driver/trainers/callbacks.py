@@ -14,6 +14,7 @@ from ray.train import UserCallback
 
 from railhead.driver.describe import describe_exception, log
 from railhead.driver.errors import CallbackRaised, JobRefused
+from railhead.driver.rank.metrics import convert_written
 from railhead.driver.ray.types import RunConfig
 from railhead.driver.user_code import load_function, load_object
 
@@ -85,9 +86,13 @@ def build_validation_config(reference: str) -> object:
 
 
 def validate(reference: str, checkpoint: object, **arguments: object) -> object:
-    """Returns the metrics that the user's function returns for this checkpoint."""
+    """Returns the metrics that the user's function returns for this checkpoint, as Ray can write them.
+
+    Raises TypeError for a metric that it cannot write.
+    """
     try:
-        return load_function(reference)(checkpoint, **arguments)
+        found = load_function(reference)(checkpoint, **arguments)
+        return convert_written("the function", found) if isinstance(found, dict) else found
     except Exception as error:
         log(f"trainer.validationFunction {reference}: {describe_exception(error)}")
         raise

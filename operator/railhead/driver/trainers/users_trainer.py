@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Callable, Mapping, Optional
 
 from railhead.contract import environment
+from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.contract.run_folder import is_of_job
@@ -24,7 +25,7 @@ from railhead.driver.describe import describe_exception, log, strip_credentials
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.run import mark_loop
 from railhead.driver.ray.types import RunConfig, Trainer
-from railhead.driver.reporting.progress import build_checkpoint_uri, is_known_outside
+from railhead.driver.reporting.progress import is_known_outside
 from railhead.driver.run_context import STORAGE_PATH, RunContext
 from railhead.driver.trainers.trainer import build_configs
 from railhead.driver.user_code import load_function

@@ -497,6 +497,7 @@ def test_the_users_own_error_is_charged(
     failure = classify_failure(facts)
     assert (failure.class_, failure.reason) == (FailureClass.APPLICATION, "TrainFunctionRaised")
     assert explain_exception(found, 0).kind is Kind.RAISED
+    assert name != "a file" or f"the checkpoint {path} is a file; put it into a folder" in failure.message
 
 
 def test_a_report_after_one_that_failed_raises_at_once_whatever_the_function_catches(

@@ -17,7 +17,7 @@ from railhead.driver.errors import CallbackRaised, JobRefused
 from railhead.driver.train_controller.failure import History, classify_failure, decide_retry
 from railhead.driver.train_controller.failure_policy import translate_error
 from railhead.driver.train_controller.group import Group
-from railhead.driver.trainers.callbacks import GuardedCallback, add_callbacks
+from railhead.driver.trainers.callbacks import GuardedCallback, add_callbacks, validate
 from railhead.driver.trainers.trainer import build_trainer
 from tests.ray.pods import make_job
 
@@ -103,3 +103,17 @@ def test_rejects_an_unusable_callback_with_the_field(tmp_path: Path, name: str, 
     assert str(caught.value).startswith(f"run.callbacks {name}: ")
     assert expected in str(caught.value)
     assert caught.value.failure.reason == "CallbackRefused"
+
+
+def test_a_validations_metrics_are_those_that_ray_can_write(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ray writes them in its controller, where an error would end each attempt."""
+    (source / "callbacks_here.py").write_text(
+        "import numpy\n"
+        "def good(checkpoint): return {'accuracy': numpy.float32(0.5)}\n"
+        "def bad(checkpoint): return {'accuracy': 0.5, 'model': object()}\n"
+    )
+    metrics = validate("callbacks_here:good", None)
+    assert metrics == {"accuracy": 0.5} and type(metrics["accuracy"]) is float  # type: ignore[index]
+    with pytest.raises(TypeError, match="metric 'model' cannot be written"):
+        validate("callbacks_here:bad", None)
+    assert "trainer.validationFunction callbacks_here:bad: TypeError: the function: metric" in capsys.readouterr().out
