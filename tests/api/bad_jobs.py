@@ -755,6 +755,7 @@ RESUME_FROM = [
     _one("spec.resumeFrom", {"trainJob": "a", "checkpoint": "/runs/a/c"}, "exactly one of trainJob and checkpoint"),
     _one("spec.resumeFrom", {"checkpoint": "/c", "best": True}, "needs trainJob", at="spec.resumeFrom.best"),
     _one("spec.resumeFrom", {"trainJob": "A/b"}, "should match", at="spec.resumeFrom.trainJob"),
+    _one("spec.resumeFrom", {"checkpoint": "s3://b/a c"}, "should match", at="spec.resumeFrom.checkpoint"),
     _one("spec.resumeFrom", {"checkpoint": "runs/c"}, "should match", at="spec.resumeFrom.checkpoint"),
     _one(
         "spec.resumeFrom", {"checkpoint": "/runs/../etc"}, "must not contain . or ..", at="spec.resumeFrom.checkpoint"

@@ -61,6 +61,7 @@ VALID: dict[str, dict[str, Any]] = {
     },
     "from another job": {"spec.resumeFrom": {"trainJob": "digits-1"}},
     "from the best of another job": {"spec.resumeFrom": {"trainJob": "digits-1", "best": True}},
+    "from a path with a space": {"spec.resumeFrom": {"checkpoint": "/runs/digits/epoch=0 val loss=0.5%"}},
     "from a checkpoint": {"spec.resumeFrom": {"checkpoint": "s3://bucket/runs/digits/c7?region=eu"}},
     "code in a ConfigMap": {"spec.source": {"configMap": {"name": "code.v1"}}},
     "code in folders": {

@@ -99,12 +99,8 @@ DAMAGES: dict[str, tuple[Callable[[RunFolder], object], int, str]] = {
     "cut-off": (cut_off, 3, f"{SNAPSHOT} cannot be read"),
     "empty": (lambda folder: folder.write(SNAPSHOT, b""), 3, f"{SNAPSHOT} cannot be read (it is empty)"),
     "gone": (lambda folder: folder.delete(SNAPSHOT), 3, f"{SNAPSHOT} is gone"),
-    "missing": (
-        lambda folder: folder.filesystem.delete_dir(folder.find("c2")),
-        2,
-        "checkpoint c2 is gone or has lost its files",
-    ),
-    "emptied": (empty, 2, "checkpoint c2 is gone or has lost its files"),
+    "missing": (lambda folder: folder.filesystem.delete_dir(folder.find("c2")), 2, "c2 is gone or has lost its files"),
+    "emptied": (empty, 2, "c2 is gone or has lost its files"),
     "nothing-left": (hide_all, 0, "no checkpoint is known, so training starts from scratch"),
 }
 

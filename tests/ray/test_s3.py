@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ray.train import Checkpoint
+from ray.train.v2._internal.execution.storage import StorageContext
 
+from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused
-from railhead.driver.storage.acquire_run import prepare_storage
+from railhead.driver.storage.acquire_run import check_resume_from, prepare_storage
 from tests.ray.pods import Pods, make_job
 from tests.s3 import BUCKET, S3, start_s3
 from tests.unit.driver.storage.waiting import Waits, refuse_to_wait
@@ -39,6 +42,19 @@ def test_the_endpoint_comes_from_the_uri_or_the_environment(s3: S3, monkeypatch:
         == f"s3://{BUCKET}/by-environment/r"
     )
     assert s3.list("by-uri/r") == s3.list("by-environment/r") != set()
+
+
+@pytest.mark.usefixtures("credentials")
+@pytest.mark.parametrize("name", ["epoch=0 val loss=0.5.ckpt", "".join(map(chr, range(32, 127))).replace("/", "é")])
+def test_another_job_starts_from_a_checkpoint_with_any_name(s3: S3, tmp_path: Path, name: str) -> None:
+    """Ray uploads it, and its URI is what the status shows and `ray.train.Checkpoint` opens."""
+    (tmp_path / "weights").write_text("w")
+    storage = StorageContext(storage_path=s3.build_uri("names"), experiment_dir_name="r")
+    storage.persist_current_checkpoint(Checkpoint(str(tmp_path)), name)
+    uri = build_checkpoint_uri(s3.build_uri("names/r"), name)
+    check_resume_from(uri, warn=refuse_to_wait)
+    with Checkpoint(uri).as_directory() as folder:
+        assert Path(folder, "weights").read_text() == "w"
 
 
 @pytest.mark.usefixtures("credentials")

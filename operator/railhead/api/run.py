@@ -16,6 +16,8 @@ from railhead.api.base import Function, Model, Name, checked, exactly_one, optio
 OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
 
 # An absolute path, or a URI that pyarrow supports: for storagePath, datasets and a checkpoint to start from.
+# A folder's name in a path may have spaces; in a URI they are percent-encoded.
+CHECKPOINT = r"^(/[^/\s][^\x00-\x1f\x7f]*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$"
 LOCATION = r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$"
 NO_DOTS = ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not contain . or .. as a path segment")
 # A password, or for S3 any user, before the host; an `@` in the path does not count. A secret may contain slashes.
@@ -140,7 +142,7 @@ class Run(Model):
 
 CheckpointLocation = Annotated[
     str,
-    Field(min_length=2, max_length=2048, pattern=LOCATION, json_schema_extra=rules(NO_CREDENTIALS, NO_DOTS)),
+    Field(min_length=2, max_length=2048, pattern=CHECKPOINT, json_schema_extra=rules(NO_CREDENTIALS, NO_DOTS)),
 ]
 
 

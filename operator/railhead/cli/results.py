@@ -79,7 +79,17 @@ async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, consol
             rows = await verify_checkpoints(files, rows)
     if not console.print_if_data(Checkpoints(tuple(rows)), options.output):
         _print_checkpoints(options.name, rows, console)
-    return int(any(row.verification and (row.verification.damage or not row.files) for row in rows))
+    return int(any(row.verification and (row.verification.damage or _is_lost(row)) for row in rows))
+
+
+def _is_lost(row: CheckpointRow) -> bool:
+    return not row.files and not row.is_empty
+
+
+def _write_size(row: CheckpointRow) -> str:
+    if _is_lost(row):
+        return "lost"
+    return "empty" if row.is_empty else format_size(row.bytes)
 
 
 def _print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console) -> None:
@@ -99,7 +109,7 @@ def _print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console
             row.name,
             row.time or "-",
             "-" if row.step is None else str(row.step),
-            format_size(row.bytes) if row.files else "lost",
+            _write_size(row),
             " ".join(word for word, holds in (("best", row.is_best), ("newest", row.is_newest)) if holds),
             *([describe(row)] if are_verified else []),
             ", ".join(f"{key} {value}" for key, value in row.metrics.items()),

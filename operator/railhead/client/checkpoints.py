@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.folder_program import FileCheck
 from railhead.client.run_files import RunFile, is_plain
+from railhead.contract.checkpoint_uri import read_path
 from railhead.contract.snapshot import COPY, SNAPSHOT, Snapshot, SnapshotUnreadable, parse_snapshot
 from railhead.history import History
 
@@ -37,7 +38,7 @@ class CheckpointRow:
         step: None without railhead.training.progress, or if the report is not in the history.
         metrics: reported with it.
         bytes: of its files.
-        files: how many; 0 = it is lost.
+        files: how many; 0 = it is lost, unless it had none when it was committed (`is_empty`).
         verification: None = the files were not checked.
     """
 
@@ -50,6 +51,7 @@ class CheckpointRow:
     files: int
     is_best: bool
     is_newest: bool
+    is_empty: bool = False
     verification: Verification | None = None
 
 
@@ -73,14 +75,21 @@ def read_snapshot(files: Mapping[str, bytes], place: str) -> Snapshot:
 
 
 def list_checkpoints(
-    snapshot: Snapshot, files: Sequence[RunFile], *, metrics: History, journal: History, best: str
+    snapshot: Snapshot,
+    files: Sequence[RunFile],
+    *,
+    metrics: History,
+    journal: History,
+    best: str,
+    empty: Collection[str] = (),
 ) -> list[CheckpointRow]:
     """Returns the checkpoints that Ray keeps, the oldest first.
 
-    `files`: those in their folders; `best`: the URI of status.bestCheckpoint.
+    `files`: those in their folders; `best`: the URI of status.bestCheckpoint; `empty`: the names of those that had no
+    files when they were committed.
     """
     commits = {
-        str(record.get("checkpoint")).partition("?")[0].rpartition("/")[2]: record
+        read_path(str(record.get("checkpoint"))).rpartition("/")[2]: record
         for record in journal.records
         if record.get("event") == "checkpoint"
     }
@@ -98,8 +107,9 @@ def list_checkpoints(
                 metrics=entry.metrics,
                 bytes=sum(sizes),
                 files=len(sizes),
-                is_best=best.partition("?")[0].endswith(f"/{entry.name}"),
+                is_best=read_path(best).endswith(f"/{entry.name}"),
                 is_newest=entry.name == snapshot.latest,
+                is_empty=not sizes and entry.name in empty,
             )
         )
     return rows
@@ -144,6 +154,9 @@ def choose_checkpoint(rows: Sequence[CheckpointRow], wanted: str) -> CheckpointR
         known = ", ".join(row.name for row in rows) or "none"
         hint = "; the best one needs spec.run.checkpoint.scoreAttribute" if wanted == "best" else ""
         raise ClientError(f"there is no checkpoint {wanted}; the run has: {known}{hint}", ExitCode.NOT_FOUND)
+    if found[0].is_empty:
+        message = f"checkpoint {found[0].name} had no files when it was committed"
+        raise ClientError(message, ExitCode.NOT_FOUND)
     if not found[0].files:
         raise ClientError(f"the files of checkpoint {found[0].name} are gone", ExitCode.NOT_FOUND)
     return found[0]

@@ -13,7 +13,7 @@ from railhead.client.code_files import format_size
 from railhead.client.curves import Report, describe_gaps, read_reports
 from railhead.client.errors import ClientError, ExitCode
 from railhead.client.run_files import TRIES, RunFiles, copy_files, read_folder, read_found, try_again
-from railhead.contract.run_folder import OWN_FOLDER
+from railhead.contract.run_folder import EMPTY, OWN_FOLDER, parse_empty
 from railhead.contract.snapshot import COPY, SNAPSHOT
 from railhead.history import JOURNAL, METRICS, read_history
 
@@ -62,16 +62,23 @@ async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
 
 
 async def _read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
-    names = [SNAPSHOT, COPY, f"{OWN_FOLDER}/{METRICS}", f"{OWN_FOLDER}/{JOURNAL}"]
+    names = [SNAPSHOT, COPY, EMPTY, f"{OWN_FOLDER}/{METRICS}", f"{OWN_FOLDER}/{JOURNAL}"]
     known = await read_found(files, names)
     snapshot = read_snapshot(known, files.place)
     histories = [
         read_history({each.rpartition("/")[2]: data for each, data in known.items() if each.startswith(f"{folder}/")})
-        for folder in names[2:]
+        for folder in names[3:]
     ]
     found = await files.find(snapshot.names) if snapshot.names else []
     best = parse_status(job.get("status")).best_checkpoint
-    return list_checkpoints(snapshot, found, metrics=histories[0], journal=histories[1], best=best.uri if best else "")
+    return list_checkpoints(
+        snapshot,
+        found,
+        metrics=histories[0],
+        journal=histories[1],
+        best=best.uri if best else "",
+        empty=parse_empty(known.get(EMPTY, b"")),
+    )
 
 
 async def download_checkpoint(

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import FrozenSet
 
 OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
+EMPTY = f"{OWN_FOLDER}/empty-checkpoints.json"  # a list of the checkpoints that had no files when they were committed
 LOGS = f"{OWN_FOLDER}/logs"  # of all attempts, each in its folder
+
+
+def parse_empty(data: bytes) -> FrozenSet[str]:
+    """Returns the names in `EMPTY`; none if it is absent, which is no data, or damaged."""
+    try:
+        return frozenset(map(str, json.loads(data or b"[]")))
+    except (ValueError, TypeError):
+        return frozenset()
 
 
 def name_attempt(uid: str, attempt: int) -> str:

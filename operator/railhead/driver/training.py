@@ -14,6 +14,7 @@ from functools import partial
 from typing import Optional
 
 from railhead.contract import environment
+from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
@@ -26,7 +27,7 @@ from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.ray.runtime_env import prepare_runtime_env, upload_local_folders
 from railhead.driver.ray.types import Trainer
 from railhead.driver.reporting.mailbox import Mailbox
-from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
+from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.run_context import RunContext
 from railhead.driver.script.run import Scripts, check_script, run_script

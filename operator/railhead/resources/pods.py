@@ -21,6 +21,7 @@ from railhead.api.scaling import is_gpu
 from railhead.api.spec import PodUser, TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
 from railhead.contract import environment
+from railhead.contract.checkpoint_uri import read_checkpoint_name, split_query
 from railhead.contract.job_input import CA_KEY, FILE
 from railhead.contract.report import AUDIENCE
 from railhead.resources.base import JobRef, OperatorSettings, build_metadata
@@ -153,15 +154,16 @@ def _describe_known(status: JobStatus) -> list[Object]:
 
     A script has a run for each fit(), and may have lost its head before the newest one had a commit.
     """
-    current = status.run_uri.partition("?")[0].rstrip("/")
+    current = split_query(status.run_uri)[0].rstrip("/")
     known = {c.index: c for c in (status.best_checkpoint, status.checkpoint) if c}
     described = []
     for index, checkpoint in sorted(known.items()):
-        uri = checkpoint.uri.partition("?")[0]
+        uri = split_query(checkpoint.uri)[0]
         run = current if current and uri.startswith(f"{current}/") else uri.rpartition("/")[0]
         commit = {"index": index, "time": checkpoint.time or "", "attempt": checkpoint.attempt}
         folder = run.rpartition("/")[0].rpartition("/")[2]
-        described.append({"name": uri[len(run) + 1 :], "run": run.rpartition("/")[2], "folder": folder, **commit})
+        name = read_checkpoint_name(checkpoint.uri, parent=run)
+        described.append({"name": name, "run": run.rpartition("/")[2], "folder": folder, **commit})
     return described
 
 

@@ -64,6 +64,23 @@ def test_without_a_score_there_is_no_best_one() -> None:
         choose_checkpoint(rows, "best")
 
 
+def test_a_checkpoint_that_was_committed_without_files_is_not_lost() -> None:
+    snapshot = read_snapshot({SNAPSHOT: make_snapshot("c1", "c7")}, "here")
+    rows = list_checkpoints(snapshot, FILES, metrics=History(), journal=History(), best="", empty={"c1", "c0"})
+    assert [(row.name, row.is_empty) for row in rows] == [("c1", True), ("c7", False)]
+    with pytest.raises(ClientError, match="checkpoint c1 had no files when it was committed"):
+        choose_checkpoint(rows, "c1")
+
+
+def test_a_name_that_the_uri_encodes_is_found() -> None:
+    name, uri = "epoch=0 val loss=50%", "s3://b/r/epoch=0%20val%20loss=50%25?scheme=http"
+    journal = History(({"event": "checkpoint", "index": 4, "checkpoint": uri, "time": "t0", "attempt": 1},))
+    rows = list_checkpoints(
+        read_snapshot({SNAPSHOT: make_snapshot(name)}, "here"), [], metrics=History(), journal=journal, best=uri
+    )
+    assert [(row.name, row.index, row.is_best) for row in rows] == [(name, 4, True)]
+
+
 def test_a_damaged_snapshot_is_replaced_by_its_copy_or_named() -> None:
     good = make_snapshot("c0")
     assert read_snapshot({SNAPSHOT: good[:20], COPY: good}, "here").names == ["c0"]

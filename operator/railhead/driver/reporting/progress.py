@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from railhead.contract.checkpoint_uri import build_checkpoint_uri, split_query
 from railhead.contract.report import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, Checkpoint, RunWarning, State
 from railhead.driver.describe import make_printable
 
@@ -114,12 +115,6 @@ def find_value(metrics: Mapping[str, Any], name: str) -> object:
     return None
 
 
-def build_checkpoint_uri(run_uri: str, name: str) -> str:
-    """The checkpoint's folder inside the run; the URI's query stays at its end."""
-    path, mark, query = run_uri.partition("?")
-    return f"{path.rstrip('/')}/{name}{mark}{query}"
-
-
 def is_known_outside(text: str, *, run: str, folder: str) -> bool:
     """Whether the status knows a checkpoint of a run with this name that is not in this folder.
 
@@ -138,7 +133,7 @@ def parse_known(text: str, *, run_uri: str) -> dict[str, Checkpoint]:
 
     `text`: `contract.environment.KNOWN_CHECKPOINTS`, where a script with several runs has the commits of all.
     """
-    run = PurePosixPath(run_uri.partition("?")[0]).name
+    run = PurePosixPath(split_query(run_uri)[0]).name
     try:
         return {
             str(known["name"]): Checkpoint(

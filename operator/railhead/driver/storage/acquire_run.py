@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Mapping, Optional
 
 from railhead.contract import environment
+from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.contract.snapshot import SNAPSHOT, write_snapshot
@@ -21,7 +22,7 @@ from railhead.driver.node.ray_node import warn_of_newer_ray, warn_without_notice
 from railhead.driver.pod import Pod
 from railhead.driver.ray.checkpoints import find_fields, write_marker
 from railhead.driver.ray.types import RunConfig
-from railhead.driver.reporting.progress import build_checkpoint_uri, parse_known
+from railhead.driver.reporting.progress import parse_known
 from railhead.driver.run_context import RUN_NAME, RunContext
 from railhead.driver.storage.call import Warn, call_storage
 from railhead.driver.storage.fence import Claim, Claimant, forget_outcome, list_claims, take_run

@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 from typing import Collection, FrozenSet
 
-from railhead.contract.run_folder import OWN_FOLDER
+from railhead.contract.run_folder import EMPTY, parse_empty
 from railhead.driver.storage.run_folder import RunFolder
-
-EMPTY = f"{OWN_FOLDER}/empty-checkpoints.json"
 
 
 def note_empty(folder: RunFolder, name: str, *, kept: Collection[str]) -> None:
@@ -22,8 +20,4 @@ def note_empty(folder: RunFolder, name: str, *, kept: Collection[str]) -> None:
 
 
 def read_empty(folder: RunFolder) -> FrozenSet[str]:
-    """Returns the names; none if the file is absent, or damaged."""
-    try:
-        return frozenset(map(str, json.loads(folder.read(EMPTY) or b"[]")))
-    except (ValueError, TypeError):
-        return frozenset()
+    return parse_empty(folder.read(EMPTY) or b"")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Mapping, Optional
 
 from railhead.contract import environment
+from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.report import CHECKPOINT_NAME_REPEATED, NO_CHECKPOINT, RunWarning
 from railhead.contract.report import Checkpoint as CheckpointRecord
 from railhead.contract.text import now_text
@@ -26,7 +27,6 @@ from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.progress import (
     Progress,
     ReportTimes,
-    build_checkpoint_uri,
     find_value,
     format_metrics,
     parse_known,

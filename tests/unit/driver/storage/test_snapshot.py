@@ -21,6 +21,7 @@ from ray.train.v2.api.reported_checkpoint import ReportedCheckpointStatus
 
 from railhead.contract import environment as e
 from railhead.contract.report import RunWarning
+from railhead.contract.run_folder import EMPTY
 from railhead.contract.snapshot import COPY, SNAPSHOT, SnapshotUnreadable, parse_snapshot, write_snapshot
 from railhead.driver.errors import JobRefused
 from railhead.driver.ray.checkpoints import find_fields
@@ -28,7 +29,7 @@ from railhead.driver.ray.context import FILES
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import restore_run
-from railhead.driver.storage.empty_checkpoints import EMPTY, read_empty
+from railhead.driver.storage.empty_checkpoints import read_empty
 from railhead.driver.storage.fence import Claimant, check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import UNREADABLE, read_copy
