@@ -265,8 +265,7 @@ class Page:
 async def respond(request: web.Request, page: Page) -> web.StreamResponse:
     """Answers a scrape, in pieces."""
     text = memoryview(await page.read())
-    response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})
-    response.content_length = len(text)
+    response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE, "Content-Length": str(len(text))})
     with suppress(ConnectionError):  # aiohttp would log each client that goes away early, with a traceback
         await response.prepare(request)
         for begin in range(0, len(text), PIECE_BYTES):
