@@ -7,8 +7,9 @@ from typing import get_args
 
 import pytest
 
+from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.report import MAX_METRIC_VALUE, MAX_METRICS, Checkpoint, RunWarning, State
-from railhead.driver.reporting.progress import _STATES, Progress, build_checkpoint_uri, format_metrics
+from railhead.driver.reporting.progress import _STATES, Progress, format_metrics
 
 WARNING = RunWarning("RunNameDiffers", "another name")
 

@@ -113,7 +113,7 @@ def test_a_validations_metrics_are_those_that_ray_can_write(source: Path, capsys
         "def bad(checkpoint): return {'accuracy': 0.5, 'model': object()}\n"
     )
     metrics = validate("callbacks_here:good", None)
-    assert metrics == {"accuracy": 0.5} and type(metrics["accuracy"]) is float  # type: ignore[index]
+    assert metrics == {"accuracy": 0.5} and type(metrics["accuracy"]) is float
     with pytest.raises(TypeError, match="metric 'model' cannot be written"):
         validate("callbacks_here:bad", None)
     assert "trainer.validationFunction callbacks_here:bad: TypeError: the function: metric" in capsys.readouterr().out
