@@ -13,6 +13,7 @@ import ssl
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from urllib.parse import urlsplit
@@ -141,9 +142,10 @@ async def _pipeline(attack: Attack) -> Counter[int]:
                 writer.write(f"{attack.build_head(number)}\r\n".encode() * PIPELINED)
                 line = await reader.readline()
                 answers[int(line.split()[1]) if line else 0] += 1
-                while await reader.read(65536):
-                    pass
-                writer.close()
+                with suppress(ConnectionError):  # the server closes it with requests that it has not read
+                    while await reader.read(65536):
+                        pass
+                writer.transport.abort()
             except OSError:
                 answers[0] += 1
 
