@@ -31,6 +31,7 @@ TESTED_BY = {
     "tests/unit/controller/report/test_attacks.py": ("pki",),
     "tests/unit/controller/test_definition.py": ("controller/installation",),
     "tests/unit/controller/test_serve.py": ("controller/config",),
+    "tests/unit/controller/test_handlers.py": ("controller/job_pages",),
     "tests/unit/driver/archive/test_layout.py": ("contract/run_folder",),
     "tests/unit/driver/ray/test_nodes.py": ("driver/node/hosts",),
     "tests/unit/driver/script/test_run.py": ("driver/script/hooks", "driver/site"),
@@ -44,6 +45,7 @@ TESTED_BY = {
     "tests/unit/driver/train_controller/test_post_mortem.py": ("driver/train_controller/evidence",),
     "tests/unit/tools/test_cli_schemas.py": ("client/outputs",),
     "tests/unit/gitops/test_health.py": ("api/conditions",),
+    "tests/unit/kube/test_client.py": ("kube/pages",),
     "tests/unit/planning/test_children.py": ("kube/kinds", "planning/plan"),
     "tests/unit/planning/test_planner.py": (
         "planning/attempt",
