@@ -69,7 +69,7 @@ def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_han
         outcome, log, reports = pods.read_outcome(), pods.read_log(), pods.reports
     assert "no rank trains yet" in early.stderr
     assert [each["place"] for each in first] == [
-        "at user.py:30 in train_func, inside ray",
+        "at user.py:30 in train_func, inside ray, in call 1 of ray.train.report",
         "at user.py:7 in wait_for_ever, inside threading",
     ]
     assert second == first and "threading.Event().wait()" in first[1]["text"]
@@ -82,7 +82,9 @@ def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_han
     assert (outcome.outcome, outcome.reason) == ("Hang", "ProgressDeadlineExceeded")
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 0
     assert re.search(r"rank 1 \(pod w[01]-0\) is at user.py:7 in wait_for_ever, inside threading", outcome.message)
-    assert re.search(r"rank 0 \(pod w[01]-0\) is at user.py:30 in train_func, inside ray", outcome.message)
+    assert re.search(
+        r"rank 0 \(pod w[01]-0\) is at user.py:30 in train_func, inside ray, in call 1 of", outcome.message
+    )
     steps = [report["steps"] for report in reports if report["steps"]["step"] is not None]
     assert {(each["step"], each["total"]) for each in steps} == {(7, 9)}
     assert "spec.progressDeadlineSeconds" in outcome.message

@@ -18,10 +18,11 @@ import functools
 import os
 import re
 import signal
+import sysconfig
 import time
 import traceback
 from pathlib import PurePath
-from typing import Iterator, Mapping
+from typing import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 from railhead.contract.environment import FROM_SECRET
@@ -77,8 +78,15 @@ def _describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or isinstance(error, SyntaxError):
         return " ".join(text.split())
-    last = frames[-1]
+    last = _find_own(frames) if isinstance(error, SystemExit) else frames[-1]
     return f"{text} ({PurePath(last.filename).name}, line {last.lineno}, in {last.name})"
+
+
+def _find_own(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
+    """Returns the innermost frame of the user's code, as argparse exits in its own; without one, the innermost."""
+    libraries = (sysconfig.get_paths()["stdlib"], *("/site-packages/", "/dist-packages/", ".pyz/"))
+    own = [frame for frame in frames if not any(library in frame.filename for library in libraries)]
+    return own[-1] if own else frames[-1]
 
 
 def format_traceback(error: BaseException) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
 from railhead.contract.environment import FROM_SECRET
-from railhead.driver.describe import describe_task_error, is_task_error, redact, strip_credentials
+from railhead.driver.describe import describe_exception, describe_task_error, is_task_error, redact, strip_credentials
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJyYWlsaGVhZCJ9.c2lnbmF0dXJl"
 
@@ -187,3 +188,15 @@ def test_recognizes_a_task_error_by_rays_class() -> None:
     kind = type("RayTaskError(ValueError)", (type("RayTaskError", (Exception,), {}), ValueError), {})
     assert is_task_error(kind("x"))
     assert not is_task_error(ValueError("x"))
+
+
+def test_an_exit_names_the_users_line() -> None:
+    """argparse exits in its own code."""
+
+    def train() -> None:
+        argparse.ArgumentParser().parse_args(["--unknown"])
+
+    with pytest.raises(SystemExit) as caught:
+        train()
+    assert describe_exception(caught.value).startswith("SystemExit: 2 (test_describe.py, line ")
+    assert describe_exception(caught.value).endswith(", in train)")

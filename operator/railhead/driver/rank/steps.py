@@ -33,7 +33,7 @@ class Beat:
         blocked: seconds in these calls: of those that have ended, and in an answer also of one that is under way.
         report_began: when the last of them began, by the same clock.
         sections, section_seconds: how many sections of `railhead.training.compute` are over, and how long they took.
-        uploads: of its checkpoints.
+        uploads: of its checkpoints; `open_uploads`: how many of them are under way.
         gpus: the use of its GPUs, at the time `gpus_clock` of the same clock.
     """
 
@@ -50,6 +50,7 @@ class Beat:
     sections: int = 0
     section_seconds: float = 0.0
     uploads: Uploads = NO_UPLOADS
+    open_uploads: int = 0
     gpus: Tuple[GpuUse, ...] = ()
     gpus_clock: float = 0.0
 

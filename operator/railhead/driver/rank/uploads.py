@@ -55,8 +55,14 @@ def _uploading(storage: Storage, name: str, files: Files) -> Iterator[None]:
     _record(_find_folder(storage), name, is_new=False)
     files.note()
     began = time.monotonic()
-    yield
     with _LOCK:  # uploads in the background have threads of their own
+        steps.STEPS.open_uploads += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            steps.STEPS.open_uploads -= 1
+    with _LOCK:
         steps.STEPS.uploads += Uploads(1, time.monotonic() - began, files.size)
 
 

@@ -1,9 +1,10 @@
 """A rank's train context: its reports and uploads, the notice of the end that it gets, and its first checkpoint.
 
 All uploads of a rank, in the background or not, go through TrainContext's `report` and `_upload_checkpoint`, and Ray's
-own copy of a folder through StorageContext's `persist_current_checkpoint`. Ray's
-public `ray.train.get_preemption_info`, however it was imported, calls the method that is watched here: a function that
-returns after it has learned of the end may have stopped early, so `train_controller.polls` does not take it for a
+own copy of a folder goes through StorageContext's `persist_current_checkpoint`.
+
+Ray's public `ray.train.get_preemption_info`, however it was imported, calls the method that is watched here: a function
+that returns after it has learned of the end may have stopped early, so `train_controller.polls` does not take it for a
 success while the run ends.
 """
 

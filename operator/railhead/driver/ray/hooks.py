@@ -88,12 +88,16 @@ LARGE = (
     Hook(f"{_EXECUTION}.worker_group.worker_group", "SynchronizationActor"),
 )
 _NO_NOTICE = "the ranks are not notified before the run ends"
-_LEFTOVERS = "folders of unfinished uploads stay"
+_UNWATCHED = (
+    "folders of unfinished uploads stay, checkpoints are not compared with what was reported, and a storage that fails "
+    "counts as an error of the training function"
+)
 OPTIONAL = (
     Hook(f"{_EXECUTION}.train_fn_utils", "DistributedTrainFnUtils.get_preemption_info", _NO_NOTICE, since=(2, 58)),
     Hook("ray.train.v2.api.preemption", "PreemptionInfo", _NO_NOTICE, since=(2, 58)),
-    Hook(f"{_EXECUTION}.context", "TrainContext.report", _LEFTOVERS),
-    Hook(f"{_EXECUTION}.context", "TrainContext._upload_checkpoint", _LEFTOVERS),
+    Hook(f"{_EXECUTION}.context", "TrainContext.report", _UNWATCHED),
+    Hook(f"{_EXECUTION}.context", "TrainContext._upload_checkpoint", _UNWATCHED),
+    Hook(f"{_EXECUTION}.storage", "StorageContext.persist_current_checkpoint", _UNWATCHED),
     Hook("ray._private.node", "Node.start_ray_client_server", "each node starts a server that no job uses"),
     Hook("ray._private.node", "Node.start_api_server", "the head starts a server that no job uses"),
     Hook("ray._private.services", "start_raylet", "on a busy machine a node may not join"),

@@ -49,7 +49,7 @@ class Heartbeat:
         number: of the round.
         alive: signs of life of all ranks together: optimizer steps and calls of `railhead.training.progress`.
         most: of the rank that has made the most steps.
-        is_reporting: all ranks that have answered are in ray.train.report.
+        is_uploading: all ranks that have answered are in ray.train.report, and one of them uploads its checkpoint.
         steps: for the status.
         uploads: of all ranks together.
         gpus: of the ranks that have answered, at most `MOST_GPUS`.
@@ -60,7 +60,7 @@ class Heartbeat:
     number: int
     alive: int
     most: int
-    is_reporting: bool
+    is_uploading: bool
     steps: Steps
     uploads: Uploads = NO_UPLOADS
     gpus: tuple[GpuUse, ...] = ()
@@ -92,7 +92,7 @@ class StepWatch:
             return
         known = (progress.processes, beat.alive)
         if known == self._known:
-            self.idle += 0.0 if beat.is_reporting else min(now - self._at, LONGEST_ROUND_SECONDS)
+            self.idle += 0.0 if beat.is_uploading else min(now - self._at, LONGEST_ROUND_SECONDS)
         else:
             self.accept()
         self._known, self._number, self._at = known, beat.number, now

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import traceback
 from dataclasses import replace
 from typing import Mapping, Optional
 
@@ -47,6 +48,8 @@ from railhead.driver.train_controller.post_mortem import find_causes
 _RAYS_ACTORS = ("SynchronizationActor", "SplitCoordinator", "DatasetManager", "_AutoscalingCoordinatorActor")
 _ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailableError")
 _CLASS_OF_ACTOR = re.compile(rf"class_name: (?:{'|'.join(_RAYS_ACTORS)})\b")
+# Methods of Ray's callbacks that handle the reports of all ranks, and the results of validations.
+_ON_REPORT = {"after_report", "update_checkpoints_with_validation_result", "update_checkpoints_with_metrics"}
 AGE_TIMEOUT_SECONDS = 3.0
 _IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
@@ -222,7 +225,18 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
         return FailureFacts(Source.WORKERS, (translate_rank_error(-1, inner, group),), text=_cut(inner))
     if "RayTaskError" in _class_names(inner):
         return _translate_set_up_error(inner, group)
+    if _is_of_report(inner):
+        text = f"Ray Train's controller does not accept what the ranks have reported: {describe_exception(inner)}"
+        return FailureFacts(Source.WORKERS, (RankError(-1, Kind.RAISED, text),))
     return FailureFacts(Source.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
+
+
+def _is_of_report(error: BaseException) -> bool:
+    """Whether Ray raised it while it handled a report, such as one in which the ranks name different checkpoints.
+
+    The same function would report the same again. None of Railhead's own steps raises there.
+    """
+    return bool(_ON_REPORT & {frame.name for frame in traceback.extract_tb(error.__traceback__)})
 
 
 def _translate_set_up_error(error: BaseException, group: Group) -> FailureFacts:

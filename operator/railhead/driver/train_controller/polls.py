@@ -27,7 +27,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Optional
@@ -192,7 +192,17 @@ def read_stacks() -> Stack:
             continue
         texts.append(f"{name}\n" + "".join(traceback.format_list(stack)))
     text = "\n".join(texts)[:LIMIT_CHARS]
-    return Stack(-1, os.environ.get(environment.POD_NAME, ""), place or "outside train_func", text)
+    return Stack(-1, os.environ.get(environment.POD_NAME, ""), _add_report(place), text)
+
+
+def _add_report(place: str) -> str:
+    """Says in which call of ray.train.report the rank waits for the others, or how many it made before it returned."""
+    beat = read_beat()
+    if read_end().stage == RETURNED:
+        return f"no longer in train_func, which has returned after {beat.reports} calls of ray.train.report"
+    if place and beat.open_reports:
+        return f"{place}, in call {beat.reports} of ray.train.report"
+    return place or "outside train_func"
 
 
 def find_place(stack: Sequence[traceback.FrameSummary]) -> str:
@@ -275,7 +285,7 @@ class Pulse:
             number=self._number,
             alive=sum(beat.optimizer + beat.calls for beat in beats),
             most=max(max(beat.optimizer, beat.calls) for beat in beats),
-            is_reporting=bool(fresh) and all(beat.open_reports for beat in fresh.values()),
+            is_uploading=_are_uploading(fresh.values()),
             steps=self._measure(),
             gpus=_list_gpus(fresh),
             uploads=sum((beat.uploads for beat in beats), NO_UPLOADS),
@@ -297,6 +307,11 @@ class Pulse:
         begin, end = (first.optimizer, last.optimizer) if last.step is None else (first.step, last.step)
         seconds = last.clock - first.clock
         return Steps(last.step, last.total, _rate(begin, end, seconds), _rate(first.tokens, last.tokens, seconds))
+
+
+def _are_uploading(beats: Collection[Beat]) -> bool:
+    """Whether all ranks are in a report, and one uploads: reports that only wait for each other are no reason."""
+    return bool(beats) and all(beat.open_reports for beat in beats) and any(beat.open_uploads for beat in beats)
 
 
 def _list_gpus(beats: Mapping[int, Beat]) -> tuple[GpuUse, ...]:

@@ -31,13 +31,13 @@ class Run:
     warnings: int = 0
     ends: int = 0
 
-    def go(self, seconds: float, *, steps: int = 0, is_reporting: bool = False) -> None:
+    def go(self, seconds: float, *, steps: int = 0, is_uploading: bool = False) -> None:
         """`steps`: by the end of each round."""
         for _ in range(int(seconds / 10)):
             before = self.watch.idle < self.watch.window
             self.now += 10
             beat = self.beat
-            self.beat = Heartbeat(beat.number + 1, beat.alive + 2 * steps, beat.most + steps, is_reporting, beat.steps)
+            self.beat = Heartbeat(beat.number + 1, beat.alive + 2 * steps, beat.most + steps, is_uploading, beat.steps)
             self.watch.look(self.beat, self.progress, now=self.now)
             self.warnings += before and self.watch.idle >= self.watch.window
             self.ends += self.watch.idle >= 2 * self.watch.window
@@ -83,12 +83,12 @@ def test_steps_that_accumulate_gradients_for_minutes_cause_no_warning() -> None:
     assert (run.warnings, run.ends) == (0, 0)
 
 
-def test_a_report_that_all_ranks_are_in_does_not_count() -> None:
+def test_an_upload_for_which_all_ranks_wait_does_not_count() -> None:
     run = begin()
-    run.go(3 * HOUR, is_reporting=True)
+    run.go(3 * HOUR, is_uploading=True)
     assert run.warnings == 0
     run.go(SHORTEST_WINDOW_SECONDS)
-    assert run.warnings == 1, "one that only some are in does"
+    assert run.warnings == 1, "a report in which no rank uploads does"
 
 
 @pytest.mark.parametrize("changed", [replace(TRAINING, is_training=False), replace(TRAINING, processes=("a-2",))])

@@ -58,7 +58,7 @@ FULL_CONTROLLER = FromController(
         number=3,
         alive=9,
         most=4,
-        is_reporting=True,
+        is_uploading=True,
         steps=Steps(7, 100, "1.5", "30"),
         uploads=Uploads(1, 0.5, 9),
         gpus=(GpuUse(0, 1, 2, 50, rank=3),),

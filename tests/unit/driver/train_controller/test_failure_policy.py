@@ -57,7 +57,7 @@ from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import failure, failure_policy, post_mortem
 from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.collectives import Finding
-from railhead.driver.train_controller.failure import Source
+from railhead.driver.train_controller.failure import Source, classify_failure
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.group import Answer, Group
 from railhead.driver.train_controller.progress import ProgressStep
@@ -121,6 +121,28 @@ def test_an_error_of_an_upload_in_the_background_is_the_applications_unless_it_h
     assert explain_exception(noted, 3).rank == 3 and explain_exception(noted, 3).kind is Kind.STORAGE
     of_threads = {0: noted, 1: OSError("401 Client Error"), 2: FileNotFoundError("local"), 3: GetTimeoutError("late")}
     assert kinds(WorkerGroupError("", of_threads))[1] == [Kind.STORAGE, Kind.RAISED, Kind.RAISED, Kind.RAISED]
+
+
+def test_an_error_of_rays_controller_about_a_report_is_the_applications() -> None:
+    """As when the ranks' own upload functions return different checkpoints: a new attempt would do the same."""
+
+    def after_report() -> None:
+        raise RuntimeError("The storage path of the checkpoints in the training results is not the same.")
+
+    def poll() -> None:
+        raise KeyError("of Ray's own")
+
+    found = []
+    for function in (after_report, poll):
+        try:
+            function()
+        except Exception as error:
+            found.append(classify_failure(translate_error(ControllerError(error), Group())))
+    assert [(each.class_, each.reason) for each in found] == [
+        (FailureClass.APPLICATION, "TrainFunctionRaised"),
+        (FailureClass.INFRASTRUCTURE, "RayTrainFailed"),
+    ]
+    assert found[0].message.startswith("Ray Train's controller does not accept what the ranks have reported: RuntimeE")
 
 
 def test_a_runtime_env_that_fails_ends_the_run_with_rays_message() -> None:

@@ -111,11 +111,22 @@ def test_a_rank_that_does_not_answer_is_where_it_was() -> None:
     pulse = Pulse()
     assert pulse.add({0: Answer(), 1: Answer()}) is None
     pulse.add({0: beat(1.0, optimizer=30, open_reports=1), 1: beat(1.0, optimizer=30)})
-    found = pulse.add({0: beat(11.0, optimizer=30, open_reports=1), 1: Answer(error=RuntimeError("gone"))})
+    uploading = beat(11.0, optimizer=30, open_reports=1, open_uploads=1)
+    found = pulse.add({0: uploading, 1: Answer(error=RuntimeError("gone"))})
     assert found is not None and found.alive == 60
-    assert found.is_reporting, "of those that answered"
+    assert found.is_uploading, "of those that answered"
     found = pulse.add({0: Answer(), 1: Answer()})
-    assert found is not None and (found.alive, found.is_reporting) == (60, False)
+    assert found is not None and (found.alive, found.is_uploading) == (60, False)
+
+
+@pytest.mark.parametrize(("uploads", "is_uploading"), [((0, 1), True), ((0, 0), False)])
+def test_ranks_that_only_wait_for_each_other_in_reports_do_not_upload(
+    uploads: tuple[int, int], is_uploading: bool
+) -> None:
+    """One has swallowed an error of its last report, and no report will end any more."""
+    beats = {rank: beat(1.0, optimizer=30, open_reports=1, open_uploads=uploads[rank]) for rank in range(2)}
+    found = Pulse().add(beats)
+    assert found is not None and found.is_uploading is is_uploading
 
 
 class Workers:

@@ -295,3 +295,20 @@ def test_a_rank_that_did_not_return_is_an_application_error() -> None:
     assert (failure.class_, failure.reason) == ("Application", "TrainFunctionNotReturned")
     assert failure.message == "rank 1: its thread ended"
     assert miss_success().reason == failure.reason
+
+
+@pytest.mark.parametrize(
+    ("stage", "reports", "expected"),
+    [
+        ("started", (3, 1), "at m.py:7 in train, inside ray, in call 3 of ray.train.report"),
+        ("started", (3, 0), "at m.py:7 in train, inside ray"),
+        ("returned", (2, 0), "no longer in train_func, which has returned after 2 calls of ray.train.report"),
+    ],
+)
+def test_a_rank_says_for_which_report_it_waits(
+    monkeypatch: pytest.MonkeyPatch, stage: str, reports: tuple[int, int], expected: str
+) -> None:
+    monkeypatch.setattr(polls, "read_end", lambda: RankEnd(stage))
+    monkeypatch.setattr(polls, "read_beat", lambda: Beat(reports=reports[0], open_reports=reports[1]))
+    assert polls._add_report("at m.py:7 in train, inside ray") == expected
+    assert polls._add_report("").startswith(("outside train_func", "no longer in train_func"))
