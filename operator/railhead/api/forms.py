@@ -31,6 +31,12 @@ FORMS: Mapping[str, str] = {
     r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$": (
         "must be an absolute path such as /mnt/runs, or a URI that begins with s3://, gs://, abfs:// or hdfs://"
     ),
+    r"^(/[^/\s][^\x00-\x1f\x7f]*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$": (
+        "must be an absolute path such as /mnt/runs/digits, or a URI that begins with s3://, gs://, abfs:// or hdfs://"
+    ),
+    r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$": (
+        "must be the value of a label: letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+    ),
     r"^[A-Za-z_][A-Za-z0-9_]*$": "must be a name of letters, digits and '_' that does not begin with a digit",
     r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$": "must be a reason of one word, such as GPUFailed",
     r"^-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]{1,2})?%?$": "must be a number such as 0.5, 1e-3 or 5%",

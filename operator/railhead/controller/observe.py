@@ -222,6 +222,8 @@ def _is_refused(status: Object, disruption: Problem | None) -> bool:
 def _cannot_start(ended: Object) -> bool:
     """Whether the node's container runtime could not start the container, as with a broken driver or device, and
     nothing is wrong with what the image and the template name."""
+    if not ended:
+        return False
     return ended.get("reason") in START_ERRORS and not OF_IMAGE.search(str(ended.get("message") or "")[:8192])
 
 
@@ -237,6 +239,8 @@ def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
 
 def _finished_at(ended: Object, conditions: Object) -> datetime | None:
     """By its node's clock. Of a container whose end nobody saw, the kubelet may know no time but that of its report."""
+    if not ended:
+        return None
     at = _time(ended.get("finishedAt"))
     if at is None and ended.get("reason") in UNKNOWN_ENDS:
         return _time(part(conditions, "ContainersReady").get("lastTransitionTime"))
@@ -273,8 +277,10 @@ def _problem(metadata: Object, spec: Object, status: Object, scheduled: Object) 
 
 
 def _finalizer(metadata: Object) -> str:
+    if "deletionTimestamp" not in metadata:
+        return ""
     found = metadata.get("finalizers")
-    if not metadata.get("deletionTimestamp") or not isinstance(found, list) or not found:
+    if not isinstance(found, list) or not found:
         return ""
     return str(found[0])[:253]
 

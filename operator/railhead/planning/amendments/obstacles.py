@@ -202,8 +202,8 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
     unread = find_unread(job) or find_unconfirmed(job)
     if unread is not None:
         return replace(decision, look_up_events_of=unread)
-    unexplained = (pod for pod in job.not_started if pod.problem is None or pod.problem.reason in POD_EVENTS)
-    placed = [pod for pod in unexplained if pod.node and pod.created_at is not None]
+    placed = [pod for pod in job.not_started if pod.node and pod.created_at is not None]
+    placed = [pod for pod in placed if pod.problem is None or pod.problem.reason in POD_EVENTS]
     if not placed:
         return decision
     if len(placed) > 1:

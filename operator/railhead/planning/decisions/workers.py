@@ -59,8 +59,11 @@ def decide_stale_pods(job: Job) -> Decision | None:
 
 def decide_outdated_pods(job: Job) -> Decision | None:
     """Replaces them: worker pods in a new round, and the head under its own name once it is gone."""
+    found = find_outdated(job)
+    if not found:
+        return None
     kept = {(pod.role, pod.slot) for pod in job.pods if pod.attempt == job.attempt and pod.name in job.protected}
-    outdated = [pod for pod in find_outdated(job) if (pod.role, pod.slot) not in kept]
+    outdated = [pod for pod in found if (pod.role, pod.slot) not in kept]
     if not outdated:
         return None
     is_head_alone = all(pod.role == HEAD for pod in outdated)
