@@ -17,7 +17,10 @@ from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter, 
 from railhead.kube.kinds import TRAIN_JOB
 
 LASTING_SECONDS = 30.0
-CONTENDED_TRIES = 10  # in a row; a quota that many pods change at once answers 409 to some of them several times
+# A quota that many pods change at once answers 409 to some of them, to a few of them many times in a row. Its words
+# are those of a ResourceQuota and of OpenShift's ClusterResourceQuota.
+CONTENDED_TEXT = "resourcequotas"
+CONTENDED_TRIES = 20
 IN_A_ROW_SECONDS = 180.0  # between two tries in a row at most: three times the longest backoff
 # Longer than the longest delay of a next attempt, whose pods have other names and meet the same plugin.
 KNOWN_SECONDS = 1200.0
@@ -61,8 +64,9 @@ class Refusals:
         trouble = Trouble(before.since, before.tries + 1)
         self._troubles.put(subject, trouble, at=now)
         alike = (subject._replace(name=""), error.status)
-        is_contended = isinstance(error, Conflict) and trouble.tries < CONTENDED_TRIES
-        is_lasting = now - trouble.since >= LASTING_SECONDS and not is_contended
+        if isinstance(error, Conflict) and CONTENDED_TEXT in error.message:
+            return trouble.tries >= CONTENDED_TRIES
+        is_lasting = now - trouble.since >= LASTING_SECONDS
         if not is_lasting and self._known.get(alike, now) is None:
             return False
         if not await self.answers(key):
