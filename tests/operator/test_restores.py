@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from railhead.contract.job_input import FILE, JobInput
@@ -9,7 +11,7 @@ from tests.operator.cluster import Cluster, Object
 from tests.waiting import wait_until
 
 VELERO = {"velero.io/restore-name": "nightly"}
-STRICT: Object = {"disruptionLimit": 0, "backoffLimit": 0, "noProgressLimit": 0}
+STRICT: dict[str, Any] = {"disruptionLimit": 0, "backoffLimit": 0, "noProgressLimit": 0}
 
 
 def train_and_export(cluster: Cluster, name: str) -> Object:
