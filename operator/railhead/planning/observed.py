@@ -7,6 +7,7 @@ spec are in `Job`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -175,10 +176,11 @@ class Observed:
 
         An earlier version of Railhead did not record the uid, but the names of the children have its beginning.
         """
-        run, input_name = self.status.run, self.status.input
+        run = self.status.run
         if run is not None and run.uid:
             return run.uid != self.uid
-        return bool(input_name) and not input_name.startswith(names.input_name(self.name, self.uid, ""))
+        found = re.fullmatch(rf"{re.escape(self.name)}-([0-9a-f]{{6}})-input-.*", self.status.input)
+        return found is not None and found[1] != names.tag(self.uid)
 
     @property
     def attempt(self) -> int:

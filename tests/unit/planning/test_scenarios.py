@@ -49,8 +49,8 @@ def test_the_next_attempt_receives_the_best_checkpoint_until_the_driver_reports_
     sim.settle()
     assert sim.status["attempt"] == 2
     assert known_checkpoints(sim.bodies[sim.head.name]) == [
-        {"name": "c1", "run": "runs", "index": 1, "time": "2026-01-01T00:00:00Z", "attempt": 1},
-        {"name": "c2", "run": "runs", "index": 2, "time": "2026-01-01T00:00:01Z", "attempt": 1},
+        {"name": "c1", "run": "runs", "folder": "", "index": 1, "time": "2026-01-01T00:00:00Z", "attempt": 1},
+        {"name": "c2", "run": "runs", "folder": "", "index": 2, "time": "2026-01-01T00:00:01Z", "attempt": 1},
     ]
     sim.run_until_training()
     sim.end_head("Succeeded", best_checkpoint={})

@@ -57,6 +57,9 @@ def all_of(*stated: dict[str, Any], since: str = RUNNING_STATUS["startTime"]) ->
     return sorted(conditions.values(), key=lambda each: ORDER.index(each["type"]))
 
 
+RUN = {"name": "digits-0f1e2d3c", "uid": UID}
+
+
 def decide_and_list(
     *pods: PodView, status: dict[str, Any] | None = None, **spec: Any
 ) -> tuple[Plan, list[tuple[str, str]]]:
@@ -106,6 +109,7 @@ def test_the_first_attempt() -> None:
             fields={
                 "observedGeneration": 1,
                 "phase": "Pending",
+                "run": RUN,
                 "attempt": 1,
                 "driver": OWN.driver,
                 "input": OWN.input,
@@ -270,6 +274,7 @@ def test_the_next_attempt() -> None:
     assert wanted == Plan(
         status=StatusWrite(
             fields={
+                "run": RUN,
                 "attempt": 2,
                 "driver": OWN.driver,
                 "input": OWN.input,
