@@ -57,6 +57,33 @@ def test_arguments_come_from_values(chart: Chart) -> None:
     assert flags(chart.render({"extraArgs": ["--log-level=ERROR"]}))["log_level"] == "ERROR"
 
 
+def test_the_operator_reads_the_metadata_and_the_user_of_what_it_creates(chart: Chart) -> None:
+    labels, annotations = {"team": "ml", "app.kubernetes.io/part-of": "x"}, {"app.kubernetes.io/note": 'a "b" <c>'}
+    values = {"commonLabels": labels, "commonAnnotations": annotations, "podUser": "Cluster"}
+    found = flags(chart.render(values))
+    assert (found["common_labels"], found["common_annotations"]) == ({"team": "ml"}, annotations)
+    assert found["job_pod_user"] == "Cluster"
+    plain = flags(chart.render())
+    assert (plain["common_labels"], plain["common_annotations"], plain["job_pod_user"]) == ({}, {}, "Fixed")
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--common-labels=team",
+        '--common-labels={"team": 1}',
+        '--common-labels={"app.kubernetes.io/name": "x"}',
+        '--common-annotations={"railhead.dev/avoided-nodes": "x"}',
+        "--job-pod-user=root",
+    ],
+)
+def test_the_operator_refuses_metadata_that_is_its_own_or_no_text(argument: str) -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    operator.add_arguments(parser)
+    with pytest.raises(argparse.ArgumentError):
+        parser.parse_args(["--report-url=x", argument])
+
+
 def test_leader_election(chart: Chart) -> None:
     rendered = chart.render({"replicas": 3, "leaderElection": {"leaseSeconds": 5}})
     assert flags(rendered)["leader_election"] is True

@@ -15,6 +15,7 @@ from railhead.controller.leadership import Elector, Leadership, make_candidate
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.kube.kinds import LEASE
+from railhead.resources.base import CommonMetadata
 from tests.model.faults import LOST_ANSWER, NEVER_SENT
 from tests.unit.controller.leadership.election import NEVER, PLACE, TIMING, Election
 from tests.unit.controller.leadership.virtual_time import run_in_virtual_time
@@ -45,6 +46,18 @@ def test_the_first_candidate_leads_and_the_second_waits() -> None:
         election.start(second)
         await asyncio.sleep(60)
         assert (first.is_leading(), second.is_leading(), election.holder) == (True, False, "first")
+
+    run(scenario)
+
+
+def test_the_lease_has_the_labels_and_annotations_that_the_cluster_demands() -> None:
+    async def scenario(election: Election) -> None:
+        elector = election.candidate("first")
+        elector.common = CommonMetadata({"team": "ml"}, {"example.com/owner": "me"})
+        await lead(election, elector)
+        metadata = election.api.objects[PLACE]["metadata"]
+        assert metadata["labels"].items() >= {"team": "ml", "app.kubernetes.io/name": "railhead"}.items()
+        assert metadata["annotations"] == {"example.com/owner": "me"}
 
     run(scenario)
 

@@ -29,6 +29,7 @@ from railhead.controller.report.certificate import (
 )
 from railhead.kube.errors import RetryAfter
 from railhead.pki import Pair, issue, make_ca
+from railhead.resources.base import CommonMetadata
 from tests.model.client import ModelClient, make_client
 from tests.model.faults import Fault
 
@@ -63,6 +64,14 @@ def shake_hands(server: ssl.SSLContext, *, ca: str, name: str) -> None:
 async def test_a_driver_that_trusts_the_ca_connects_by_any_of_the_names(name: str) -> None:
     made = await ensure_certificates(make_client(), "railhead", NAMES)
     shake_hands(build_ssl_context(made), ca=made.ca.certificate, name=name)
+
+
+async def test_the_secret_has_the_labels_and_annotations_that_the_cluster_demands() -> None:
+    client = make_client()
+    await ensure_certificates(client, "railhead", NAMES, CommonMetadata({"team": "ml"}, {"example.com/owner": "me"}))
+    metadata = client.api.objects[PLACE]["metadata"]
+    assert metadata["labels"].items() >= {"team": "ml", "app.kubernetes.io/name": "railhead"}.items()
+    assert metadata["annotations"] == {"example.com/owner": "me"}
 
 
 async def test_no_other_name_and_no_other_ca_is_accepted() -> None:
