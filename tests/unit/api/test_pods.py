@@ -106,8 +106,9 @@ def test_the_specs_environment_overrides_defaults_and_the_template_overrides_it(
     )
     variables = env(pod)
     assert (variables["HOME"], variables["A"], variables["B"]) == ("/spec", "template", secret)
-    hidden = {"secretRef": {"name": "all"}, "prefix": "RAILHEAD_FROM_SECRET_P_"}
-    assert ray(pod)["envFrom"] == [{"secretRef": {"name": "all"}, "prefix": "P_"}, hidden]
+    marked = {"secretRef": {"name": "all"}, "prefix": "RAILHEAD_FROM_SECRET_P_"}
+    assert ray(pod)["envFrom"] == [{"secretRef": {"name": "all"}, "prefix": "P_"}, marked]
+    assert variables["RAILHEAD_FROM_SECRET_B"] == secret
     assert ray(pod)["imagePullPolicy"] == "Always"
     assert pod["spec"]["imagePullSecrets"] == [{"name": "pull"}]
 
