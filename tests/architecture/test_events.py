@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from railhead.contract.metric_policy import METRIC_MISSING, METRIC_RULE
+from railhead.contract.metric_policy import METRIC_MISSING, METRIC_NOT_FINITE, METRIC_RULE
 from railhead.contract.report import (
     CHECKPOINT_NAME_REPEATED,
     END_NOT_ANNOUNCED,
@@ -37,7 +37,7 @@ PASSED_ON = {
     *(attempts.NOT_FOUND, attempts.RUNS, attempts.NOTHING),
     *(run.RUN_IN_USE, run.OF_ANOTHER_JOB, run.WITHOUT_STATUS),
     *("RunNameDiffers", "StoragePathDiffers", CHECKPOINT_NAME_REPEATED, END_NOT_ANNOUNCED, RAY_NOT_TESTED),
-    *(NO_STEPS, METRIC_RULE, METRIC_MISSING),
+    *(NO_STEPS, METRIC_RULE, METRIC_MISSING, METRIC_NOT_FINITE),
 }
 VARIABLES = {"reason", "warning.reason", "problem.reason"}
 

@@ -14,7 +14,7 @@ from railhead.client.code_map import is_held
 from railhead.client.slowness import find_slowness
 from railhead.client.snapshot import Snapshot
 from railhead.contract.failure import FailureClass
-from railhead.contract.metric_policy import METRIC_MISSING
+from railhead.contract.metric_policy import METRIC_NOT_FINITE, WITHOUT_RULE
 from railhead.contract.text import format_time, parse_time
 
 STALE = timedelta(minutes=15)
@@ -109,7 +109,10 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
         since = "" if status.observed_generation > 0 else text(snapshot.job["metadata"], "creationTimestamp")
         yield _make(snapshot, "NotObserved", since=since)
     if status.has_condition(types.COMPLETE):
-        yield _make(snapshot, "Succeeded", since=status.completion_time)
+        reason = "Succeeded"
+        if status.reason_of(types.METRIC_RULE_FIRED) == METRIC_NOT_FINITE:
+            reason = "SucceededNotFinite"
+        yield _make(snapshot, reason, since=status.completion_time)
         return
     if status.has_condition(types.FAILED):
         yield from _failure(snapshot)
@@ -158,8 +161,8 @@ def _pods(snapshot: Snapshot) -> Iterator[Finding]:
 def _conditions(snapshot: Snapshot, wanted: Iterable[str]) -> Iterator[Finding]:
     """Those of these types that are not as they are in a job without trouble."""
     for each in filter(None, map(snapshot.status.find_condition, wanted)):
-        is_missing = each.reason == METRIC_MISSING  # MetricRuleFired is False then, and otherwise absent
-        if is_missing or each.status == ("False" if each.type in NEGATIVE else "True"):
+        has_no_rule = each.reason in WITHOUT_RULE  # MetricRuleFired is False then, and otherwise absent
+        if has_no_rule or each.status == ("False" if each.type in NEGATIVE else "True"):
             yield _make(snapshot, each.reason, each.message, each.last_transition_time)
 
 

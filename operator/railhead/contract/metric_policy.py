@@ -11,6 +11,8 @@ TYPES = (IS_NAN, ABOVE, BELOW, NOT_IMPROVED, RATE_BELOW, NO_CHECKPOINT)
 WARN = "Warn"  # the other actions are `contract.failure.FAIL` and `RESTART`
 METRIC_RULE = "MetricRule"  # reason of the failure or the warning
 METRIC_MISSING = "MetricMissing"  # reason of a warning that no report has the metric of a rule
+METRIC_NOT_FINITE = "MetricNotFinite"  # reason of a warning that a metric without a rule is NaN or infinite
+WITHOUT_RULE = (METRIC_MISSING, METRIC_NOT_FINITE)  # no rule has fired
 
 
 @dataclass(frozen=True)

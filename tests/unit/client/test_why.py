@@ -198,6 +198,13 @@ def test_each_state_has_its_finding(job: Object, reason: str) -> None:
 def test_a_rule_without_its_metric_and_one_that_ended_the_attempt_have_their_own_findings() -> None:
     missing = make_condition("MetricRuleFired", "MetricMissing", "no report has loss", status="False")
     assert reasons(make_running(others=[missing], **REPORTED)) == ["MetricMissing"]
+
+
+def test_a_metric_that_is_no_number_is_named_also_after_success() -> None:
+    nan = make_condition("MetricRuleFired", "MetricNotFinite", "loss is NaN, first at step 7", status="False")
+    assert reasons(make_running(others=[nan], **REPORTED)) == ["MetricNotFinite"]
+    succeeded = make_job(phase="Succeeded", conditions=[make_condition("Complete", "Succeeded"), nan])
+    assert reasons(succeeded) == ["SucceededNotFinite", "MetricNotFinite"]
     [finding] = explain_job(make_snapshot(make_failed("MetricRule", "MetricRule")))
     assert finding.cause == CAUSES["failures"]["MetricRule"].sentence
 

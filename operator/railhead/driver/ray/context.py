@@ -57,7 +57,8 @@ class Watch:
         convert: makes a report's metrics such that Ray Train can write them; the second argument says whether the
             report has a checkpoint, with which it does.
         announce: on rank 0, with the folder of a checkpoint before the other ranks learn its name.
-        list_files: of a local folder, once they are noted; the second argument says whether training goes on meanwhile.
+        list_files: of a local folder, once they are noted; the second argument says whether training continues
+            meanwhile.
         uploading: with the folder and the rank's own files, for its upload.
         copying: the same, for Ray's own copy, with the path of the rank's own folder.
         after_upload: with the folder, and with the path where the checkpoint is.

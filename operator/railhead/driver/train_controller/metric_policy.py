@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Dict, Optional, Tuple
 
 from railhead.contract.failure import RESTART
-from railhead.contract.metric_policy import METRIC_MISSING, METRIC_RULE, WARN, MetricRule
+from railhead.contract.metric_policy import METRIC_MISSING, METRIC_NOT_FINITE, METRIC_RULE, WARN, MetricRule
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import clean, log, never_raises
 from railhead.driver.errors import Kind, TrainingError
@@ -50,7 +50,9 @@ class MetricRulesStep(Step):
     def after_report(self, report: TrainingReport, metrics: Metrics) -> None:
         is_commit = report.checkpoint is not None
         self._reports = 0 if is_commit else self._reports + 1
-        self._rules.note_report(metrics, is_commit=is_commit, now=self._look())
+        now = self._look()
+        self._rules.note_report(metrics, is_commit=is_commit, now=now)
+        self._warn(self._find_warning(self._rules.find_fired(now=now), now))  # there may be no later poll
 
     @never_raises("apply spec.metricPolicy")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
@@ -78,6 +80,9 @@ class MetricRulesStep(Step):
         message = next((each.message for each in fired if each.rule.action == WARN), "")
         if message:
             return RunWarning(METRIC_RULE, clean(message))
+        not_finite = self._rules.find_not_finite()
+        if not_finite:
+            return RunWarning(METRIC_NOT_FINITE, clean(not_finite))
         missing = self._rules.find_missing(now=now)
         return RunWarning(METRIC_MISSING, clean(missing)) if missing else None
 

@@ -51,6 +51,7 @@ class MetricRules:
         """A new group trains: nothing that the one before did counts."""
         rules, self._watches = tuple(self._watches), {}
         self._reports, self._began, self._place = 0, now, "before the first report"
+        self._not_finite: Dict[str, str] = {}  # by metric: what it is, and where that began
         self.set_rules(rules, now=now)
 
     def set_rules(self, rules: Iterable[MetricRule], *, now: float) -> None:
@@ -66,6 +67,7 @@ class MetricRules:
         self._reports += 1
         self._reported = tuple(str(name) for name in metrics)
         self._place = _describe_place(metrics, self._reports)
+        self._note_not_finite(metrics)
         for rule, watch in self._watches.items():
             value = read_number(metrics, rule.metric) if rule.metric else None
             if value is not None:
@@ -84,6 +86,25 @@ class MetricRules:
         """Returns those that hold now, in the order of the spec."""
         found = ((rule, watch.look(now, self._place)) for rule, watch in self._watches.items())
         return [Fired(rule, f"rule {rule.name}: {text} ({rule.path})") for rule, text in found if text]
+
+    def _note_not_finite(self, metrics: Mapping[str, Any]) -> None:
+        for name in self._reported:
+            value = read_number(metrics, name)
+            if value is None:
+                continue
+            if math.isfinite(value):
+                self._not_finite.pop(name, None)
+            else:
+                self._not_finite.setdefault(name, f"{name} is {_name(value)}, first {self._place}")
+
+    def find_not_finite(self) -> str:
+        """Returns a warning of the metrics that are NaN or infinite and that no rule for NaN watches; may be empty."""
+        ruled = {rule.metric for rule in self._watches if rule.type == IS_NAN}
+        found = [text for name, text in self._not_finite.items() if name not in ruled]
+        if not found:
+            return ""
+        more = f" and {len(found) - NAMES} more" if len(found) > NAMES else ""
+        return f"{'; '.join(found[:NAMES])}{more}; no rule of spec.metricPolicy ends the job for it"
 
     def find_missing(self, *, now: float) -> str:
         """Returns a warning of the first rule whose metric no report has had, empty if there is none."""
@@ -256,6 +277,12 @@ class _CommitWatch(_Watch):
         if not self._text and now - self._since >= self._rule.window_seconds:
             self._text = f"no checkpoint was committed for {self._rule.window_seconds} s, {place}"
         return self._text
+
+
+def _name(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
 
 
 def _write(value: float) -> str:

@@ -21,7 +21,7 @@ from datetime import timedelta
 from railhead.api import conditions as types
 from railhead.api.slow_ranks import list_spells
 from railhead.api.status import RESTING, DriverWarning
-from railhead.contract.metric_policy import METRIC_MISSING, METRIC_RULE
+from railhead.contract.metric_policy import METRIC_RULE, WITHOUT_RULE
 from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
@@ -33,7 +33,7 @@ _TYPES = {
     **dict.fromkeys(LOSSES, types.CHECKPOINT_FALLBACK),
     **dict.fromkeys(STORAGE_TROUBLES, types.STORAGE_UNAVAILABLE),
     NO_STEPS: types.HANG_SUSPECTED,
-    **dict.fromkeys((METRIC_RULE, METRIC_MISSING), types.METRIC_RULE_FIRED),
+    **dict.fromkeys((METRIC_RULE, *WITHOUT_RULE), types.METRIC_RULE_FIRED),
     END_NOT_ANNOUNCED: types.END_NOTICE,
     RAY_NOT_TESTED: types.RAY_TESTED,
 }
@@ -67,7 +67,7 @@ def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> Stat
     if warning is None:
         return cleared
     type_ = _type_of(warning)
-    is_true = type_ in TRUE_TYPES and warning.reason != METRIC_MISSING
+    is_true = type_ in TRUE_TYPES and warning.reason not in WITHOUT_RULE
     return cleared.with_conditions(
         make_condition(job, type_, reason=warning.reason, message=warning.message, is_true=is_true)
     )

@@ -181,6 +181,30 @@ def test_a_metric_that_is_missing_is_a_warning(tmp_path: Path, monkeypatch: pyte
     assert "no report so far has a number in 'lss'" in controller.warning.message
 
 
+@pytest.mark.parametrize(("value", "text"), [("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")])
+def test_a_metric_that_is_no_number_is_named_without_a_rule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, text: str
+) -> None:
+    controller = Controller(tmp_path, monkeypatch)
+    controller.report(loss=0.5, step=1)
+    assert controller.warning is None
+    for step in (2, 3):
+        controller.report(loss=float(value), step=step)
+    assert controller.warning is not None and controller.warning.reason == "MetricNotFinite"
+    assert controller.warning.message == (
+        f"loss is {text}, first at step 2; no rule of spec.metricPolicy ends the job for it"
+    )
+    controller.report(loss=0.5, step=4)
+    assert controller.warning is None
+
+
+def test_a_rule_for_nan_speaks_for_its_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = Controller(tmp_path, monkeypatch, make_rule("Warn", metric="loss"))
+    controller.report(loss=float("nan"), other=1.0)
+    controller.poll()
+    assert controller.warning is not None and controller.warning.reason == "MetricRule"
+
+
 def test_ray_pickles_the_step_into_its_controller(tmp_path: Path) -> None:
     step = pickle.loads(pickle.dumps(MetricRulesStep(Group("/runs/r"), Mailbox(tmp_path))))
     assert isinstance(step, MetricRulesStep)
