@@ -89,7 +89,9 @@ def _is_lost(row: CheckpointRow) -> bool:
 def _write_size(row: CheckpointRow) -> str:
     if _is_lost(row):
         return "lost"
-    return "empty" if row.is_empty else format_size(row.bytes)
+    if row.is_empty:
+        return "empty"
+    return format_size(row.bytes)
 
 
 def _print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console) -> None:

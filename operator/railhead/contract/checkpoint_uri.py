@@ -15,7 +15,9 @@ _PLAIN = "/=+:,@"  # what a path of a URI may have, so that the usual names stay
 def build_checkpoint_uri(run_uri: str, name: str) -> str:
     """Returns the URI of the folder `name` in the run; the query of the run's URI stays at its end."""
     path, query = split_query(run_uri)
-    return f"{path.rstrip('/')}/{quote(name, safe=_PLAIN) if is_uri(run_uri) else name}{query}"
+    if is_uri(run_uri):
+        name = quote(name, safe=_PLAIN)
+    return f"{path.rstrip('/')}/{name}{query}"
 
 
 def read_checkpoint_name(uri: str, *, parent: str) -> str:
@@ -29,7 +31,9 @@ def read_path(uri: str) -> str:
 
 
 def _decode(uri: str, part: str) -> str:
-    return unquote(part) if is_uri(uri) else part
+    if is_uri(uri):
+        return unquote(part)
+    return part
 
 
 def split_query(uri: str) -> Tuple[str, str]:

@@ -78,7 +78,9 @@ def _describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or isinstance(error, SyntaxError):
         return " ".join(text.split())
-    last = _find_own(frames) if isinstance(error, SystemExit) else frames[-1]
+    last = frames[-1]
+    if isinstance(error, SystemExit):
+        last = _find_own(frames)
     return f"{text} ({PurePath(last.filename).name}, line {last.lineno}, in {last.name})"
 
 
@@ -86,7 +88,7 @@ def _find_own(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummar
     """Returns the innermost frame of the user's code, as argparse exits in its own; without one, the innermost."""
     libraries = (sysconfig.get_paths()["stdlib"], *("/site-packages/", "/dist-packages/", ".pyz/"))
     own = [frame for frame in frames if not any(library in frame.filename for library in libraries)]
-    return own[-1] if own else frames[-1]
+    return (own or frames)[-1]
 
 
 def format_traceback(error: BaseException) -> str:

@@ -76,10 +76,9 @@ class CheckpointFiles:
         damaged = [text for text in found if text]
         if not damaged:
             return ""
-        more = f" and {len(damaged) - NAMED} more" if len(damaged) > NAMED else ""
         return (
             f"the checkpoint in {self._folder} is not committed, because {len(damaged)} of its {len(noted)} files "
-            f"changed during the upload: {', '.join(damaged[:NAMED])}{more}; {_ADVICE}"
+            f"changed during the upload: {_name_some(damaged)}; {_ADVICE}"
         )
 
     def _describe(self, name: str, noted: LocalFile, now: Optional[LocalFile], stored: Optional[int]) -> str:
@@ -137,8 +136,12 @@ def _is_cycle(entry: os.DirEntry[str]) -> bool:
 
 def _warn_of_others(folder: str, names: List[str]) -> None:
     if names:
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        log(
-            f"the checkpoint in {folder} is uploaded without {', '.join(sorted(names)[:NAMED])}{more}: no files, "
-            "or links to nothing"
-        )
+        some = _name_some(sorted(names))
+        log(f"the checkpoint in {folder} is uploaded without {some}: no files, or links to nothing")
+
+
+def _name_some(names: List[str]) -> str:
+    some = ", ".join(names[:NAMED])
+    if len(names) > NAMED:
+        some += f" and {len(names) - NAMED} more"
+    return some

@@ -55,7 +55,9 @@ def make_writable(metrics: Mapping[Any, Any]) -> Tuple[Mapping[Any, Any], List[s
 
 def _convert_number(value: Any) -> Any:
     number = find_number(value)
-    return value if number is None else number
+    if number is None:
+        return value
+    return number
 
 
 def _convert(value: Any, depth: int) -> Any:
@@ -70,7 +72,9 @@ def _convert(value: Any, depth: int) -> Any:
         return {_convert_number(name): _convert(each, depth + 1) for name, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         converted = [_convert(each, depth + 1) for each in value]
-        return converted if isinstance(value, list) else tuple(converted)
+        if isinstance(value, list):
+            return converted
+        return tuple(converted)
     number = find_number(value)
     if number is not None:
         return number

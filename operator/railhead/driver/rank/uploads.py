@@ -42,8 +42,10 @@ def watch_uploads() -> None:
 
 def _list_files(checkpoint: Checkpoint, is_async: bool) -> CheckpointFiles:
     """Another storage's files are not listed: that takes requests, and no temporary folder is there."""
-    is_local = getattr(checkpoint.filesystem, "type_name", "") == "local"
-    return CheckpointFiles(checkpoint.path if is_local else "", may_grow=not is_async)
+    folder = ""
+    if getattr(checkpoint.filesystem, "type_name", "") == "local":
+        folder = checkpoint.path
+    return CheckpointFiles(folder, may_grow=not is_async)
 
 
 @contextlib.contextmanager

@@ -97,7 +97,9 @@ class _Plain:
     def _convert_other(self, value: Any) -> Any:
         """A scalar of numpy or torch is its number; all else is the name of its class."""
         number = find_number(value)
-        return f"<{type(value).__name__}>" if number is None else self.convert(number)
+        if number is None:
+            return f"<{type(value).__name__}>"
+        return self.convert(number)
 
 
 def find_number(value: Any) -> Union[bool, int, float, None]:
@@ -109,12 +111,18 @@ def find_number(value: Any) -> Union[bool, int, float, None]:
         return None
     try:
         size = getattr(value, "numel", None) or getattr(value, "size", None)
-        number = value.item() if (size() if callable(size) else size) == 1 else None
+        if callable(size):
+            size = size()
+        if size != 1:
+            return None
+        number = value.item()
         if isinstance(number, Real) and not isinstance(number, (bool, int, float)):
             return float(number)  # numpy's longdouble is its own item
     except Exception:
         return None
-    return number if isinstance(number, (bool, int, float)) else None
+    if isinstance(number, (bool, int, float)):
+        return number
+    return None
 
 
 def _name_float(value: float) -> str:

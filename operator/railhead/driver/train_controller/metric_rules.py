@@ -103,7 +103,9 @@ class MetricRules:
         found = [text for name, text in self._not_finite.items() if name not in ruled]
         if not found:
             return ""
-        more = f" and {len(found) - NAMES} more" if len(found) > NAMES else ""
+        more = ""
+        if len(found) > NAMES:
+            more = f" and {len(found) - NAMES} more"
         return f"{'; '.join(found[:NAMES])}{more}; no rule of spec.metricPolicy ends the job for it"
 
     def find_missing(self, *, now: float) -> str:
@@ -282,7 +284,9 @@ class _CommitWatch(_Watch):
 def _name(value: float) -> str:
     if math.isnan(value):
         return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
+    if value > 0:
+        return "Infinity"
+    return "-Infinity"
 
 
 def _write(value: float) -> str:
