@@ -359,7 +359,8 @@ class NodesAreGivenBack(Oracle):
         return [pod for pod in self._live_pods(job) if pod["spec"].get("nodeName")]
 
     def _can_train(self, job: Object) -> bool:
-        roles, scaling = Counter(role_of(pod) for pod in self._find_placed(job)), job["spec"]["scaling"]
+        reached = [pod for pod in self._find_placed(job) if name_of(pod) not in self.world.unreachable]
+        roles, scaling = Counter(role_of(pod) for pod in reached), job["spec"]["scaling"]
         return roles[names.HEAD] > 0 and roles[names.WORKER] >= (scaling.get("minWorkers") or scaling["numWorkers"])
 
 
