@@ -43,8 +43,12 @@ UNKNOWN_ENDS = frozenset({LossReason.STATUS_UNKNOWN.value, "Unknown"})
 # containerd's reason (internal/cri/server: errorStartReason) and that of other runtimes. With restartPolicy Never, the
 # kubelet ends the pod.
 START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
-# What runc says about a command, folder or user that the image lacks: it does so on every node.
-OF_IMAGE = re.compile(r'exec: "|exec format error|executable file not found|chdir to cwd|unable to find user')
+# What runc and crun say about a command, folder or user that the image lacks, about a mount that does not fit it, and
+# about too little memory to start: they do so on every node.
+OF_JOB = re.compile(
+    r'exec: "|exec format error|executable file .{0,200}not found|chdir to cwd|unable to find user|'
+    r"Are you trying to mount|OOM-killed|memory limit too low"
+)
 GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
 MOST_CODE = 2**31 - 1
 
@@ -224,7 +228,7 @@ def _cannot_start(ended: Object) -> bool:
     nothing is wrong with what the image and the template name."""
     if not ended:
         return False
-    return ended.get("reason") in START_ERRORS and not OF_IMAGE.search(str(ended.get("message") or "")[:8192])
+    return ended.get("reason") in START_ERRORS and not OF_JOB.search(str(ended.get("message") or "")[:8192])
 
 
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:

@@ -100,6 +100,9 @@ def test_a_refused_pod_has_failed_without_a_container_that_ran(status: dict[str,
         ("StartError", 'OCI runtime create failed: exec: "python": executable file not found in $PATH', False),
         ("StartError", 'chdir to cwd ("/code") set in config.json failed: no such file or directory', False),
         ("StartError", "unable to find user ray: no matching entries in passwd file", False),
+        ("StartError", "executable file `python` not found in $PATH: No such file or directory", False),
+        ("StartError", "container init was OOM-killed (memory limit too low?)", False),
+        ("StartError", "not a directory: Are you trying to mount a directory onto a file (or vice-versa)?", False),
         ("Error", "nvidia-container-cli", False),
     ],
 )
@@ -107,7 +110,7 @@ def test_a_refused_pod_has_failed_without_a_container_that_ran(status: dict[str,
 def test_a_node_that_cannot_start_our_container_has_refused_the_pod(
     kind: str, reason: str, message: str, is_refused: bool
 ) -> None:
-    """Not if the image is at fault, which fails alike on each node."""
+    """Not if the image or the template is at fault, which fails alike on each node."""
     container = make_container(terminated={"exitCode": 128, "reason": reason, "message": message})
     pod = observe_pod(make_pod(status={"phase": "Failed", kind: [container]}))
     assert pod.is_refused == is_refused

@@ -120,8 +120,8 @@ def list_unstarted(job: Job) -> list[Unstarted]:
     starts = _find_starts(job)
     if starts is None:
         return []
-    waiting = (pod for pod in job.not_started if pod.node and not pod.has_begun and pod.node not in starts.nodes)
-    found = (_judge(job, pod, starts) for pod in waiting)
+    waiting = (pod for pod in job.not_started if pod.node and not pod.has_begun and pod.name not in job.denied)
+    found = (_judge(job, pod, starts) for pod in waiting if starts.nodes != {pod.node})
     return [each for each in found if each is not None]
 
 

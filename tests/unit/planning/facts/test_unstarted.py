@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +23,7 @@ from railhead.planning.facts.unstarted import (
     next_unstarted,
 )
 from railhead.planning.job import Job
+from railhead.planning.observed import Denial
 from railhead.planning.pod_view import PodView, Problem
 from tests.model.operator import PODS
 from tests.unit.builders import NOW, make_head, make_job, make_spec, make_worker
@@ -114,9 +116,17 @@ def test_a_clock_that_is_fast_delays_nothing() -> None:
     assert find_unstarted(starting(waiting(since=ERROR_SECONDS), *others))
 
 
-def test_a_node_on_which_another_worker_runs_is_fine() -> None:
+def test_only_pods_of_other_nodes_tell_what_the_node_should_be_able_to_do() -> None:
+    """A node may have run out of addresses or space since it started another pod."""
     others = [running(slot, node="sick-0") for slot in (1, 2, 3)]
     assert not list_unstarted(starting(waiting(since=100_000), *others))
+    assert find_unstarted(starting(waiting(since=100_000), *others[:2], running(3)))
+
+
+def test_a_pod_whose_delete_is_denied_is_not_replaced_again_and_again() -> None:
+    denied = Denial("Pod", waiting(since=0).name, "pods are protected", tries=1, at=NOW)
+    job = starting(waiting(since=100_000), *(running(slot) for slot in (1, 2, 3)))
+    assert list_unstarted(job) and not list_unstarted(replace(job, denials=(denied,)))
 
 
 @pytest.mark.parametrize(("refused", "factor"), [(0, 1), (3, 1), (4, 2), (5, 4), (9, 7)])
