@@ -1812,7 +1812,7 @@ DEFECTS = (
     Defect(
         "a run resumes from a checkpoint without files",
         "driver/storage/snapshot.py",
-        "(has_newest or folder.list_names(name))",
+        "(has_newest or folder.list_names(name) or name in read_empty(folder))",
         "True",
         (SNAPSHOT,),
     ),
@@ -2609,7 +2609,7 @@ DEFECTS = (
     Defect(
         "time in a report of all ranks counts as time without a step",
         "driver/reporting/heartbeat.py",
-        "0.0 if beat.is_reporting else min(now - self._at, LONGEST_ROUND_SECONDS)",
+        "0.0 if beat.is_uploading else min(now - self._at, LONGEST_ROUND_SECONDS)",
         "min(now - self._at, LONGEST_ROUND_SECONDS)",
         (HEARTBEAT,),
     ),

@@ -219,11 +219,7 @@ class Metrics:
         """Counts what changed from the old status of a job in this namespace to its new one."""
         for cause, seconds in count_seconds(old.goodput, new.goodput).items():
             self._seconds.labels(cause, namespace).inc(seconds)
-        known = old.goodput or GoodputStatus()
-        settled = new.goodput or GoodputStatus()
-        # A status that somebody sets back adds nothing: a counter cannot decrease.
-        self._gpu_seconds.labels(namespace).inc(max(settled.gpu_seconds - known.gpu_seconds, 0))
-        self._lost_gpu_seconds.labels(namespace).inc(max(settled.lost_gpu_seconds - known.lost_gpu_seconds, 0))
+        self._count_gpus(namespace, old.goodput or GoodputStatus(), new.goodput or GoodputStatus())
         loss = find_loss(old, new)
         if loss:
             self._restarts.labels(loss, namespace).inc()
@@ -231,6 +227,13 @@ class Metrics:
             self._evictions.labels(namespace).inc()
         if new.is_finished and not old.is_finished:
             self._finished.labels(_find_end(new), namespace).inc()
+
+    def _count_gpus(self, namespace: str, old: GoodputStatus, new: GoodputStatus) -> None:
+        """A status that somebody sets back adds nothing: a counter cannot decrease."""
+        if new.gpu_seconds > old.gpu_seconds:
+            self._gpu_seconds.labels(namespace).inc(new.gpu_seconds - old.gpu_seconds)
+        if new.lost_gpu_seconds > old.lost_gpu_seconds:
+            self._lost_gpu_seconds.labels(namespace).inc(new.lost_gpu_seconds - old.lost_gpu_seconds)
 
     def begin_render(self) -> Callable[[], bytes]:
         """Reads what only the event loop may read. What this returns writes the text, and any thread may call it.

@@ -21,7 +21,6 @@ from railhead.api.scaling import is_gpu
 from railhead.api.spec import PodUser, TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
 from railhead.contract import environment
-from railhead.contract.checkpoint_uri import read_checkpoint_name, split_query
 from railhead.contract.job_input import CA_KEY, FILE
 from railhead.contract.report import AUDIENCE
 from railhead.resources.base import JobRef, OperatorSettings, build_metadata
@@ -34,6 +33,7 @@ from railhead.resources.bundle import (
     build_start,
     find_copy,
 )
+from railhead.resources.known_checkpoints import describe_known
 from railhead.resources.merge import merge
 from railhead.resources.mounts import TOKEN_KEY, Mounts, build_dataset_paths, get_digest
 from railhead.resources.placement import add_head_tolerations, avoid_nodes, place_worker
@@ -125,7 +125,7 @@ def build_head_pod(
     env: list[Object] = [
         {"name": environment.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         {"name": environment.CHECKPOINT_INDEX, "value": str(status.newest_index)},
-        {"name": environment.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
+        {"name": environment.KNOWN_CHECKPOINTS, "value": json.dumps(describe_known(status))},
         *([{"name": environment.RESUME_FROM, "value": initial.uri}] if initial else []),
         {"name": environment.WORKER_PODS, "value": str(worker_pods)},
         {"name": environment.END_SECONDS, "value": str(spec.end_seconds)},
@@ -147,24 +147,6 @@ def build_head_pod(
         least_grace=spec.end_seconds + LAST_REPORT_SECONDS,
     )
     return build_pod(attempt, part)
-
-
-def _describe_known(status: JobStatus) -> list[Object]:
-    """Returns `contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, because a local node rewrites paths.
-
-    A script has a run for each fit(), and may have lost its head before the newest one had a commit.
-    """
-    current = split_query(status.run_uri)[0].rstrip("/")
-    known = {c.index: c for c in (status.best_checkpoint, status.checkpoint) if c}
-    described = []
-    for index, checkpoint in sorted(known.items()):
-        uri = split_query(checkpoint.uri)[0]
-        run = current if current and uri.startswith(f"{current}/") else uri.rpartition("/")[0]
-        commit = {"index": index, "time": checkpoint.time or "", "attempt": checkpoint.attempt}
-        folder = run.rpartition("/")[0].rpartition("/")[2]
-        name = read_checkpoint_name(checkpoint.uri, parent=run)
-        described.append({"name": name, "run": run.rpartition("/")[2], "folder": folder, **commit})
-    return described
 
 
 class WorkerPodBuilder:

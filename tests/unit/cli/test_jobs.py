@@ -23,11 +23,11 @@ from railhead.cli.output import Console
 from railhead.cli.parser import build_parser
 from railhead.client.cluster import Target, open_cluster
 from railhead.client.rows import read_row
+from railhead.kube.pages import PAGE_SIZE
 from tests.unit.cli.api_server import serve
 from tests.unit.cli.screens import JOBS, FixedCluster
 from tests.unit.client.jobs import make_running
 
-PAGE = 500
 MEASURED = """
 import sys, time
 from railhead.cli.main import main
@@ -113,7 +113,7 @@ async def test_2000_jobs_take_one_list_and_one_watch_and_a_change_one_more_table
         changed = await screen.wait_table()
         assert changed[0] == ""
         assert [line.split()[1] for line in changed if "43%" in line] == ["job-0007"]
-        assert jobs.requests == {"question": 1, "list": 2000 // PAGE, "watch": 1}
+        assert jobs.requests == {"question": 1, "list": 2000 // PAGE_SIZE, "watch": 1}
         showing.cancel()
         await asyncio.gather(showing, return_exceptions=True)
 

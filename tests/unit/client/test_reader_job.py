@@ -258,5 +258,6 @@ def test_it_has_the_labels_that_the_job_wants_on_all_its_objects() -> None:
     job["spec"]["childMetadata"] = {"labels": {"team": "vision"}, "annotations": {"example.com/owner": "me"}}
     reader = build_reader(job, folder="/runs/digits-1", image="python:3.12")
     for metadata in (reader["metadata"], reader["spec"]["template"]["metadata"]):
-        assert metadata["labels"] == {"team": "vision", "app.kubernetes.io/name": "railhead-reader"}
+        own = {"app.kubernetes.io/name": "railhead-reader", "railhead.dev/reader-of": job["metadata"]["uid"]}
+        assert metadata["labels"] == {"team": "vision", **own}
         assert metadata["annotations"] == {"example.com/owner": "me"}

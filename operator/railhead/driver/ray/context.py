@@ -80,7 +80,7 @@ class Reports:
 
     Attributes:
         failed: the error of the first report that Ray has counted and that never came to its end.
-        refused: the error of a later one: Ray would wait for that report for ever.
+        refused: the error of a later one: Ray would wait for that report without end.
     """
 
     failed: Optional[TrainingError] = None
@@ -149,7 +149,7 @@ def _refuse_after_failure() -> None:
     if failed is None:
         return
     text = (
-        f"an earlier report of this rank failed, and the training function went on: {failed.text}; the ranks cannot "
+        f"an earlier report of this rank failed, and the training function continued: {failed.text}; the ranks cannot "
         "report together any more, so let the exception of ray.train.report end the function"
     )
     REPORTS.refused = TrainingError(failed.kind, failed.rank, text, failed.exit_code)

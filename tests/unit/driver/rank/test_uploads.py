@@ -404,7 +404,7 @@ def test_two_reports_of_one_checkpoint_are_compared_each_with_its_own_files(
     rank.context.report({}, checkpoint, None, ASYNC)
     may_upload.set()
     assert "weights (1 bytes when reported, 15 uploaded)" in str(rank.errors.get(timeout=60)._base_exc)
-    with rank.context.report_order_condition:  # Ray's thread would wait for the first one for ever
+    with rank.context.report_order_condition:  # Ray's thread would wait for the first one without end
         rank.context.current_report_index = 1
         rank.context.report_order_condition.notify_all()
     assert rank.reports.get(timeout=60).checkpoint is not None
