@@ -96,7 +96,8 @@ def test_what_may_be_created_may_be_changed_to(api_server: ApiServer, name: str)
     before, patch = prepare({path: value for path, value in VALID[name].items() if not path.startswith("metadata")})
     if patch:
         status, message = send(api_server, before, patch)
-        assert status == 200 or "number of GPUs" in message, message
+        # What makes one valid job may contradict what another one has.
+        assert status == 200 or "number of GPUs" in message or "another volume at /dev/shm" in message, message
 
 
 def test_enough_changes_are_judged() -> None:

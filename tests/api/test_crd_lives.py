@@ -10,7 +10,7 @@ import pytest
 
 from railhead.api.changes import ALWAYS, SUSPENDED
 from railhead.api.crd import build_crd
-from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SpentStatus
+from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SettledStatus
 from railhead.planning.facts.report import keep_time
 from tests.api.conftest import Cluster
 from tests.api.server import MERGE_PATCH, Answer, ApiServer
@@ -196,7 +196,7 @@ def test_the_largest_numbers_of_goodput_are_stored(api_server: ApiServer, stored
         gpu_seconds=MOST,
         lost_gpu_seconds=MOST,
         interruptions={"Infrastructure": MOST_INTERRUPTIONS},
-        settled=SpentStatus(**dict.fromkeys(SpentStatus.model_fields, MOST)),
+        settled=SettledStatus(**{**dict.fromkeys(SettledStatus.model_fields, MOST), "attempt": MOST_INTERRUPTIONS}),
     )
     body = {"status": {"goodput": goodput.model_dump(by_alias=True, exclude_none=True)}}
     answer = api_server.request("PATCH", f"{stored}/status", body, content_type=MERGE_PATCH, dryRun="All")

@@ -24,6 +24,8 @@ PATHS = {
     "ServiceAccount": f"{CORE}/serviceaccounts",
     "ResourceQuota": f"{CORE}/resourcequotas",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
 }
 # Kustomize reads the one, and the CRD of the others is not here.
@@ -52,7 +54,7 @@ OBJECTS = [
 def test_the_api_server_accepts_the_object(api_server: ApiServer, sent: dict[str, object]) -> None:
     kind = cast(str, sent["kind"])
     metadata = cast(dict[str, object], sent["metadata"])
-    if kind not in ("Namespace", "PriorityClass"):
+    if kind not in ("Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding"):
         metadata = metadata | {"namespace": "default"}
     body = sent | {"metadata": metadata}
     answer = api_server.request("POST", PATHS[kind], body, dryRun="All", fieldValidation="Strict")

@@ -139,13 +139,13 @@ def die_at_write(monkeypatch: pytest.MonkeyPatch, number: int, *, before: bool) 
     """Lets the command die before the request of the write with this number, or before its answer."""
     send, count = KubeClient._call, 0
 
-    async def call(self: KubeClient, request: Request) -> Object:
+    async def call(self: KubeClient, request: Request, *, page_size: int = 1) -> Object:
         nonlocal count
         is_write = request.verb in ("create", "patch", "delete") and "dryRun" not in request.path
         count += is_write
         if is_write and count == number and before:
             raise Death
-        answer = await send(self, request)
+        answer = await send(self, request, page_size=page_size)
         if is_write and count == number:
             raise Death
         return answer

@@ -34,12 +34,12 @@ def test_by_default_nothing_is_restricted(chart: Chart) -> None:
 @pytest.mark.parametrize(
     ("jobs", "names", "messages"),
     [
-        (RESTRICT, {"serviceAccounts": ["default"], "secrets": [], "claims": []}, 12),
+        (RESTRICT, {"serviceAccounts": ["default"], "secrets": [], "claims": []}, 13),
         ({"allowedServiceAccounts": ["trainer"]}, {"serviceAccounts": ["trainer"], "secrets": [], "claims": []}, 2),
         (
             {**RESTRICT, "allowedServiceAccounts": ["*"], "allowedSecrets": ["a", "b.c"], "allowedClaims": ["*"]},
             {"serviceAccounts": ["*"], "secrets": ["a", "b.c"], "claims": ["*"]},
-            9,
+            10,
         ),
     ],
     ids=str,

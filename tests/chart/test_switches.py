@@ -62,7 +62,7 @@ def test_metrics_with_authentication_are_scraped_over_https(chart: Chart) -> Non
         },
     }
     [port] = [each for each in rendered.container["ports"] if each["name"] == "metrics"]
-    assert f"--metrics-listen=0.0.0.0:{port['containerPort']}" in rendered.container["args"]
+    assert f"--metrics-listen=[::]:{port['containerPort']}" in rendered.container["args"]
     assert "://railhead-reports.$(POD_NAMESPACE).svc:" in " ".join(rendered.container["args"])
     assert {"port": "metrics"} in rendered.one("NetworkPolicy")["spec"]["ingress"][1]["ports"]
     issued = chart.render({**values, "certManager": {"enabled": True}}).one("PodMonitor")

@@ -191,6 +191,13 @@ class Cluster:
         """As when a node is gone: at once."""
         self._ask("DELETE", self._pod_path(pod), {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 
+    def clear_pods(self, job: str) -> None:
+        """Removes the pods that are left of a deleted job, while garbage collection may do the same."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+        for pod in self.pods(job).values():
+            answer = self.server.request("DELETE", self._pod_path(pod), options)
+            assert answer.status in (200, 404), answer.message
+
     def ask_to_go(self, pod: Object, *, seconds: int) -> None:
         """As `kubectl delete pod`; a pod that is bound to a node without a kubelet stays."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": seconds}

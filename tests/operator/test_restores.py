@@ -27,8 +27,7 @@ def train_and_export(cluster: Cluster, name: str) -> Object:
     cluster.wait_phase(name, "Running")
     exported = cluster.job(name)
     cluster.delete(name)
-    for pod in cluster.pods(name).values():
-        cluster.remove_pod(pod)
+    cluster.clear_pods(name)
     return exported
 
 

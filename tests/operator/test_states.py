@@ -201,7 +201,6 @@ def has_warning(cluster: Cluster, job: str) -> bool:
 
 def refused(cluster: Cluster) -> States:
     """By what only the operator can know."""
-    cluster.apply(
-        "refused", workers=1, podTemplate={"spec": {"initContainers": [{"image": "registry.example/init:1"}]}}
-    )
+    trainer = {"trainFunc": "digits:train_func", "trainLoopConfig": {"text": "x" * 140_000}}
+    cluster.apply("refused", workers=1, trainer=trainer)
     yield "refused by the operator", wait_condition(cluster, "refused", "Stalled")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -149,7 +150,7 @@ def store(config):
     context = ray.train.get_context()
     for step in range(3):
         with tempfile.TemporaryDirectory() as folder:
-            open(f"{folder}/{context.get_world_rank()}", "w").close()
+            pathlib.Path(folder, str(context.get_world_rank())).write_text("state")
             made = ray.train.Checkpoint.from_directory(folder)
             mode = getattr(ray.train.CheckpointUploadMode, config["mode"])
             ray.train.report(
@@ -193,12 +194,14 @@ def fail(folder: Path, *, mode: str) -> FailedRun:
     # train_func may fail once: the storage's failures must not be charged to it.
     job = share_pod(make_job(framework="Python", train_loop_config=config, max_failures=1))
     run = folder / "runs" / job.run_name
-    run.mkdir(parents=True)
-    (run / "step-1").write_text("in the way")
+    full = run / "step-1"
+    full.mkdir(parents=True)
+    for rank in range(2):
+        (full / str(rank)).symlink_to("/dev/full")  # a write answers that no space is left
     with Pods(folder / "pods", job, source={"user.py": FAILING}, storage=str(folder / "runs")) as pods:
         pods.start(workers=1)
         pods.wait_until(lambda: "restarting the worker group" in pods.read_log())
-        (run / "step-1").unlink()
+        shutil.rmtree(full)
         assert pods.wait_ended() == FailureClass.APPLICATION.exit_code, pods.read_log()
         return FailedRun(pods, pods.read_outcome())
 
