@@ -215,7 +215,7 @@ def check_storage_is_charged(failed: FailedRun) -> None:
     *storage, (kind, message) = failed.find_retried()
     assert storage and {kind for kind, _ in storage} == {"Infrastructure"}
     start = "run.storagePath: a checkpoint could not be written: rank "
-    assert all(start in text and "step-1" in text for _, text in storage)
+    assert all(start in text and "No space left on device" in text for _, text in storage)
     assert kind == "Application", message
 
 
