@@ -71,8 +71,10 @@ def _die_with_parent() -> None:
 def kill_child(child: subprocess.Popen[bytes]) -> None:
     """Kills it and all its descendants at once; does not wait for their end."""
     if child.poll() is None:
-        _kill_all(find_descendants(child.pid, read_process_table()))
+        descendants = find_descendants(child.pid, read_process_table())
+        # A script that waits for a process of its own would otherwise end by itself, with code 0, as if all were well.
         child.kill()
+        _kill_all(descendants)
 
 
 def kill_workers(ray: subprocess.Popen[bytes]) -> None:
