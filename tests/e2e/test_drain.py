@@ -24,7 +24,8 @@ def test_a_deleted_worker_pod_leaves_a_last_checkpoint(cluster: Cluster) -> None
     name = job["metadata"]["name"]
     job["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
     leave_room(job["spec"])
-    job["spec"]["trainer"]["trainLoopConfig"] = {"epochs": 4, "lr": 0.01, "pause": 0.3}
+    # On a busy node the first commit is seen epochs later, and the pod has half a minute of grace after its deletion.
+    job["spec"]["trainer"]["trainLoopConfig"] = {"epochs": 8, "lr": 0.01, "pause": 0.3}
     cluster.provide_claim(f"{name}-runs")
     cluster.apply(job)
     tell = lambda: cluster.tell(name)  # noqa: E731
