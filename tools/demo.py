@@ -136,7 +136,7 @@ def tell_more(session: Session, *, is_kept: bool) -> None:
         print(f"  .venv/bin/railhead local down --dir {session.folder}")
     else:
         print("  .venv/bin/railhead local run --keep -f manifests/examples/digits.yaml   # keeps the cluster up")
-        print("  kubectl explain rtj.spec   # in that cluster, after the two exports that it prints")
+        print("  kubectl explain rtj.spec   # in that cluster, after the exports that it prints")
         print("  .venv/bin/railhead local down")
 
 
