@@ -50,7 +50,8 @@ async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted:
     """Prints the lines that the archive has of an attempt, the newest one by default; says what is missing."""
     job = await cluster.get_job(options.name)
     status = parse_status(job.get("status"))
-    uids, attempt = list_uids(str(job["metadata"]["uid"]), status.run), options.attempt or status.attempt
+    uids = list_uids(str(job["metadata"]["uid"]), status.run)
+    attempt = options.attempt or status.attempt
     async with open_files(options, cluster, job, is_own=True) as files:
         found = await files.find([LOGS])
         sources = choose_files(found, uids, attempt, rank=wanted.rank, is_all=wanted.is_all)

@@ -128,12 +128,15 @@ def is_here(job: Object, folder: str) -> bool:
 
     Its path has the name of the job's run, so that no other folder of the same path is taken for it.
     """
-    name, path = find_run_name(job), Path(folder)
+    name = find_run_name(job)
+    path = Path(folder)
     return (is_of_job(path.name, name) or path.parent.name == name) and path.is_dir()
 
 
 def find_run_name(job: Object) -> str:
     """Returns the name of the job's run; a restored job keeps that of the TrainJob that it was restored from."""
-    metadata, run, status = job["metadata"], part(part(job, "spec"), "run"), parse_status(job.get("status"))
+    metadata = job["metadata"]
+    run = part(part(job, "spec"), "run")
+    status = parse_status(job.get("status"))
     recorded = status.run or RunStatus()
     return recorded.name or names.run_name(metadata["name"], metadata["uid"], run.get("name"))

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api.base import text
+from railhead.api.status import JobStatus
 from railhead.client.causes import find_cause
 from railhead.client.code_map import is_held
 from railhead.client.slowness import find_slowness
@@ -77,12 +78,15 @@ def _make(
     return Finding(reason, cause.sentence, remedy, message.strip(), since or "")
 
 
+def _is_attempt_lost(status: JobStatus) -> bool:
+    return status.failure is not None and status.failure.attempt == status.attempt
+
+
 def _choose_row(snapshot: Snapshot, reason: str, message: str) -> str:
     """Returns the row of the table of causes: the reason's own one, or a variant where that would be false."""
     status = snapshot.status
     if reason == "Restarting":
-        is_attempt_lost = status.failure is not None and status.failure.attempt == status.attempt
-        return reason if is_attempt_lost else "TrainingStartsAgain"
+        return reason if _is_attempt_lost(status) else "TrainingStartsAgain"
     if reason == "Succeeded" and status.checkpoint is None:
         return "SucceededWithoutCheckpoint"
     if reason == "Unschedulable" and "persistentvolumeclaim" in message.lower():
@@ -140,8 +144,9 @@ def _restart_in_place(snapshot: Snapshot) -> Iterator[Finding]:
     """What the worker group of this attempt restarts from, in the pods that it has."""
     status = snapshot.status
     restart = status.progress.restart
-    is_lost = status.failure is not None and status.failure.attempt == status.attempt
-    if restart is None or status.progress.attempt != status.attempt or is_lost or status.phase != "Restarting":
+    if status.phase != "Restarting" or _is_attempt_lost(status):
+        return
+    if restart is None or status.progress.attempt != status.attempt:
         return
     where = f" (restart {restart.number} of attempt {status.attempt}, {restart.class_})"
     yield _make(snapshot, restart.reason, restart.message + where, restart.time, restart.class_)

@@ -146,7 +146,8 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
 def _find_run_key(key: JobKey, uid: str, raw: Object, status: JobStatus) -> RunKey | None:
     """Only within a namespace: the same path or URI may be another storage elsewhere."""
     spec = part(raw, "spec")
-    run, claim = part(spec, "run"), part(part(part(spec, "run"), "storageVolume"), "persistentVolumeClaim")
+    run = part(spec, "run")
+    claim = part(part(run, "storageVolume"), "persistentVolumeClaim")
     if spec.get("managedBy", names.MANAGER) != names.MANAGER:
         return None
     recorded = status.run or RunStatus()

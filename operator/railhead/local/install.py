@@ -22,6 +22,7 @@ from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import write_kubeconfig
 
 NAMESPACE = "railhead-system"
+RBAC = "rbac.authorization.k8s.io"
 TOKEN_DURATION = "8760h"
 RUN_AS_PROCESSES = {"Deployment", "Service"}
 TIMEOUT_SECONDS = 60
@@ -101,39 +102,32 @@ def select_installed(documents: Sequence[Object]) -> list[Object]:
 
 def build_node_role(node: str) -> list[Object]:
     """Returns the permissions that the node agent needs beyond a kubelet's: it provides volumes as folders."""
-    name = "railhead:local-volumes"
-    group = "rbac.authorization.k8s.io"
     rules = [
         {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get", "create"]},
         {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["create"]},
     ]
-    return [
-        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            "subjects": [{"apiGroup": group, "kind": "User", "name": f"system:node:{node}"}],
-        },
-    ]
+    return _grant("railhead:local-volumes", rules, {"apiGroup": RBAC, "kind": "User", "name": f"system:node:{node}"})
 
 
 def build_metrics_role() -> list[Object]:
     """Returns the permission that the chart adds with metrics.authentication: to ask what a reader of /metrics may."""
     account = service_account_name(load_manifests())
-    name = "railhead:local-metrics"
-    group = "rbac.authorization.k8s.io"
     rules = [{"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}]
+    subject = {"kind": "ServiceAccount", "namespace": NAMESPACE, "name": account}
+    return _grant("railhead:local-metrics", rules, subject)
+
+
+def _grant(name: str, rules: Sequence[Object], subject: Object) -> list[Object]:
+    """Returns a ClusterRole of this name, and its binding to the subject."""
     return [
-        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+        {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
         {
-            "apiVersion": f"{group}/v1",
+            "apiVersion": f"{RBAC}/v1",
             "kind": "ClusterRoleBinding",
             "metadata": {"name": name},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": account}],
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [subject],
         },
     ]
 

@@ -130,7 +130,8 @@ def _find_starts(job: Job) -> _Starts | None:
     running = [pod for pod in job.workers.live if pod.is_running]
     if not running:
         return None
-    times, half = sorted(_find_start(pod, job.now) for pod in running), (job.desired_workers + 1) // 2
+    times = sorted(_find_start(pod, job.now) for pod in running)
+    half = (job.desired_workers + 1) // 2
     rounds = count_refusals(job)
     factor = grow(1, rounds + 1 - ROUNDS_AT_ONCE, limit=ERROR_LIMIT_SECONDS)
     return _Starts(
@@ -151,7 +152,8 @@ def _find_start(pod: PodView, now: datetime) -> datetime:
 
 
 def _judge(job: Job, pod: PodView, starts: _Starts) -> Unstarted | None:
-    placed, has_error = pod.scheduled_at or pod.created_at, pod.problem is not None
+    placed = pod.scheduled_at or pod.created_at
+    has_error = pod.problem is not None
     if placed is None or (pod.role == HEAD and not is_head_like_workers(job.spec)):
         return None
     if has_error and not _may_be_of_node(job, pod):
