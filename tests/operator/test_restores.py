@@ -41,11 +41,18 @@ def check_continues(cluster: Cluster, exported: Object) -> None:
     name, uid = exported["metadata"]["name"], exported["metadata"]["uid"]
     run = exported["status"]["run"]["name"]
     wait_until("the new attempt", lambda: cluster.status(name).get("run", {}).get("formerUids") == [uid])
-    wait_until("its pods", lambda: cluster.status(name)["attempt"] >= 2 and len(cluster.pods(name)) == 3)
+
+    def has_its_pods() -> bool:
+        """Pods of the attempt before may still be there; the input of an attempt is created before its pods."""
+        attempt = cluster.status(name)["attempt"]
+        attempts = [pod["metadata"]["labels"]["railhead.dev/attempt"] for pod in cluster.pods(name).values()]
+        return attempt >= 2 and attempts == [str(attempt)] * 3
+
+    wait_until("its pods", has_its_pods)
     status = cluster.status(name)
     assert read_run(cluster, name) == run
     assert status["checkpoint"]["index"] == 4 and "restarts" not in status and "failure" not in status
-    assert {event["reason"] for event in cluster.events(name)} >= {"Restored", "Resumed"}
+    wait_until("its events", lambda: {event["reason"] for event in cluster.events(name)} >= {"Restored", "Resumed"})
 
 
 @pytest.mark.parametrize("labels", [{}, VELERO], ids=["any tool", "velero"])
