@@ -19,7 +19,7 @@ from pathlib import Path
 from tools.image import NAME, PROJECT, NoBuilder, describe_commit
 from tools.oci import pack_layer, read_config, write_archive
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.local import Echo
 from railhead.local.control_plane.binaries import make_once, users_cache
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from railhead import __version__
+from railhead._version import __version__
 
 PROJECT = Path(__file__).resolve().parents[1]
 BUILDERS = ("docker", "podman", "buildah")

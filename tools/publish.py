@@ -33,7 +33,7 @@ from tools.provenance import PREDICATE_TYPE, find_provenance
 from tools.release import FOLDER
 from tools.sbom import BIN
 
-from railhead import __version__
+from railhead._version import __version__
 
 TWINE_VERSION = "7.0.0"
 SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"

@@ -28,7 +28,7 @@ from tools.oci import digest_file
 from tools.provenance import describe_build, find_provenance, write_provenance
 from tools.sbom import build_distributions, write_sbom
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.api.crd import FILE_NAME
 
 PROJECT = Path(__file__).resolve().parents[1]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools.image import describe_commit
 
-from railhead import __version__
+from railhead._version import __version__
 
 PROJECT = Path(__file__).resolve().parents[1]
 CYCLONEDX_VERSION = "7.5.0"

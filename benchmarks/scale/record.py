@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.local.control_plane.binaries import ETCD_VERSION, KUBERNETES_VERSION
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.api.served import PATH as SCHEMA
 from railhead.cli.main import main
 from railhead.client.doctor import PROBES

@@ -1,4 +1,4 @@
-"""`railhead.Client` against a real API server: what it creates, reads, waits for and changes."""
+"""`Client` against a real API server: what it creates, reads, waits for and changes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from railhead import Client, ClientError, Job
 from railhead.api.base import Object
 from railhead.client.curves import Curve
-from railhead.client.errors import ExitCode
+from railhead.client.errors import ClientError, ExitCode
+from railhead.client.session import Client, Job
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.test_client import FAILED, SUSPENDED, report

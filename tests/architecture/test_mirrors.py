@@ -65,6 +65,7 @@ TESTED_BY = {
     "tests/unit/training/test_training.py": ("driver/training",),
 }
 WITHOUT_CODE = (
+    "_version",
     "client/errors",
     "client/goals",
     "contract/environment",

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tools.chart_values import build_table
 
-from railhead import __version__
+from railhead._version import __version__
 from tests.chart.chart import Chart, RenderFailed
 
 

@@ -1,4 +1,4 @@
-"""The notebook of the docs, against a cluster: `railhead.Client` submits a function, which runs with Ray to its end."""
+"""The notebook of the docs, against a cluster: `Client` submits a function, which runs with Ray to its end."""
 
 from __future__ import annotations
 

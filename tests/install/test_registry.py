@@ -13,7 +13,7 @@ from tools.publish import Programs, Target, plan_steps
 from tools.release import build_image, package_chart
 from tools.sbom import build_distributions
 
-from railhead import __version__
+from railhead._version import __version__
 from tests.e2e.jobs import make_job, with_config
 from tests.install.release import Releases
 from tests.loopback import serve_registry

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.api import names
 from railhead.api.changes import add_rules_of_changes
 from railhead.api.schema import RULES, Schema, build_schema

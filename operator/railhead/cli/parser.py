@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.cli import operator
 from railhead.client.goals import GOALS
 

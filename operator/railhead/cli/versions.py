@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.api import names
 from railhead.driver.node.ray_node import FEATURES, OLDEST
 from railhead.driver.versions import write_version

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.api import names
 from railhead.api.base import Object, part, parts, text
 from railhead.api.scaling import is_gpu

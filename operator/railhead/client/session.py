@@ -1,4 +1,4 @@
-"""`railhead.Client`: the commands as Python calls, for scripts and notebooks.
+"""`Client`: the commands as Python calls, for scripts and notebooks.
 
 Each call opens a connection and closes it, as a command does, so there is nothing to close. Interrupting a call never
 changes the job.
@@ -19,7 +19,8 @@ from railhead.client.changes import merge
 from railhead.client.checkpoints import CheckpointRow, choose_checkpoint
 from railhead.client.cluster import Cluster, Target, open_cluster
 from railhead.client.curves import Curve, build_curves, drop_repeated
-from railhead.client.errors import ClientError, ExitCode
+from railhead.client.errors import ClientError as ClientError
+from railhead.client.errors import ExitCode
 from railhead.client.goals import GOALS, Goal
 from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
 from railhead.client.open_run import open_run

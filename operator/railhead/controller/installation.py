@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.served import PATH, find_narrower

@@ -31,7 +31,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.api.base import Object
 from railhead.api.goodput import GoodputStatus
 from railhead.api.job import JobKey

@@ -14,6 +14,7 @@ import zipfile
 from pathlib import Path
 
 import railhead
+from railhead._version import __version__
 from railhead.api.base import Object
 from railhead.contract.failure import FailureClass
 from railhead.contract.text import CHARS, digest
@@ -57,9 +58,10 @@ def build_bundle() -> bytes:
     files = {
         "__main__.py": MAIN.encode(),
         "sitecustomize.py": SITECUSTOMIZE.encode(),
-        "railhead/__init__.py": Path(railhead.__file__).read_bytes(),
     }
     root = Path(railhead.__file__).parents[1]
+    for name in ("railhead/__init__.py", "railhead/_version.py"):
+        files[name] = (root / name).read_bytes()
     for package in PACKAGES:
         sources = (root / "railhead" / package).rglob("*.py")
         files |= {path.relative_to(root).as_posix(): path.read_bytes() for path in sources}
@@ -74,7 +76,7 @@ def build_bundle() -> bytes:
 
 
 def bundle_name(bundle: bytes) -> str:
-    return f"railhead-driver-{railhead.__version__.replace('.', '-')}-{digest(bundle)}"
+    return f"railhead-driver-{__version__.replace('.', '-')}-{digest(bundle)}"
 
 
 def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> Object:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.cli import local
 from railhead.cli.main import is_broken_pipe, main
 from railhead.local import LocalError

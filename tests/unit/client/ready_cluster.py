@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.crd import build_crd

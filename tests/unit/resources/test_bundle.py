@@ -112,7 +112,12 @@ def test_a_pod_starts_without_installed_packages(bundle: Path) -> None:
 def test_contains_only_contract_driver_and_training() -> None:
     files = read_files()
     inside = {n for n in files if n.startswith(("railhead/contract/", "railhead/driver/", "railhead/training/"))}
-    assert set(files) - inside == {"__main__.py", "sitecustomize.py", "railhead/__init__.py"}
+    assert set(files) - inside == {
+        "__main__.py",
+        "sitecustomize.py",
+        "railhead/__init__.py",
+        "railhead/_version.py",
+    }
     package = Path(railhead.driver.__file__).parent
     assert {n.removeprefix("railhead/driver/") for n in inside if n.startswith("railhead/driver/")} == {
         str(path.relative_to(package)) for path in package.rglob("*.py")

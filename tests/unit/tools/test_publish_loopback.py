@@ -22,7 +22,7 @@ from tools.helm import resolve_helm
 from tools.provenance import PREDICATE_TYPE
 from tools.sbom import BIN
 
-from railhead import __version__
+from railhead._version import __version__
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
 from tests.loopback import serve, serve_registry
