@@ -394,7 +394,6 @@ RUN = [
             "abfss://container:secret@account.dfs.core.windows.net/runs",
             "abfs://:secret@account.dfs.core.windows.net/container/runs",
             "abfss://container@account.dfs.core.windows.net/runs?sas_token=x",
-            "hdfs://user:secret@namenode:8020/runs",
         )
     ),
     _one("spec.run.storageVolume", {}, "Required value", at="spec.run.storageVolume.persistentVolumeClaim"),

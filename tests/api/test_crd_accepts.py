@@ -178,7 +178,6 @@ VALID: dict[str, dict[str, Any]] = {
     "an at sign in a path": {"spec.run.storagePath": "s3://bucket/people/me@example.com/runs"},
     "Google": {"spec.run.storagePath": "gs://bucket/runs"},
     "Azure": {"spec.run.storagePath": "abfss://container@account.dfs.core.windows.net/runs"},
-    "Hadoop": {"spec.run.storagePath": "hdfs://user@namenode:8020/runs@today"},
     "callbacks": {"spec.run.callbacks": ["mine:Notify", "pkg.sub:Stop"]},
     "metrics of the progress": {"spec.run.progress": {"metric": "seen", "totalMetric": "all"}},
     "a run name": {"spec.run.name": "Digits_v1.2"},

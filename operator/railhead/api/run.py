@@ -17,11 +17,11 @@ OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/rai
 
 # An absolute path, or a URI that pyarrow supports: for storagePath, datasets and a checkpoint to start from.
 # A folder's name in a path may have spaces; in a URI they are percent-encoded.
-CHECKPOINT = r"^(/[^/\s][^\x00-\x1f\x7f]*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$"
-LOCATION = r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$"
+CHECKPOINT = r"^(/[^/\s][^\x00-\x1f\x7f]*|(s3|gs|gcs|abfs|abfss)://\S+)$"
+LOCATION = r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss)://\S+)$"
 NO_DOTS = ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not contain . or .. as a path segment")
 # A password, or for S3 any user, before the host; an `@` in the path does not count. A secret may contain slashes.
-URI_SECRET = "^((s3|gs|gcs|abfs|abfss)://[^/?@]*:.*@|s3://[^/?]*@|(hdfs|viewfs)://[^/?@]*:[^/?@]*@)"
+URI_SECRET = "^((s3|gs|gcs|abfs|abfss)://[^/?@]*:.*@|s3://[^/?]*@)"
 QUERY_SECRET = (
     "(?i)[?&](access_key|access_key_id|secret_key|secret_access_key|session_token|account_key|sas_token|sig"
     "|client_secret|password|token)="
@@ -115,7 +115,7 @@ class Run(Model):
         min_length=1,
         max_length=1024,
         pattern=LOCATION,
-        description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
+        description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs or abfs.",
         json_schema_extra=rules(NO_DOTS, NO_CREDENTIALS),
     )
     storage_volume: StorageVolume | None = optional("Volume that is mounted at storagePath in every pod.")
@@ -202,7 +202,7 @@ class Dataset(Model):
         "Format of the files, read by ray.data.read_parquet, read_csv, ..."
     )
     uri: str | None = optional(
-        "A file or a folder: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
+        "A file or a folder: an absolute path that all pods see, or a URI of s3, gs or abfs.",
         min_length=2,
         max_length=1024,
         pattern=LOCATION,

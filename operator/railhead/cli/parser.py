@@ -261,9 +261,6 @@ def _add_changes(commands: Subparsers) -> None:
 
 
 def _add_offline(commands: Subparsers) -> None:
-    text = "Explain a field of the TrainJob of this version: type, default, bounds, and the fields in it."
-    explain = _add(commands, "explain", text, "offline")
-    explain.add_argument("field", metavar="FIELD", nargs="?", default="", help="such as scaling.numWorkers or status")
     text = "Print what the operator would create for the TrainJobs of a file, without a cluster. Tokens are hidden."
     render = _add(commands, "render", text, "offline")
     render.add_argument("file", metavar="FILE", type=Path, help="manifests with TrainJobs")

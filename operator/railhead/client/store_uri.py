@@ -19,7 +19,7 @@ from railhead.contract.text import clean_line
 # Where a reader names hosts: our own variable, and those by which AWS's programs find a server.
 VARIABLE = "RAILHEAD_ENDPOINTS"
 AWS_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-PORTS = {"http": 80, "https": 443, "hdfs": 8020, "viewfs": 0}
+PORTS = {"http": 80, "https": 443}
 HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])"
 ENDPOINT = re.compile(rf"(?:(?P<scheme>[a-z]+)://)?(?P<host>{HOST})(?::(?P<port>[0-9]{{1,5}}))?/?")
 URI = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<place>[^/?#\\\s]*)(?P<path>/[^?#\s]*)?(?:\?(?P<query>[^#\s]*))?")
@@ -34,7 +34,6 @@ HARMLESS = {
     "s3": ("smart_defaults", "allow_bucket_creation", "allow_bucket_deletion"),
     "gs": ("project_id", "retry_limit_seconds", "location"),
     "abfs": ("background_writes", "credential_kind"),  # the reader has other credentials than the job
-    "hdfs": ("replication", "buffer_size"),
 }
 
 
@@ -43,7 +42,7 @@ class Endpoint:
     """A server of a store.
 
     Attributes:
-        scheme: http or https; hdfs and viewfs for themselves.
+        scheme: http or https.
     """
 
     scheme: str
@@ -146,7 +145,7 @@ def _split(uri: str) -> tuple[str, str, str, dict[str, str]]:
 
 
 def _family(scheme: str) -> str:
-    return {"gcs": "gs", "abfss": "abfs", "viewfs": "hdfs"}.get(scheme, scheme)
+    return {"gcs": "gs", "abfss": "abfs"}.get(scheme, scheme)
 
 
 def _read_scheme(options: Mapping[str, str]) -> str:
@@ -222,30 +221,10 @@ def _read_abfs(place: str, options: Mapping[str, str]) -> _Store:
     return _Store(None if is_own else endpoint, kept)
 
 
-def _read_hdfs(scheme: str) -> Callable[[str, Mapping[str, str]], _Store]:
-    """Returns the reader of hdfs or viewfs: without a host this machine's own configuration has it."""
-
-    def read(place: str, options: Mapping[str, str]) -> _Store:
-        user, _, host = place.rpartition("@")
-        if user and not BUCKET.fullmatch(user):
-            raise _NotUnderstood("a user that is no plain name")
-        kept = _pick(options, "user")
-        if host in ("", "default"):
-            return _Store(None, kept)
-        try:
-            return _Store(parse_endpoint(host, scheme=scheme), kept)
-        except ClientError:
-            raise _NotUnderstood("a host that is no plain name") from None
-
-    return read
-
-
 _KINDS: dict[str, Callable[[str, Mapping[str, str]], _Store]] = {
     "s3": _read_s3,
     "gs": _read_gs,
     "gcs": _read_gs,
     "abfs": _read_abfs,
     "abfss": _read_abfs,
-    "hdfs": _read_hdfs("hdfs"),
-    "viewfs": _read_hdfs("viewfs"),
 }

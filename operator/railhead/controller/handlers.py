@@ -9,8 +9,7 @@ kopf gives up after a minute of errors, and waits without end for a CRD that it 
 once the API server lists the namespace's jobs, and again after an answer that may be another one next time. It ends
 with any other error; then the operator ends, and Kubernetes restarts it.
 
-It passes on no bookmark, so a quiet watch looks like a dead one. `_note_deliveries` therefore wraps the one function
-through which everything comes that its watches deliver. Nor does it bound the bytes of a page: `job_pages.py` lists.
+It passes on no bookmark and bounds no page by its bytes; `replace_parts_of_kopf` makes up for both.
 
 It keeps no state in annotations or finalizers: `loop.py` reconciles. A deletion that it missed it
 never reports: see `watch_guard.sweep_once`.
@@ -89,7 +88,7 @@ class NoDiffs(kopf.DiffBaseStorage):
 
 
 _on_delivery: ContextVar[Callable[[], None]] = ContextVar("on_delivery")  # kopf's tasks inherit it
-_deliver: Callable[..., Any] = watching.continuous_watch
+_deliver: Callable[..., Any] = watching.continuous_watch  # kopf's own
 
 
 async def _note_deliveries(**arguments: object) -> AsyncIterator[Any]:
@@ -100,8 +99,14 @@ async def _note_deliveries(**arguments: object) -> AsyncIterator[Any]:
             yield event
 
 
-watching.continuous_watch = _note_deliveries
-cast(Any, watching).fetching = SimpleNamespace(fetch_objs=fetch_pages)
+def replace_parts_of_kopf() -> None:
+    """Puts two functions of ours into kopf, for all its watches of this process.
+
+    kopf has no setting for either: it tells nobody of a bookmark, so a quiet watch would look like a dead one, and it
+    reads each page of a list whole. A test compares the signatures with those of the kopf that is installed.
+    """
+    watching.continuous_watch = _note_deliveries
+    cast(Any, watching).fetching = SimpleNamespace(fetch_objs=fetch_pages)
 
 
 def build_registry(on_job: OnJob) -> kopf.OperatorRegistry:
@@ -156,6 +161,7 @@ async def watch_jobs(
     namespaces running, and could not be restarted next to them. `ask` raises KubeError while
     the API server does not list a namespace's jobs.
     """
+    replace_parts_of_kopf()
     await run_together(*(_watch_scope(on_job, state, ask=ask, on_signal=on_signal, limits=limits) for state in states))
 
 

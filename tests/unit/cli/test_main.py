@@ -119,7 +119,7 @@ def test_a_list_of_jobs_does_not_import_the_planner() -> None:
         (["local", "up"], "psutil", "local,train"),
         (["operator", "--report-url", "https://r"], "kopf", "operator"),
         (["list"], "kubernetes", "client"),
-        (["explain"], "yaml", "client"),
+        (["render", "job.yaml"], "yaml", "client"),
     ],
 )
 def test_a_package_that_is_not_installed_is_named_with_its_extra(

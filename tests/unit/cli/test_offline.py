@@ -1,4 +1,4 @@
-"""`explain` and `render` from the command line."""
+"""`render` from the command line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ import yaml
 from railhead.cli.main import main
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "manifests" / "examples" / "digits.yaml"
-
-
-def test_explain_prints_the_field(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "scaling.numWorkers"]) == 0
-    assert capsys.readouterr().out.startswith("spec.scaling.numWorkers (integer)\n  Number of Ray Train workers")
-    assert main(["explain", "scaling.workers"]) == 3
-    assert capsys.readouterr().err.startswith("railhead: there is no field spec.scaling.workers; did you mean")
 
 
 def test_render_prints_documents(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

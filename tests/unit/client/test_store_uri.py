@@ -26,8 +26,6 @@ def check(uri: str, *named: str, **environment: str) -> str:
         ("abfs://c@acct.dfs.core.windows.net/x", "abfs://c@acct.dfs.core.windows.net/x"),
         ("abfss://acct.blob.core.windows.net/c/x?enable_tls=true", "abfss://acct.blob.core.windows.net/c/x?enable_tls=true"),
         ("abfs://acct@c/x?credential_kind=cli", "abfs://acct@c/x"),
-        ("hdfs://default/x", "hdfs://default/x"),
-        ("viewfs:///x", "viewfs:///x"),
     ],
 )  # fmt: skip
 def test_the_clouds_own_hosts_need_no_name(uri: str, sent: str) -> None:
@@ -56,8 +54,6 @@ def test_the_clouds_own_hosts_need_no_name(uri: str, sent: str) -> None:
         ("abfs://acct@evil.com/c/x?enable_tls=false", "http://evil.com"),
         ("abfss://c@acct.dfs.core.windows.net/x?enable_tls=false", "http://acct.dfs.core.windows.net"),
         ("abfs://acct.dfs.core.windows.net.evil.com/c/x", None),
-        ("hdfs://evil/x", "hdfs://evil"),
-        ("viewfs://evil/x", "viewfs://evil"),
     ],
 )
 def test_another_host_has_to_be_named(uri: str, host: str | None) -> None:
@@ -98,7 +94,6 @@ def test_another_host_has_to_be_named(uri: str, host: str | None) -> None:
         "abfs://c@acct.dfs.core.windows.net/x?tenant_id=../evil",
         "abfs://c:pw@acct.dfs.core.windows.net/x",
         "abfs://acct/../evil@c/x?enable_tls=maybe",
-        "hdfs://default/x?fs.defaultFS=hdfs://evil",
         "http://evil/x",
         "fsspec+http://evil/x",
         "hf://evil/x",

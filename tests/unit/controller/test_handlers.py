@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 import json
 import logging
 import os
@@ -18,11 +19,14 @@ from typing import Any
 
 import kopf
 import pytest
+from kopf._cogs.clients import fetching, watching
 
 from railhead.api.job import InvalidSpec, JobKey
+from railhead.controller import handlers
 from railhead.controller.app import change_process
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
+from railhead.controller.job_pages import fetch_pages
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube import pages
@@ -375,3 +379,15 @@ async def test_kopf_logs_nothing_that_is_in_a_job(server: JobServer, caplog: pyt
 def test_kopf_forgets_a_job_that_was_listed_at_once() -> None:
     """It keeps a task and the last event of each job for this time: with its default of 5 s, of all jobs at a start."""
     assert build_settings(WatchLimits()).queueing.idle_timeout <= 0.5
+
+
+def test_contract_kopf_has_the_functions_that_are_replaced_and_calls_them_in_the_same_way() -> None:
+    """A kopf that watches in another way fails here, and not as an operator that takes a quiet watch for a dead one."""
+    ours, theirs = inspect.signature(fetch_pages), inspect.signature(fetching.fetch_objs)
+    assert list(ours.parameters) == list(theirs.parameters)
+    assert inspect.isasyncgenfunction(fetching.fetch_objs) and inspect.isasyncgenfunction(handlers._deliver)
+    assert all(
+        each.kind is inspect.Parameter.KEYWORD_ONLY for each in inspect.signature(handlers._deliver).parameters.values()
+    )
+    assert "fetching.fetch_objs(" in inspect.getsource(handlers._deliver)
+    assert " continuous_watch(" in inspect.getsource(watching.infinite_watch)

@@ -46,7 +46,6 @@ _REFUSED = re.compile(
 _NOT_BUILT = re.compile(
     "without .* support|Unrecognized filesystem type|not built with|cannot import name", re.IGNORECASE
 )
-_NO_HADOOP = re.compile("libjvm|libhdfs|HADOOP_HOME|CLASSPATH", re.IGNORECASE)
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -190,7 +189,7 @@ def is_passing(error: BaseException) -> bool:
         return False
     if error.errno in errno.errorcode:
         return error.errno in _PASSING_CODES
-    return is_unreachable(read_text(error))  # Hadoop's client has codes of its own
+    return is_unreachable(read_text(error))
 
 
 def is_of_storage(error: BaseException, *, source: str) -> bool:
@@ -217,9 +216,6 @@ def explain_error(storage_path: str, text: str, *, pyarrow: str, field: str = "r
     """Returns a sentence that begins with the field; `pyarrow` is the image's version."""
     scheme = find_scheme(storage_path)
     prefix = f"{field} {storage_path}"
-    if scheme in ("hdfs", "viewfs") and _NO_HADOOP.search(text):
-        need = "Java and Hadoop's native client (libhdfs, with JAVA_HOME, HADOOP_HOME and CLASSPATH set)"
-        return f"{prefix}: spec.image lacks what {scheme}:// needs: {need}: {text}"
     if scheme and _NOT_BUILT.search(text):
         found = f"pyarrow {pyarrow or '(none)'} in spec.image"
         return f"{prefix}: {found} cannot open {scheme}://; install a newer pyarrow: {text}"
