@@ -1,6 +1,6 @@
 """What must hold after every pass of the operator, whatever the actors of tests/model/actors do.
 
-Each oracle is one class, and tests/model/test_pass_oracles.py shows for each a planner or a world that it catches.
+Each oracle is one class. tests/model/test_oracles.py shows what some of them accept and catch.
 """
 
 from __future__ import annotations
@@ -70,6 +70,13 @@ class Oracle:
 
     def pods_of(self, job: Object) -> list[Object]:
         return [pod for pod in self.world.pods() if is_own(pod, job)]
+
+    def gang_of(self, job: Object) -> list[Object]:
+        """The pods with which the job can train now. One of an earlier attempt, whose delete a policy denies or whose
+        node is dead, can live for hours and never joins."""
+        attempt = str(job["status"].get("attempt", 0))
+        pods = (pod for pod in self.pods_of(job) if pod["metadata"]["labels"][names.LABEL_ATTEMPT] == attempt)
+        return [pod for pod in pods if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
 
 
 def is_own(pod: Object, job: Object) -> bool:
@@ -298,7 +305,7 @@ class GangsHoldLittle(Oracle):
             key = (uid, status.get("attempt", 0), self.now.away)  # another operator measures the time again
             reasons = {each["reason"] for each in status.get("conditions") or [] if each["type"] == "Reconciling"}
             wanted = job["spec"]["scaling"].get("minWorkers") or job["spec"]["scaling"].get("numWorkers", 1)
-            live = [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
+            live = self.gang_of(job)
             workers = sum(role_of(pod) == names.WORKER for pod in live)
             is_rejected = bool(reasons & {*REJECTIONS, EXCEEDS_QUOTA})
             is_right = not live or workers >= wanted or not is_rejected or status.get("phase") in AT_REST
@@ -352,15 +359,13 @@ class NodesAreGivenBack(Oracle):
 
     def _live_pods(self, job: Object) -> list[Object]:
         """Without those that the driver has given up."""
-        pods = (pod for pod in self.pods_of(job) if name_of(pod) not in self.world.unreachable)
-        return [pod for pod in pods if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
+        return [pod for pod in self.gang_of(job) if name_of(pod) not in self.world.unreachable]
 
     def _find_placed(self, job: Object) -> list[Object]:
         return [pod for pod in self._live_pods(job) if pod["spec"].get("nodeName")]
 
     def _can_train(self, job: Object) -> bool:
-        reached = [pod for pod in self._find_placed(job) if name_of(pod) not in self.world.unreachable]
-        roles, scaling = Counter(role_of(pod) for pod in reached), job["spec"]["scaling"]
+        roles, scaling = Counter(role_of(pod) for pod in self._find_placed(job)), job["spec"]["scaling"]
         return roles[names.HEAD] > 0 and roles[names.WORKER] >= (scaling.get("minWorkers") or scaling["numWorkers"])
 
 
@@ -398,8 +403,7 @@ class AQuotaIsUsed(Oracle):
 
     def _is_complete(self, job: Object) -> bool:
         scaling = job["spec"]["scaling"]
-        live = [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
-        return len(live) > int(scaling.get("numWorkers") or scaling.get("minWorkers"))
+        return len(self.gang_of(job)) > int(scaling.get("numWorkers") or scaling.get("minWorkers"))
 
 
 class OnePodCommits(Oracle):

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from railhead.api import names
 from railhead.api.goodput import LostSeconds
-from tests.model.api_server import JOBS, ModelApiServer
+from railhead.planning.facts.reasons import PARTIAL_START
+from tests.model.api_server import JOBS, ModelApiServer, Object
 from tests.model.oracles import check_goodput
+from tests.model.pass_oracles import Circumstances, NodesAreGivenBack, Witness
+from tests.model.world import NAMESPACE, World
 from tests.unit.builders import NOW
 
 JOB = (JOBS, "default", "digits")
@@ -45,3 +49,28 @@ def test_time_that_passes_is_no_reason_for_a_write() -> None:
     test = {"op": "test", "path": "/status/attempt", "value": 0}
     with pytest.raises(AssertionError, match="no reason for a write"):
         check_goodput(make_api([test, spend(1)]), operators=2)
+
+
+def make_gang(world: World, job: Object, *workers: int) -> None:
+    """Starts the head of attempt 3, and one worker of each of those attempts on a node."""
+    owner = {"kind": names.KIND, "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+    for number, (role, attempt) in enumerate([(names.HEAD, 3), *((names.WORKER, each) for each in workers)]):
+        labels = {names.LABEL_ROLE: role, names.LABEL_ATTEMPT: str(attempt)}
+        metadata = {"name": f"pod-{number}", "labels": labels, "ownerReferences": [owner]}
+        place = ("pods", NAMESPACE, f"pod-{number}")
+        world.api.create(place, {"metadata": metadata, "spec": {"nodeName": f"node-{number}"}})
+        world.api.patch(place, {"status": {"phase": "Running"}}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("attempts", "is_caught"),
+    [((3, 3), True), ((3,), False), ((2, 3), False)],
+    ids=["complete", "incomplete", "and one of an earlier attempt that may not be deleted"],
+)
+def test_only_pods_of_the_current_attempt_can_train(attempts: tuple[int, ...], is_caught: bool) -> None:
+    world = World()
+    make_gang(world, world.apply(scaling={"numWorkers": 2, "useGPU": True}), *attempts)
+    witness = Witness(Circumstances(world), oracles=(NodesAreGivenBack,))
+    status = {"phase": "Restarting", "attempt": 3, "failure": {"attempt": 3, "reason": PARTIAL_START}}
+    world.api.patch(JOB, {"status": status}, subresource="status")
+    assert ("NodesAreGivenBack: a job that can train released its pods" in witness.violations) == is_caught
