@@ -214,7 +214,7 @@ def check_attempts(log: list[Entry], *, operators: int = 1) -> None:
 
     Of two operators, one that does not know yet that an attempt was lost may open it again for a moment.
     """
-    known: dict[tuple[str, int], Object] = {}
+    known: dict[tuple[str, str, int], Object] = {}
     changes = list(changes_of(log, "trainjobs"))
     for _, job in changes if operators == 1 else changes[-1:]:
         status, number = job["status"], job["status"].get("attempt", 0)
@@ -226,7 +226,7 @@ def check_attempts(log: list[Entry], *, operators: int = 1) -> None:
             assert ("completionTime" in each) == bool(each["class"]) == (each["number"] < number or _is_over(status))
             assert 0 < each["generation"] <= job["metadata"]["generation"], each
             if each["class"]:
-                assert known.setdefault((job["metadata"]["uid"], each["number"]), each) == each
+                assert known.setdefault((job["metadata"]["uid"], run_of(status), each["number"]), each) == each
         assert all(one["completionTime"] <= other["startTime"] for one, other in pairwise(found)), found
         assert not found or found[-1]["rounds"] == status["round"], status
         assert len(json.dumps(found, separators=(",", ":"))) <= 4096
@@ -236,7 +236,8 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
     """Returns the causes of lost time. The seconds of each status add up to the time since the first attempt; they
     ride in other writes, the time never goes back, and an ended job's stays as it is.
 
-    A write whose answer was lost is repeated later, and then changes nothing but the time.
+    A write whose answer was lost is repeated later, and then changes nothing but the time. A job that is restored from a
+    backup goes on with the account of its run, as the backup has it.
     """
     for operations in api.status_patches:
         paths = {operation["path"] for operation in operations if operation["op"] != "test"}
@@ -247,7 +248,9 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
     for before, after in changes_of(api.log, "trainjobs"):
         old, new = before["status"], after["status"]
         known, found = old.get("goodput"), new.get("goodput")
-        lost = losses[after["metadata"]["uid"]]
+        if run_of(old) != run_of(new):
+            known = None
+        lost = losses[run_of(new)]
         lost |= _list_losses(new)
         if found is None:
             assert not new.get("attempt") and known is None, new
@@ -257,13 +260,18 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
         assert 0 <= found["lostGPUSeconds"] <= found["gpuSeconds"], found
         assert sum(found.get("interruptions", {}).values()) <= len(lost), f"of {lost}: {found}"
         start = datetime.fromisoformat(found["time"]) - timedelta(seconds=found["wallSeconds"])
-        assert begun.setdefault(after["metadata"]["uid"], start) == start, "no second is counted twice or left out"
+        assert begun.setdefault(run_of(new), start) == start, "no second is counted twice or left out"
         if found != known:
             assert known is None or old["phase"] not in ("Succeeded", "Failed"), (known, found)
         if operators == 1 and known is not None:
             assert found["wallSeconds"] >= known["wallSeconds"], (known, found)
         causes |= {cause for cause, seconds in found["lostSeconds"].items() if seconds}
     return causes
+
+
+def run_of(status: Object) -> str:
+    """The name of its run; a restored status brings another one than the job has begun."""
+    return str((status.get("run") or {}).get("name", ""))
 
 
 def _list_losses(status: Object) -> set[tuple[str, int, int]]:

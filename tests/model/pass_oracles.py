@@ -15,6 +15,7 @@ from railhead.planning.facts.deadlines import OUTAGE_SECONDS
 from railhead.planning.facts.failure import LossReason
 from railhead.planning.facts.reasons import EXCEEDS_QUOTA, PARTIAL_START, QUOTA_EXCEEDED, REJECTIONS, RELEASED
 from tests.model.api_server import Entry, Object, Place
+from tests.model.oracles import run_of
 from tests.model.world import NAMESPACE, World, count_change, is_inert, is_live, name_of, role_of
 
 FINISHED = ("Succeeded", "Failed")
@@ -109,7 +110,9 @@ class InfrastructureLosses:
     def add(self, job: Object) -> int:
         """Returns the job's count with this change."""
         uid, new = job["metadata"]["uid"], job.get("status") or {}
-        self._counts[uid] += count_change(self._last.get(uid, {}), new)["infrastructure"]
+        old = self._last.get(uid, {})
+        if run_of(old) == run_of(new):  # a restored status tells what happened before
+            self._counts[uid] += count_change(old, new)["infrastructure"]
         self._last[uid] = new
         return self._counts[uid]
 
@@ -229,10 +232,12 @@ class OnlyLossesCount(Oracle):
                 self._cut |= {pod["metadata"]["uid"] for pod in self.pods_of(job)}
         lost = Counter(self._owners.get(uid, "") for uid in self.world.disturbed | self._cut)
         for job in self.jobs():
-            status, uid = job["status"], job["metadata"]["uid"]
+            status, run = job["status"], job["status"].get("run") or {}
+            uids = {job["metadata"]["uid"], run.get("uid", ""), *run.get("formerUids", ())} - {""}
             total = (status.get("restarts") or {}).get("disruptions", 0)
-            counted = max(self._losses.of(uid), total)
-            assert counted <= lost[uid], f"{counted} losses are counted, and {lost[uid]} pods were lost: {status}"
+            counted = max(self._losses.of(job["metadata"]["uid"]), total)
+            most = sum(lost[uid] for uid in uids)
+            assert counted <= most, f"{counted} losses are counted, and {most} pods were lost: {status}"
 
 
 class FewPodsAreRefused(Oracle):

@@ -12,6 +12,7 @@ from railhead.api import names
 from railhead.api.status import parse_status
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass, Payer
+from railhead.contract.job_input import FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint, Report, ReportedOutcome, RestartInPlace, State
 from railhead.contract.text import format_time, parse_time
@@ -119,6 +120,7 @@ class World:
     full_nodes: set[str] = field(default_factory=set)
     quota: int | None = None
     kueue: ModelKueue | None = None
+    _run_names: dict[str, str] = field(default_factory=dict)  # by the name of their job
     node_skew: timedelta = timedelta()  # of the nodes' clocks, by which pods end
     settings: OperatorSettings = SETTINGS  # of the operator's current version
 
@@ -199,7 +201,12 @@ class World:
 
     def delete_job(self, name: str = NAME, *, policy: str = "Background") -> None:
         self.api.delete(("trainjobs", NAMESPACE, name), {"propagationPolicy": policy})
-        self.runs.pop(name, None)  # the next job has its own run
+        self.forget_run(name)
+
+    def forget_run(self, name: str) -> None:
+        """The next job of this name has its own run."""
+        self.runs.pop(name, None)
+        self._run_names.pop(name, None)
 
     def hold(self, *finalizers: str, name: str = "digits") -> None:
         """Replaces the job's finalizers: with one, a deleted job stays."""
@@ -497,17 +504,28 @@ class World:
     def _start(self, pod: Object) -> None:
         self._set(pod, "Running", {"running": {"startedAt": ""}})
         if role_of(pod) == names.HEAD and not is_inert(pod):
-            [owner] = pod["metadata"]["ownerReferences"]
             env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
             self.drivers[pod["metadata"]["uid"]] = Driver(
                 attempt=int(env[e.ATTEMPT]),
                 first_index=int(env[e.CHECKPOINT_INDEX]) + 1,
                 workers=int(env[e.WORKER_PODS]),
                 pod=pod["metadata"]["uid"],
-                run=self.runs[owner["name"]],
+                run=self._find_run(pod),
                 known=str(env[e.KNOWN_CHECKPOINTS]),
                 begun=self.now,
             )
+
+    def _find_run(self, head: Object) -> Run:
+        """The run of its job; another one for an attempt that a restored job begins before its status is there."""
+        [owner] = head["metadata"]["ownerReferences"]
+        [volume] = [each for each in head["spec"]["volumes"] if each["name"] == "railhead-input"]
+        job_input = self.api.objects.get(("configmaps", head["metadata"]["namespace"], volume["configMap"]["name"]))
+        if job_input is None or not self._has_owner(head):
+            return self.runs[owner["name"]]
+        name = JobInput.from_json(job_input["data"][FILE]).run_name
+        if name == self._run_names.setdefault(owner["name"], name):
+            return self.runs[owner["name"]]
+        return self.runs[name]
 
     def terminate(self, pod: Object) -> None:
         """SIGTERM: a driver in training waits for one more commit."""
@@ -540,7 +558,7 @@ class World:
         if not self._has_group(head, driver):
             driver.state = "SCHEDULING" if driver.state in ("STARTING", "SCHEDULING") else "RESTARTING"
         elif driver.state not in ("RUNNING", "FINISHED"):
-            if run.claim[0] == driver.attempt and run.claim[1] != driver.pod:
+            if run.claim[0] > driver.attempt or (run.claim[0] == driver.attempt and run.claim[1] != driver.pod):
                 run.fenced += 1
                 self.end_pod(head, "Fenced")
                 return True

@@ -22,6 +22,7 @@ from tests.model.actors.namespace_deletion import NamespaceDeletion
 from tests.model.actors.node_shutdown import NodeShutdown, SpotReclaim
 from tests.model.actors.queue import Queue
 from tests.model.actors.refusing_kubelet import RefusingKubelet
+from tests.model.actors.restore import Restore
 from tests.model.actors.shared_quota import SharedQuota
 from tests.model.actors.sick_node import DeadGPU, ReadinessGate, RebootingNode, UnstartingNode
 from tests.model.actors.stray_pods import StrayPods
@@ -64,6 +65,7 @@ CATALOGUE: dict[str, Entry] = {
     "a node with a dead GPU": Entry(DeadGPU),
     "a node that reboots": Entry(RebootingNode),
     "a readiness gate": Entry(ReadinessGate),
+    "a restore from a backup": Entry(Restore),
     "an operator that is away": Entry(AwayOperator),
 }
 ENABLED = frozenset(name for name, entry in CATALOGUE.items() if not entry.waits_for and not entry.has_own_schedules)

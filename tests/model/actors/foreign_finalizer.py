@@ -72,7 +72,7 @@ class FinalizerOnJob(ForeignFinalizer):
             policy = self.random.choice(("Background", "Foreground"))
             self.world.api.delete(place, {"propagationPolicy": policy})
         if job is None and self.spec:
-            self.world.runs.pop("digits", None)
+            self.world.forget_run("digits")
             self.world.api.create(place, {"metadata": {"name": "digits"}, "spec": self.spec})
             self.delete_at = datetime.max.replace(tzinfo=self.world.now.tzinfo)
         return 5, 15

@@ -52,7 +52,7 @@ class NamespaceDeletion(Actor):
             for place in [p for p in self.world.api.objects if p[:2] == (wanted, NAMESPACE)]:
                 self._delete(place)
         for name in self.specs:
-            self.world.runs.pop(name, None)
+            self.world.forget_run(name)
         return 60, 600
 
     def _delete(self, place: Place) -> None:

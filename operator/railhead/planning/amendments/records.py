@@ -44,7 +44,12 @@ def list_attempts(job: Job, decision: Decision) -> Decision:
     if change is None or change.is_guard:
         return decision
     new = change.apply(old)
-    attempts = _update(job, new) if new.attempt == old.attempt else _begin(job, new.attempt, _update(job, old))
+    if new.attempt == old.attempt:
+        attempts = _update(job, new)
+    elif new.is_resting:
+        attempts = _skip(job, new)
+    else:
+        attempts = _begin(job, new.attempt, _update(job, old))
     if (attempts or None) == old.attempts or not changes_anything(job, change):
         return decision
     return replace(decision, status=replace(change, attempts=attempts or None))
@@ -53,6 +58,18 @@ def list_attempts(job: Job, decision: Decision) -> Decision:
 def _begin(job: Job, number: int, known: Sequence[Attempt]) -> list[Attempt]:
     begun = Attempt(number=number, generation=job.generation, start_time=format_time(job.now))
     return _append(begun, known)
+
+
+def _skip(job: Job, new: JobStatus) -> list[Attempt]:
+    """The list of a restored job that began attempts before its status was there: none of them continues, nor does the
+    one that the status shows."""
+    first, last = job.status.attempt + 1, min(new.attempt, MOST)
+    known = _update(job, new.model_copy(update={"attempt": job.status.attempt}))
+    for number in range(max(first, last - MAX_ATTEMPTS), last + 1):
+        now = format_time(job.now)
+        skipped = Attempt(number=number, generation=job.generation, start_time=now)
+        known = _append(_end(job, skipped, "Suspended", at=now), known)
+    return known
 
 
 def _update(job: Job, status: JobStatus) -> list[Attempt]:

@@ -126,6 +126,31 @@ def test_a_status_that_arrives_after_the_first_attempt_has_begun_replaces_it(att
     assert sim.status["checkpoint"]["index"] == 7
 
 
+def test_attempts_of_a_restored_job_keep_their_records() -> None:
+    """Also those that began before the status was there: no attempt is left out, and only the last one is open."""
+    sim = Simulation()
+    train(sim)
+    sim.lose(sim.head.name)
+    sim.settle()
+    sim.later(60)
+    sim.run_until_training()
+    status = make_again(sim)
+    for _ in range(4):
+        sim.run_until_training()
+        sim.lose(sim.head.name)
+        sim.settle()
+        sim.later(600)
+    sim.run_until_training()
+    assert (status["attempt"], sim.status["attempt"]) == (2, 5)
+    sim.edit_status(**status)
+    sim.settle()
+    found = sim.status["attempts"]
+    assert [each["number"] for each in found] == [1, 2, 3, 4, 5, 6, 7]
+    assert found[0] == status["attempts"][0]
+    assert [each["class"] for each in found[1:]] == ["Suspended"] * 5 + [""]
+    assert all(one["completionTime"] <= other["startTime"] for one, other in zip(found, found[1:], strict=False))
+
+
 def test_a_write_of_a_pass_that_began_before_the_restore_fails() -> None:
     sim = Simulation()
     sim.run_until_training()
