@@ -236,8 +236,8 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
     """Returns the causes of lost time. The seconds of each status add up to the time since the first attempt; they
     ride in other writes, the time never goes back, and an ended job's stays as it is.
 
-    A write whose answer was lost is repeated later, and then changes nothing but the time. A job that is restored from a
-    backup goes on with the account of its run, as the backup has it.
+    A write whose answer was lost is repeated later, and then changes nothing but the time. A restored job goes on with
+    the account of its run, as the backup has it.
     """
     for operations in api.status_patches:
         paths = {operation["path"] for operation in operations if operation["op"] != "test"}

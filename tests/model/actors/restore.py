@@ -1,4 +1,4 @@
-"""A backup tool that makes a job again: with another uid, and then with the status that it had at the time of the backup.
+"""A backup tool that makes a job again: with another uid, and then with the status that it had when it was backed up.
 
 Velero, pkg/restore/restore.go: restoreItem creates the object, with the label velero.io/restore-name, and then replaces
 its status; other tools have no such label. Whoever restores has deleted the job, its namespace or the whole cluster.
@@ -7,7 +7,6 @@ its status; other tools have no such label. Whoever restores has deleted the job
 from __future__ import annotations
 
 import copy
-from datetime import timedelta
 from random import Random
 
 from railhead.api.base import Object as Body
@@ -50,7 +49,8 @@ class Restore(Actor):
         if self.backup is None or not self.is_deleted:
             return
         if not self.is_made:
-            self.world.hold(name=name_of(self.backup)) if self._find() else None
+            if self._find() is not None:
+                self.world.hold(name=name_of(self.backup))
             self._make()
         if self.is_made:
             self._restore_status()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -148,7 +149,7 @@ def test_attempts_of_a_restored_job_keep_their_records() -> None:
     assert [each["number"] for each in found] == [1, 2, 3, 4, 5, 6, 7]
     assert found[0] == status["attempts"][0]
     assert [each["class"] for each in found[1:]] == ["Suspended"] * 5 + [""]
-    assert all(one["completionTime"] <= other["startTime"] for one, other in zip(found, found[1:], strict=False))
+    assert all(one["completionTime"] <= other["startTime"] for one, other in pairwise(found))
 
 
 def test_a_write_of_a_pass_that_began_before_the_restore_fails() -> None:
