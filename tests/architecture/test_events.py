@@ -27,6 +27,7 @@ NAMED = {
     "RESTORED": run.RESTORED,
     "NODE_REFUSED_POD": reasons.NODE_REFUSED_POD,
     "POD_NOT_STARTED": reasons.POD_NOT_STARTED,
+    "STATUS_DENIED": reasons.STATUS_DENIED,
 }
 # Reasons that the planner passes on from elsewhere.
 PASSED_ON = {

@@ -12,6 +12,7 @@ from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.contract.report import Report
 from railhead.controller.cluster_state import ClusterState
+from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
@@ -110,6 +111,7 @@ class ModelOperator:
             lookup=self.state.find_facts,
             record_job=self.state.record_job,
             call_later=self.alarms.call_later,
+            denials=StatusDenials(self.client, EventRecorder(self.client)),
         )
         self.streams = (*self._informers, JOBS)
         self._queue_streams = tuple(each.state.kind.plural for each in optional)

@@ -17,9 +17,11 @@ from railhead.client.snapshot import Snapshot
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_policy import METRIC_NOT_FINITE, WITHOUT_RULE
 from railhead.contract.text import format_time, parse_time
+from railhead.planning.facts.reasons import STATUS_DENIED
 
 STALE = timedelta(minutes=15)
 NO_CHECKPOINT = timedelta(hours=1)
+REPEATED = timedelta(minutes=3)  # the operator tries a denied write again after a minute at most
 DEFAULT_MANAGER = "railhead.dev/operator"
 DEFAULT_BACKOFF_LIMIT = 3
 STARTING = ("ContainerCreating", "PodInitializing")
@@ -103,6 +105,7 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
     status = snapshot.status
     if snapshot.is_deleting:
         yield _make(snapshot, "BeingDeleted", since=text(snapshot.job["metadata"], "deletionTimestamp"))
+    yield from _denied_status(snapshot)
     if text(snapshot.spec, "managedBy") not in ("", DEFAULT_MANAGER):
         yield _make(snapshot, "ManagedElsewhere", f"spec.managedBy is {text(snapshot.spec, 'managedBy')}")
         return
@@ -126,6 +129,14 @@ def _main(snapshot: Snapshot) -> Iterator[Finding]:
     if status.has_condition(types.RECONCILING):
         yield from _failure(snapshot)
         yield from _restart_in_place(snapshot)
+
+
+def _denied_status(snapshot: Snapshot) -> Iterator[Finding]:
+    """What only an event can say, as long as it is repeated."""
+    denied = [event for event in snapshot.events if event.reason == STATUS_DENIED and event.at is not None]
+    for event in denied[-1:]:
+        if event.at is not None and snapshot.now - event.at <= REPEATED:
+            yield _make(snapshot, STATUS_DENIED, event.message, format_time(event.at))
 
 
 def _failure(snapshot: Snapshot) -> Iterator[Finding]:

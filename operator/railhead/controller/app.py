@@ -25,6 +25,7 @@ from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import OperatorConfig
+from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.handlers import WatchLimits, watch_jobs
@@ -192,6 +193,7 @@ def _build_writer(config: OperatorConfig, parts: Parts) -> ReportWriter:
         lookup=lambda key: state.find_facts(key) if state.is_current(key.namespace) else None,
         record_job=state.record_job,
         call_later=asyncio.get_running_loop().call_later,
+        denials=StatusDenials(parts.client, EventRecorder(parts.client)),
         count_delay=parts.metrics.count_delay,
     )
 

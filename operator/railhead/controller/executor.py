@@ -18,6 +18,7 @@ from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.deletes import DeleteCache, Deleter
+from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder, find_node_added, find_problem
 from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
@@ -92,6 +93,7 @@ class Executor:
     def __post_init__(self) -> None:
         self._recent = Expiring[tuple[str, str], str](RECENT_SECONDS)  # by namespace and name; their uids
         self._refusals = Refusals(self.client)
+        self._denials = StatusDenials(self.client, self.events)
         self._deleter = Deleter(self.client, self.cache, self._refusals, self._recent)
 
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
@@ -159,24 +161,34 @@ class Executor:
     async def _write_status(self, key: JobKey, uid: str, write: StatusWrite) -> None:
         body = build_patch(write.tests, write.fields, under="/status")
         try:
-            answer = await self.client.patch(TRAIN_JOB, key.name, body, namespace=key.namespace, subresource="status")
+            answer = await self._patch_status(key, uid, write.tests, body)
+        except KubeError as error:
+            await self._denials.note(key, uid, error)
+            raise
+        self._denials.forget(key, uid)
+        self.cache.record_job(answer)
+
+    async def _patch_status(self, key: JobKey, uid: str, tests: Mapping[str, object], body: list[Object]) -> Object:
+        try:
+            return await self.client.patch(TRAIN_JOB, key.name, body, namespace=key.namespace, subresource="status")
         except (Gone, Conflict, Denied) as error:
             # A failed test and an invalid request both answer 422; a deleted job and an API server that does not
             # serve its kind for a moment both answer 404: only the object itself can tell.
-            await self._explain_failure(key, uid, write.tests, error)
-            return
-        self.cache.record_job(answer)
+            raise await self._explain_failure(key, uid, tests, error) from error
 
-    async def _explain_failure(self, key: JobKey, uid: str, tests: Mapping[str, object], error: Exception) -> None:
+    async def _explain_failure(
+        self, key: JobKey, uid: str, tests: Mapping[str, object], error: KubeError
+    ) -> KubeError | LostCompare:
+        """Returns the error of a write with these tests, or that the job has changed."""
         try:
             current = await self.client.get(TRAIN_JOB, key.name, namespace=key.namespace)
         except Gone:
             self.cache.record_job_gone(key, uid)
-            raise LostCompare("the job is gone") from None
+            return LostCompare("the job is gone")
         self.cache.record_job(current)
         if all(_at(current, path) == value for path, value in tests.items()):
-            raise error
-        raise LostCompare("the job changed since it was observed")
+            return error
+        return LostCompare("the job changed since it was observed")
 
     async def _delete_job(self, key: JobKey, wanted: DeleteJob) -> None:
         uid, version = wanted.uid, str(wanted.version)
@@ -186,8 +198,7 @@ class Executor:
             if is_of_admission(error.message):
                 raise
             tests = {"/metadata/uid": uid, "/metadata/resourceVersion": version}
-            await self._explain_failure(key, uid, tests, error)
-            return
+            raise await self._explain_failure(key, uid, tests, error) from error
         if answer.get("kind") == TRAIN_JOB.kind:  # somebody's finalizer keeps it
             self.cache.record_job(answer)
 

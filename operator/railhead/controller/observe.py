@@ -40,6 +40,11 @@ OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
 # Nobody saw how the container ended: the kubelet finds no such container any more, or containerd found it ended when it
 # started (internal/cri/server: unknownExitReason, with code 255).
 UNKNOWN_ENDS = frozenset({LossReason.STATUS_UNKNOWN.value, "Unknown"})
+# The code of such an end without a reason of its own: of CRI-O after a reboot (internal/oci/runtime_oci.go:
+# updateContainerStatus), and of containerd when a shim has died (core/runtime/v2/shim.go: cleanupAfterDeadShim).
+UNKNOWN_CODE = 255
+# A program of the user that the driver imports may exit with -1 as well, and does so at each start.
+LEAST_UNKNOWN_SECONDS = 60
 # containerd's reason (internal/cri/server: errorStartReason) and that of other runtimes. With restartPolicy Never, the
 # kubelet ends the pod.
 START_ERRORS = frozenset({"StartError", "ContainerCannotRun"})
@@ -234,11 +239,23 @@ def _cannot_start(ended: Object) -> bool:
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
     """The container's, if it says more than that the container ended. A disruption explains more."""
     reason, of_pod = str(ended.get("reason") or ""), str(status.get("reason") or "")
+    if _is_unseen(ended):
+        return of_pod or LossReason.STATUS_UNKNOWN
     if reason in OUTCOME_OF_NO_INTEREST:
         return of_pod
-    if reason in UNKNOWN_ENDS:
-        return of_pod or LossReason.STATUS_UNKNOWN
     return of_pod or reason if is_disrupted else reason
+
+
+def _is_unseen(ended: Object) -> bool:
+    """Whether nobody saw how the container ended, as when its node has rebooted."""
+    if ended.get("reason") in UNKNOWN_ENDS:
+        return True
+    if ended.get("exitCode") != UNKNOWN_CODE or ended.get("reason") != "Error" or ended.get("message"):
+        return False
+    started, finished = _time(ended.get("startedAt")), _time(ended.get("finishedAt"))
+    if started is None or finished is None:
+        return False
+    return (finished - started).total_seconds() >= LEAST_UNKNOWN_SECONDS
 
 
 def _finished_at(ended: Object, conditions: Object) -> datetime | None:

@@ -28,6 +28,7 @@ IN_EVENTS = (
 )
 UNKNOWN = (
     {"exitCode": 255, "reason": "Unknown"},  # containerd
+    {"exitCode": 255, "reason": "Error"},  # CRI-O
     {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container could not be located"},
 )
 
@@ -150,8 +151,8 @@ class RebootingNode(BusyNode):
 
     def reboot(self, pod: Object) -> None:
         at, end = format_time(self.world.now), dict(self.random.choice(UNKNOWN))
-        if end["reason"] == "Unknown":
-            end["finishedAt"] = at
+        if end["exitCode"] == 255:
+            end |= {"startedAt": format_time(self.world.now - timedelta(minutes=2)), "finishedAt": at}
         others = [each["name"] for each in pod["spec"]["containers"] if each["name"] != names.CONTAINER]
         statuses = [{"name": name, "state": {"terminated": end}} for name in (names.CONTAINER, *others)]
         not_ready = [

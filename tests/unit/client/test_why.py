@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ from railhead.api.base import Object
 from railhead.client.causes import read_causes
 from railhead.client.why import explain_job
 from railhead.contract.failure import FailureClass
+from railhead.contract.text import format_time
 from tests.unit.client.jobs import (
+    NOW,
     STARTED,
     make_condition,
     make_failed,
@@ -305,3 +307,14 @@ def test_a_finished_job_is_changed_by_a_retry_and_another_one_while_it_is_suspen
     waiting = explain_job(make_snapshot(make_waiting("PodsPending"), pods))
     remedy = next(each.remedy for each in waiting if each.reason == "InvalidImageName")
     assert remedy == "Run `railhead suspend digits --wait`, then `railhead resume digits --set image=IMAGE`."
+
+
+@pytest.mark.parametrize(("minutes", "is_told"), [(1, True), (3, True), (4, False)])
+def test_a_denied_change_of_the_status_is_explained_first_while_it_is_repeated(minutes: int, is_told: bool) -> None:
+    at = format_time(NOW - timedelta(minutes=minutes))
+    event = {"type": "Warning", "reason": "StatusDenied", "message": "the webhook's words", "lastTimestamp": at}
+    finding = explain_job(make_snapshot(make_running(**REPORTED), events=(event,)))[0]
+    if is_told:
+        assert (finding.reason, finding.message, finding.since) == ("StatusDenied", "the webhook's words", at)
+    else:
+        assert finding.reason == "Training"

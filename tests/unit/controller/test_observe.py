@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
+from railhead.contract.text import format_time
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, observe_pod, owner_uid, record_pod
 from railhead.planning.facts.failure import classify_pod
 from railhead.planning.pod_view import ENDED_WITHIN, PodView, Problem
@@ -217,6 +218,25 @@ def test_a_container_whose_end_nobody_saw_has_one_reason(end: Object, of_pod: st
     assert view.finished_at == (NOW if end["reason"] != "Error" else None)
     init = observe_pod(make_pod(status={**status, "initContainerStatuses": [make_container(name="x", terminated=end)]}))
     assert init.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ({"exitCode": 255, "seconds": 60}, "ContainerStatusUnknown"),
+        ({"exitCode": 255, "seconds": 86_400}, "ContainerStatusUnknown"),
+        ({"exitCode": 255, "seconds": 59}, ""),  # a program that exits so at each start
+        ({"exitCode": 255, "seconds": 3600, "message": "exit(-1)"}, ""),
+        ({"exitCode": 1, "seconds": 3600}, ""),
+        ({"exitCode": 137, "seconds": 3600}, ""),
+    ],
+)
+def test_code_255_of_a_container_that_ran_for_long_is_an_end_that_nobody_saw(end: Object, reason: str) -> None:
+    finished = NOW + timedelta(seconds=end.pop("seconds"))
+    times = {"startedAt": format_time(NOW), "finishedAt": format_time(finished)}
+    ended = {"reason": "Error", **times, **end}
+    view = observe_pod(make_pod(status={"phase": "Failed", "containerStatuses": [make_container(terminated=ended)]}))
+    assert (view.reason, view.finished_at) == (reason, finished)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.report import Report
+from railhead.controller.denied_status import StatusDenials
 from railhead.controller.queue import CallLater, Timer
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
@@ -92,6 +93,7 @@ class ReportWriter:
     lookup: Callable[[JobKey], JobFacts | None]
     record_job: Callable[[Object], None]
     call_later: CallLater
+    denials: StatusDenials
     count_delay: Callable[[Urgency, float], None] = lambda urgency, seconds: None  # how long each report waited
 
     def __post_init__(self) -> None:
@@ -211,7 +213,10 @@ class ReportWriter:
             self._request_write(key, newest.report, since=newest.since, unwritten=waiting)
             if isinstance(error, Denied) and key in self._latest:
                 self._refused.add(key)
+            if not is_obsolete(error):
+                await self.denials.note(key, report.uid, error)
         else:
             self._refused.discard(key)
+            self.denials.forget(key, report.uid)
             self.record_job(answer)
             self.count_delay(waiting.urgency, self.schedule.monotonic() - waiting.since)

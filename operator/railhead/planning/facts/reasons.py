@@ -106,6 +106,7 @@ OF_ONE_NODE = frozenset(
 PARTIAL_START = "PartialStartDeadlineExceeded"  # too few pods got a node
 RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA, PARTIAL_START})  # of attempts whose next one waits for its turn
 GIVEN_UP = REJECTIONS | RELEASED  # of attempts that released their pods, since they could not get the others
+STATUS_DENIED = "StatusDenied"  # only of an event, since no condition can be written
 GATED = frozenset({SCHEDULING_GATED, HELD_BY_KUEUE})
 THAT_PASS = frozenset({UNSCHEDULABLE, *GATED, EXCEEDS_QUOTA, WAITING_FOR_TURN, *REJECTIONS, *POD_EVENTS})
 # Why a job waits for its queue, beside the reasons that Kueue gives; client/causes.toml lists these too.

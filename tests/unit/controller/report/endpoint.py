@@ -14,6 +14,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.contract.report import PATH, Report
+from railhead.controller.denied_status import StatusDenials
+from railhead.controller.events import EventRecorder
 from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.report.schedule import WriteSchedule
 from railhead.controller.report.server import BODY_SECONDS, ReportHandler, build_app
@@ -59,12 +61,14 @@ class FakeWriter(ReportWriter):
     """Keeps the reports that it receives."""
 
     def __init__(self) -> None:
+        client = make_client()
         super().__init__(
-            make_client(),
+            client,
             WriteSchedule(25.0, lambda: 0.0),
             lookup=lambda key: None,
             record_job=lambda raw: None,
             call_later=asyncio.get_running_loop().call_later,
+            denials=StatusDenials(client, EventRecorder(client)),
         )
         self.reports: list[Report] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -13,10 +14,12 @@ import pytest
 
 from railhead.api.job import JobKey
 from railhead.api.status import parse_status
+from railhead.controller.denied_status import StatusDenials
+from railhead.controller.events import EventRecorder
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
 from railhead.controller.report.writer import ReportWriter, find_urgency
-from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter, classify_response
 from tests.model.client import make_client
 from tests.unit.builders import RUNNING_STATUS, UID
 from tests.unit.controller.raws import make_job
@@ -48,6 +51,7 @@ class Harness:
             lookup=self.jobs.get,
             record_job=self.record,
             call_later=self.clock.call_later,
+            denials=StatusDenials(self.client, EventRecorder(self.client)),
             count_delay=lambda urgency, seconds: self.delays.append((urgency, seconds)),
         )
 
@@ -79,7 +83,13 @@ class Harness:
     @property
     def written(self) -> list[int]:
         """The `reports` of each write, in order."""
-        return [self.fields(request.body)["progress"]["reports"] for request in self.client.asked]
+        writes = [request for request in self.client.asked if request.plural == "trainjobs"]
+        return [self.fields(request.body)["progress"]["reports"] for request in writes]
+
+    @property
+    def events(self) -> list[str]:
+        """The messages of the events about jobs."""
+        return [obj["message"] for (plural, _, _), obj in self.client.api.objects.items() if plural == "events"]
 
     @staticmethod
     def fields(body: list[dict[str, Any]]) -> dict[str, Any]:
@@ -424,3 +434,23 @@ async def test_an_older_report_never_replaces_one_that_another_replica_wrote(
     harness.writer.put(make_report(reports=8, attempt=attempt))
     await harness.settle()
     assert bool(harness.client.asked) is is_written
+
+
+@pytest.mark.parametrize("status", [403, 409, 422, 500])
+async def test_a_report_that_a_webhook_denies_is_an_event(harness: Harness, status: int) -> None:
+    """No pass writes anything while a job trains, so nothing else would tell."""
+    words = 'admission webhook "guard.example.com" denied the request: no changes today'
+    body = json.dumps({"kind": "Status", "code": status, "message": words}).encode()
+    harness.fail(classify_response(status, body), classify_response(status, body))
+    harness.writer.put(make_report(reports=7))
+    await harness.pass_seconds(5.0)
+    [message] = harness.events
+    assert words in message
+    assert [raw["status"]["progress"]["reports"] for raw in harness.recorded] == [7], "it is written in the end"
+
+
+async def test_a_report_of_an_attempt_that_is_over_is_no_event(harness: Harness) -> None:
+    harness.fail(FAILED_TEST, FAILED_TEST)
+    harness.writer.put(make_report(reports=7))
+    await harness.pass_seconds(5.0)
+    assert not harness.events and not harness.recorded
