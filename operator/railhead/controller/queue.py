@@ -93,10 +93,10 @@ class KeyedQueue(Generic[Key]):
         self._failures.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """Drops the key's timer and backoff: its job is gone."""
+        """Drops the key's timer and backoff: its job is gone. What was added during the pass stays: it may be about an
+        object that the job has left."""
         self._cancel(key)
         self._failures.pop(key, None)
-        self._again.discard(key)
 
     def _ring(self, key: Key) -> None:
         self._timers.pop(key, None)

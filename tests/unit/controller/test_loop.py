@@ -477,6 +477,24 @@ async def test_a_denied_release_is_tried_again_after_a_pause(harness: Harness) -
     assert len(harness.executor.patched) == 3 and harness.clock.pending == []
 
 
+async def test_a_workload_that_changes_while_it_is_released_is_released_at_once(harness: Harness) -> None:
+    """Kueue writes the condition of a Workload that it stops to count, at the moment of its deletion."""
+    leave_workload(harness)
+    execute = harness.executor.patch_workload
+
+    async def change_meanwhile(key: JobKey, patch: WorkloadPatch) -> None:
+        await execute(key, patch)
+        if len(harness.executor.patched) == 1:
+            harness.queue.add(A)  # the watch brings Kueue's change before the answer is there
+            raise LostCompare("it changed since it was observed")
+
+    harness.executor.patch_workload = change_meanwhile  # type: ignore[method-assign]
+    async with harness.running() as settle:
+        harness.queue.add(A)
+        await settle()
+    assert len(harness.executor.patched) == 2 and harness.clock.now == 0
+
+
 async def test_several_jobs_are_reconciled_at_once_up_to_the_limit(harness: Harness) -> None:
     async with harness.running(concurrency=2) as settle:
         for key in (A, B, C):

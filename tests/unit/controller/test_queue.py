@@ -214,13 +214,21 @@ async def test_a_forgotten_key_leaves_no_timer(queue: KeyedQueue[str], clock: Fa
     queue.add("a")
     assert await take_all(queue) == ["a"]
     queue.fail("a")
-    queue.add("a")
     queue.forget("a")
     queue.done("a")
     clock.pass_seconds(600)
     assert await take_all(queue) == []
     assert clock.pending == []
     assert queue.fail("a") == 0.25
+
+
+async def test_a_key_that_was_added_during_its_pass_is_due_although_it_is_forgotten(queue: KeyedQueue[str]) -> None:
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+    queue.add("a")
+    queue.forget("a")
+    queue.done("a")
+    assert await take_all(queue) == ["a"]
 
 
 async def test_a_key_pauses_after_its_pass_and_is_due_once_afterwards(queue: KeyedQueue[str], clock: FakeClock) -> None:
