@@ -149,6 +149,16 @@ async def _gangs(cluster: Cluster) -> Check:
     return readiness.judge_gangs(list(compress(groups, answers)), has_kueue=has_kueue)
 
 
+async def _default_queue(cluster: Cluster) -> Check:
+    """Where Kueue is not installed, the API server knows no LocalQueues either. Who may not read them is told so."""
+    exists = False
+    if await cluster.client.serves(kinds.LOCAL_QUEUE):
+        with suppress(Gone):
+            await cluster.client.get(kinds.LOCAL_QUEUE, "default", namespace=cluster.namespace)
+            exists = True
+    return readiness.judge_default_queue(exists=exists, namespace=cluster.namespace)
+
+
 PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {
     "CRD": _definition,
     "Operator": _operator,
@@ -161,4 +171,5 @@ PROBES: dict[str, Callable[[Cluster], Awaitable[Check]]] = {
     "NetworkPolicy": _network,
     "DNS": _dns,
     "Gangs and queues": _gangs,
+    readiness.DEFAULT_QUEUE: _default_queue,
 }

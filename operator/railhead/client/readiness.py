@@ -16,6 +16,7 @@ from railhead.contract.text import parse_time
 OK, WARNING, ERROR, NOT_PERMITTED = "ok", "warning", "error", "not permitted"
 OLDEST_MINOR = 31  # of Kubernetes; docs/operate/requirements.md
 VERSION_LABEL = "app.kubernetes.io/version"
+DEFAULT_QUEUE = "Default queue"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 POD_SECURITY = "pod-security.kubernetes.io/enforce"
 CLOCKS_DIFFER_SECONDS = 60  # a Lease has the time of the operator's machine
@@ -242,6 +243,22 @@ def judge_gangs(served: Sequence[str], *, has_kueue: bool) -> Check:
     gangs = f"gangScheduler can be {_some(served)}" if served else "No PodGroup of a gang scheduler is served"
     kueue = "Kueue's queues are served" if has_kueue else "Kueue is not installed"
     return Check("Gangs and queues", OK, f"{gangs}; {kueue}.")
+
+
+def judge_default_queue(*, exists: bool, namespace: str) -> Check:
+    """Takes whether the namespace has a LocalQueue named `default`, by which Kueue takes pods that it knows nothing
+    of."""
+    if not exists:
+        return Check(DEFAULT_QUEUE, OK, f"Namespace {namespace} has no LocalQueue named default.")
+    message = (
+        f"Namespace {namespace} has a LocalQueue named default. Unless an administrator has exempted the pods of "
+        "TrainJobs, Kueue holds each of them by itself, also those of jobs with a queue of their own."
+    )
+    remedy = (
+        "Have the LocalQueue renamed, or TrainJobs or the namespace exempted in Kueue's configuration "
+        "(docs/how-to/queues.md#exempt-the-pods-of-trainjobs)."
+    )
+    return Check(DEFAULT_QUEUE, WARNING, message, remedy)
 
 
 def _some(texts: Sequence[str]) -> str:

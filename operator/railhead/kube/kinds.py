@@ -73,6 +73,7 @@ ADMISSION_POLICY_BINDING = Kind(
 # Kubernetes' own; those of other gang schedulers have the same plural in other groups.
 POD_GROUP = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 WORKLOAD = Kind("kueue.x-k8s.io", "v1beta2", "workloads", "Workload")
+LOCAL_QUEUE = Kind("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 RESOURCE_FLAVOR = Kind("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", is_namespaced=False)
 WORKLOAD_PRIORITY_CLASS = Kind(
     "kueue.x-k8s.io", "v1beta2", "workloadpriorityclasses", "WorkloadPriorityClass", is_namespaced=False

@@ -14,7 +14,7 @@ from railhead.api.crd import build_crd
 from railhead.api.served import PATH
 from railhead.kube.client import KubeClient, Listed, Scope
 from railhead.kube.errors import Denied, Gone, KubeError
-from railhead.kube.kinds import CRD, NAMESPACE, Kind
+from railhead.kube.kinds import CRD, LOCAL_QUEUE, NAMESPACE, Kind
 from tests.unit.client.jobs import NOW, make_running
 from tests.unit.kube.no_transport import NoTransport
 
@@ -79,6 +79,7 @@ class Answers:
     paths: dict[str, Object | KubeError] = field(default_factory=dict)
     level: str = "restricted"
     denied: tuple[tuple[str, str], ...] = ()
+    default_queue: Object | KubeError = field(default_factory=lambda: Gone(404, "NotFound", "no such LocalQueue"))
     created: list[str] = field(default_factory=list)
 
 
@@ -114,7 +115,10 @@ class FixedClient(KubeClient):
         return Listed("1", [read(each) for each in await self.list(scope)])
 
     async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
-        assert kind in (NAMESPACE, CRD)
+        assert kind in (NAMESPACE, CRD, LOCAL_QUEUE)
+        if kind == LOCAL_QUEUE:
+            assert (name, namespace) == ("default", "team-a")
+            return make_object(name, **_give(self._answers.default_queue))
         if kind == CRD:
             raise Denied(403, "Forbidden", "no")
         if not self._answers.level:

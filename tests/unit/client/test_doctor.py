@@ -129,6 +129,30 @@ async def test_a_group_version_counts_only_with_its_pod_groups(resources: Any, i
     assert "Kueue's queues are served" in message
 
 
+KUEUE: dict[str, Object | KubeError] = {
+    "/apis/kueue.x-k8s.io/v1beta2": {"resources": [{"name": "workloads"}, {"name": "localqueues"}]}
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "level"),
+    [
+        ({}, WARNING),
+        (Gone(404, "NotFound", 'localqueues "default" not found'), OK),
+        (Denied(403, "Forbidden", "localqueues is forbidden"), NOT_PERMITTED),
+    ],
+)
+async def test_a_local_queue_named_default_is_a_warning(answer: Object | KubeError, level: str) -> None:
+    check = (await find(Answers(paths=KUEUE, default_queue=answer)))["Default queue"]
+    assert check.level == level
+    assert bool(check.remedy) == (level != OK)
+
+
+async def test_without_kueue_nobody_asks_for_its_queues() -> None:
+    check = (await find(Answers(default_queue=Denied(403, "Forbidden", "no such right"))))["Default queue"]
+    assert check.level == OK
+
+
 async def test_all_versions_of_pod_groups_are_asked_for_at_once() -> None:
     versions = {group.api_version for scheduler in SCHEDULERS.values() for group in scheduler.pod_groups}
     all_asked = asyncio.Barrier(len(versions))
