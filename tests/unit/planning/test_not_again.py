@@ -1,7 +1,8 @@
 """What has happened once counts once: whatever else is written after it, happens beside it, or comes to light later.
 
 Each property is about one kind of repetition, for any state of its kind: a second write about the same loss, the same
-judgement at another time, another event between two alike, and evidence about what nothing of the job needs.
+judgement at another time, another event between two alike, evidence about what nothing of the job needs, and a second
+node.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
+from railhead.api.status import AvoidedNode
 from railhead.contract.failure import FailureClass
 from railhead.contract.text import format_time
+from railhead.planning.facts.avoided_nodes import Avoidance, find_avoidance
 from railhead.planning.facts.failure import LossReason
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.facts.settlement import IN_A_ROW, add_loss, count_refusals, replacement_at, settle
@@ -231,3 +234,55 @@ def test_a_job_that_lacks_no_pod_keeps_its_quota_whichever_nodes_it_avoids(
     job = make_job(*pods, status=status, spec=queued_spec(), queue=served(make_admitted(assignments=assignments)))
     is_taken = job.obstacle is not None and job.obstacle.reason == NODE_FAILURES
     assert is_taken == (missing != "nothing" and bool(avoided & assigned))
+
+
+# Evidence about a second node.
+
+
+def bring_down(pod: PodView, how: str) -> PodView:
+    """On its own node; a reboot is only suspicious, a refusal is sure."""
+    lost = replace(
+        pod, node=f"node-{pod.slot}", phase="Failed", is_running=False, created_at=NOW - timedelta(minutes=5)
+    )
+    if how == "refused":
+        return replace(lost, is_refused=True, reason="OutOfcpu")
+    return replace(lost, reason=LossReason.STATUS_UNKNOWN, finished_at=NOW - timedelta(minutes=1))
+
+
+def avoid(lost: dict[int, str], known: Avoidance, *, seconds: int = 0) -> Avoidance:
+    """What the job avoids after it has lost the pods of these slots."""
+    workers = [bring_down(make_worker(slot), lost[slot]) if slot in lost else make_worker(slot) for slot in range(6)]
+    status = {
+        **RUNNING_STATUS,
+        "avoidedNodes": [node.model_dump(by_alias=True) for node in known.nodes],
+        "formerlyAvoidedNodes": [node.model_dump(by_alias=True) for node in known.former],
+    }
+    job = make_job(make_head(), *workers, status=status, spec=make_spec(scaling={"numWorkers": 6}))
+    return find_avoidance(replace(job, now=NOW + timedelta(seconds=seconds)))
+
+
+def told_about(avoidance: Avoidance, slot: int) -> list[tuple[str, AvoidedNode]]:
+    lists = (("avoided", avoidance.nodes), ("remembered", avoidance.former))
+    return [(name, node) for name, nodes in lists for node in nodes if node.name == f"node-{slot}"]
+
+
+lost_slots = st.dictionaries(st.integers(0, 5), st.sampled_from(("refused", "rebooted")), min_size=1)
+
+
+@settings(max_examples=100)
+@given(lost_slots)
+def test_a_second_node_changes_nothing_about_the_first(lost: dict[int, str]) -> None:
+    """Neither its time, nor how often it was bad, nor whether it is avoided; and likewise in the other direction."""
+    together = avoid(lost, Avoidance())
+    for slot, how in lost.items():
+        assert told_about(together, slot) == told_about(avoid({slot: how}, Avoidance()), slot) != []
+
+
+@settings(max_examples=100)
+@given(lost_slots, st.dictionaries(st.integers(0, 5), st.sampled_from(("refused", "rebooted"))), st.integers(0, 3000))
+def test_evidence_that_is_seen_again_is_no_second_one(first: dict[int, str], later: dict[int, str], age: int) -> None:
+    """Whatever becomes known about other nodes meanwhile."""
+    known = avoid(first, Avoidance())
+    again = avoid({**later, **first}, known, seconds=age)
+    assert all(told_about(again, slot) == told_about(known, slot) for slot in first)
+    assert avoid({**later, **first}, again, seconds=age) == again
