@@ -12,7 +12,9 @@ from collections import Counter
 import pytest
 
 from tests.model.actors.catalogue import CATALOGUE, ENABLED
+from tests.model.actors.default_queue import MANAGED
 from tests.model.seeds import SCHEDULES, find_batches, replay
+from tests.model.world import name_of
 from tests.model.world_schedule import WorldSchedule
 from tests.tried import Tried
 
@@ -41,3 +43,12 @@ def test_each_actor_acts(name: str) -> None:
 
 def test_every_actor_is_enabled_or_waits_for_a_finding() -> None:
     assert {name for name, entry in CATALOGUE.items() if not entry.waits_for and not entry.has_own_schedules} == ENABLED
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_pod_waits_for_a_kueue_that_is_removed(seed: int) -> None:
+    """Nobody would remove its finalizer, so a pod that never ran would hold a finished job's quota forever."""
+    schedule = WorldSchedule(seed, names=("a LocalQueue named default", "a node that reboots"))
+    asyncio.run(schedule.run())
+    held = [name_of(pod) for pod in schedule.world.pods() if MANAGED in (pod["metadata"].get("finalizers") or ())]
+    assert not held

@@ -54,13 +54,16 @@ class DefaultQueue(Actor):
         return 5, 60
 
     def leave(self) -> None:
-        """The administrator deletes the LocalQueue, and those pods that Kueue never admits."""
+        """The administrator deletes the LocalQueue, and those pods that Kueue never admits, and removes Kueue with its
+        finalizers: nobody would remove them later."""
         self.exists = False
         for pod in self._list_taken():
             if POD_SET in pod["metadata"]["labels"] and _is_gated(pod):
                 self.world.api.delete(place_of(pod), {})
         for pod in self._list_taken():
             self._reconcile(pod)
+        for pod in self._list_taken():
+            finalize(self.world, pod)
 
     def _list_taken(self) -> list[Object]:
         pods = [pod for pod in self.world.pods() if MANAGED in (pod["metadata"].get("labels") or {})]
