@@ -224,7 +224,8 @@ def check_attempts(log: list[Entry], *, operators: int = 1) -> None:
             times = [each[key] for key in ("startTime", "runningTime", "completionTime") if key in each]
             assert times[0] == each["startTime"] and times == sorted(times), each
             assert ("completionTime" in each) == bool(each["class"]) == (each["number"] < number or _is_over(status))
-            assert 0 < each["generation"] <= job["metadata"]["generation"], each
+            is_restored = "formerUids" in status.get("run", {}) or status["run"]["uid"] != job["metadata"]["uid"]
+            assert 0 < each["generation"] <= job["metadata"]["generation"] or is_restored, each
             if each["class"]:
                 assert known.setdefault((job["metadata"]["uid"], run_of(status), each["number"]), each) == each
         assert all(one["completionTime"] <= other["startTime"] for one, other in pairwise(found)), found
@@ -236,8 +237,8 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
     """Returns the causes of lost time. The seconds of each status add up to the time since the first attempt; they
     ride in other writes, the time never goes back, and an ended job's stays as it is.
 
-    A write whose answer was lost is repeated later, and then changes nothing but the time. A restored job goes on with
-    the account of its run, as the backup has it.
+    A write whose answer was lost is repeated later, and then changes nothing but the time. A restored job
+    continues the account of its run, as the backup has it.
     """
     for operations in api.status_patches:
         paths = {operation["path"] for operation in operations if operation["op"] != "test"}
@@ -250,7 +251,8 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
         known, found = old.get("goodput"), new.get("goodput")
         if run_of(old) != run_of(new):
             known = None
-        lost = losses[run_of(new)]
+        account = run_of(new) or after["metadata"]["uid"]  # a queued job that has not begun has no run
+        lost = losses[account]
         lost |= _list_losses(new)
         if found is None:
             assert not new.get("attempt") and known is None, new
@@ -260,7 +262,7 @@ def check_goodput(api: ModelApiServer, *, operators: int = 1) -> set[str]:
         assert 0 <= found["lostGPUSeconds"] <= found["gpuSeconds"], found
         assert sum(found.get("interruptions", {}).values()) <= len(lost), f"of {lost}: {found}"
         start = datetime.fromisoformat(found["time"]) - timedelta(seconds=found["wallSeconds"])
-        assert begun.setdefault(run_of(new), start) == start, "no second is counted twice or left out"
+        assert begun.setdefault(account, start) == start, "no second is counted twice or left out"
         if found != known:
             assert known is None or old["phase"] not in ("Succeeded", "Failed"), (known, found)
         if operators == 1 and known is not None:

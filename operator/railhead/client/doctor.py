@@ -150,7 +150,7 @@ async def _gangs(cluster: Cluster) -> Check:
 
 
 async def _default_queue(cluster: Cluster) -> Check:
-    """Where Kueue is not installed, the API server knows no LocalQueues either. Who may not read them is told so."""
+    """Where Kueue is not installed, the API server knows no LocalQueues either."""
     exists = False
     if await cluster.client.serves(kinds.LOCAL_QUEUE):
         with suppress(Gone):

@@ -52,7 +52,8 @@ class Restore(Actor):
             if self._find() is not None:
                 self.world.hold(name=name_of(self.backup))
             self._make()
-        if self.is_made:
+        if self.is_made and self._find() is not None:
+            self.world.change(name_of(self.backup), suspend=False)  # the backup's spec may be older than its resume
             self._restore_status()
 
     def _place(self) -> Place:

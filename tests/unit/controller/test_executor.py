@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,9 +19,9 @@ from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.status_change import StatusWrite
 from railhead.together import MOST_AT_A_TIME
-from tests.model.api_server import ModelApiServer, Object
+from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
-from tests.unit.builders import NOW, SETTINGS, UID, make_observed
+from tests.unit.builders import SETTINGS, UID, make_observed
 from tests.unit.controller.raws import JOB_OWNER
 
 KEY = JobKey("default", "digits")
@@ -210,26 +209,6 @@ async def test_a_denied_change_of_the_status_is_an_event_with_the_words_of_the_a
     [event] = [obj for (plural, _, _), obj in client.api.objects.items() if plural == "events"]
     assert (event["type"], event["reason"], event["count"]) == ("Warning", "StatusDenied", 3)
     assert WORDS in event["message"]
-
-
-@pytest.mark.parametrize(
-    ("code", "seconds", "is_told"), [(503, 29, False), (503, 30, True), (500, 31, True), (0, 3600, False)]
-)
-async def test_an_error_of_the_status_without_words_of_admission_is_told_when_it_has_lasted(
-    recorded: RecordedCache, code: int, seconds: float, is_told: bool
-) -> None:
-    """While the API server answers otherwise."""
-    now = NOW
-    api = ModelApiServer(lambda: now)
-    api.put(make_job())
-    client = ModelClient(api)
-    executor = Executor(client, recorded, EventRecorder(client))
-    client.faults.script[STATUS] = [RetryAfter(code, "", "upstream policy engine: no decision")] * 2
-    for _ in range(2):
-        with pytest.raises(RetryAfter):
-            await executor.execute(KEY, UID, FULL_PLAN)
-        now += timedelta(seconds=seconds)
-    assert bool([place for place in api.objects if place[0] == "events"]) == is_told
 
 
 async def test_a_job_that_changes_while_its_status_is_written_has_no_event(
