@@ -174,7 +174,7 @@ class Executor:
         except (Gone, Conflict, Denied) as error:
             # A failed test and an invalid request both answer 422; a deleted job and an API server that does not
             # serve its kind for a moment both answer 404: only the object itself can tell.
-            raise await self._explain_failure(key, uid, tests, error) from error
+            raise await self._explain_failure(key, uid, tests, error) from None
 
     async def _explain_failure(
         self, key: JobKey, uid: str, tests: Mapping[str, object], error: KubeError
@@ -198,7 +198,7 @@ class Executor:
             if is_of_admission(error.message):
                 raise
             tests = {"/metadata/uid": uid, "/metadata/resourceVersion": version}
-            raise await self._explain_failure(key, uid, tests, error) from error
+            raise await self._explain_failure(key, uid, tests, error) from None
         if answer.get("kind") == TRAIN_JOB.kind:  # somebody's finalizer keeps it
             self.cache.record_job(answer)
 
