@@ -20,6 +20,8 @@ PATHS = {
     "Namespace": "/api/v1/namespaces",
     "PersistentVolumeClaim": f"{CORE}/persistentvolumeclaims",
     "ConfigMap": f"{CORE}/configmaps",
+    "Service": f"{CORE}/services",
+    "Deployment": "/apis/apps/v1/namespaces/default/deployments",
     "Secret": f"{CORE}/secrets",
     "ServiceAccount": f"{CORE}/serviceaccounts",
     "ResourceQuota": f"{CORE}/resourcequotas",
