@@ -38,7 +38,6 @@ check: $(READY) ## Format, lint, types, layers, dead code, stale generated files
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd --check; done
-	$(BIN)/python tools/chart_values.py $(CHART) --check
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.manifests --check
 	$(BIN)/python tools/embed_example.py $(EXAMPLES) --check
@@ -47,9 +46,8 @@ format: $(READY) ## Format the code and apply automatic lint fixes
 	$(BIN)/ruff format operator tests tools benchmarks manifests
 	$(BIN)/ruff check --fix operator tests tools benchmarks manifests
 
-generate: $(READY) ## Write the generated files: the CRD, the tables of the reference, the chart's table of values, manifests, the examples' inline code
+generate: $(READY) ## Write the generated files: the CRD, the tables of the reference, manifests, the examples' inline code
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd; done
-	$(BIN)/python tools/chart_values.py $(CHART)
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.manifests
 	$(BIN)/python tools/embed_example.py $(EXAMPLES)

@@ -1,22 +1,17 @@
-"""Writes the table of values into the chart's README, from values.yaml and its comments.
+"""Builds the table of the chart's values, from values.yaml and its comments; `tools.reference` writes it.
 
 A comment that begins with "# --" describes the value below it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-BEGIN = "<!-- begin of the values (from values.yaml by `make generate`) -->\n"
-END = "<!-- end of the values -->\n"
 KEY = re.compile(r"^( *)([A-Za-z]\w*):")
 COMMENT = re.compile(r"^ *# -- (.+)$")
 
@@ -63,30 +58,3 @@ def build_table(text: str) -> str:
             raise ValueError(f"{path} has no comment")
         rows.append(f"| `{path}` | `{json.dumps(default)}` | {descriptions[path]} |")
     return "\n".join(rows) + "\n"
-
-
-def embed(readme: str, table: str) -> str:
-    """The README with the table between its markers. Raises ValueError when they are missing."""
-    if BEGIN not in readme or END not in readme:
-        raise ValueError("the marker comments for the values are missing")
-    return f"{readme.split(BEGIN)[0]}{BEGIN}\n{table}\n{END}{readme.split(END)[1]}"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("chart", type=Path)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
-    readme = options.chart / "README.md"
-    old = readme.read_text()
-    new = embed(old, build_table((options.chart / "values.yaml").read_text()))
-    if options.check and new != old:
-        print(f"{readme} is stale: run `make generate`", file=sys.stderr)
-        return 1
-    if not options.check:
-        readme.write_text(new)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -62,6 +62,13 @@ def test_every_alert_has_severity_summary_description_and_runbook(rules: dict[st
         assert notes["runbook_url"] == f"{URL}#{name.lower()}"
 
 
+def test_without_an_address_of_the_runbook_no_alert_has_a_dead_link(chart: Chart) -> None:
+    rule = chart.render({"prometheusRule": {"enabled": True}}).one("PrometheusRule")
+    alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
+    assert alerts
+    assert [alert["alert"] for alert in alerts if "runbook_url" in alert["annotations"]] == []
+
+
 def test_the_runbook_has_an_entry_for_every_alert_and_no_other(rules: dict[str, Rule]) -> None:
     assert re.findall(r"^### (Railhead\w+)$", RUNBOOK.read_text(), re.MULTILINE) == list(rules)
 

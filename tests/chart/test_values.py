@@ -29,6 +29,7 @@ from tests.chart.chart import Chart, RenderFailed
         ({"crds": {"enabled": "yes"}}, "at '/crds/enabled': got string, want boolean"),
         ({"watchNamespaces": ["Team_A"]}, "at '/watchNamespaces/0': 'Team_A' does not match pattern"),
         ({"watchNamespaces": ["a", "a"]}, "at '/watchNamespaces': items at 0 and 1 are equal"),
+        ({"prometheusRule": {"runbookURL": "docs/operate/runbook.md"}}, "at '/prometheusRule/runbookURL': 'docs"),
         ({"jobSelector": ["team=a"]}, "at '/jobSelector': got array, want string"),
         ({"jobs": {"allowedSecrets": ["Keys"]}}, "at '/jobs/allowedSecrets/0': 'Keys' does not match pattern"),
         ({"jobs": {"allowedServiceAccounts": ["a'] + ['b"]}}, "at '/jobs/allowedServiceAccounts/0'"),

@@ -115,7 +115,7 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["laptop.md", "your-own-script.md", "gpu.md"])
+@pytest.mark.parametrize("page", ["laptop.md", "existing-code.md", "gpu.md"])
 def test_a_quick_start_on_one_machine_prints_what_its_page_shows(
     page: str, tmp_path: Path, home: dict[str, str]
 ) -> None:

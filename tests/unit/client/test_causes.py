@@ -11,7 +11,7 @@ from railhead.cli.parser import build_parser
 from railhead.client.causes import Cause, find_cause, read_causes
 from railhead.contract.failure import FailureClass
 
-EVENTS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "events.md"
+REASONS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "reasons.md"
 CAUSES = read_causes()
 ROWS = [(f"{table}-{reason}", cause) for table, rows in CAUSES.items() for reason, cause in rows.items()]
 # Events about something that happened, which is no state of a job.
@@ -20,7 +20,8 @@ HAPPENED = {"RestartedInPlace", "WorkerReplaced", "NodeAvoided", "PodsLeftBehind
 
 def warnings() -> list[str]:
     """The reasons of all warnings that the operator sends."""
-    rows = [line.split("|") for line in EVENTS.read_text().splitlines() if line.startswith("| ")]
+    events = REASONS.read_text().partition("## Events")[2]
+    rows = [line.split("|") for line in events.splitlines() if line.startswith("| ")]
     return [reason for row in rows if "Warning" in row[2] for reason in re.findall(r"[A-Z][A-Za-z]+", row[1])]
 
 
