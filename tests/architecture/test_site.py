@@ -19,6 +19,8 @@ DOCS = PROJECT / "docs"
 CONFIGURATION = PROJECT / "mkdocs.yml"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 MOST_BYTES = 20_000
+# Documents that had grown until nobody read them.
+LIMITS = {"CONTRIBUTING.md": 7_000, "docs/internals/benchmarks.md": 15_000}
 # Pages for contributors, and a reference with one row per field, may be longer.
 LONG = ("internals/", "reference/")
 FENCE = re.compile(r"^( *```).*?^ *```$", re.MULTILINE | re.DOTALL)
@@ -63,6 +65,11 @@ def test_a_page_has_one_title_and_is_short_enough_to_read(page: str) -> None:
     assert len(re.findall(r"^# ", prose, re.MULTILINE)) == 1
     if not page.startswith(LONG):
         assert len(text.encode()) <= MOST_BYTES
+
+
+@pytest.mark.parametrize(("name", "most"), LIMITS.items())
+def test_a_document_that_grows_by_itself_stays_short(name: str, most: int) -> None:
+    assert len((PROJECT / name).read_bytes()) <= most
 
 
 @pytest.mark.parametrize("page", PAGES)
