@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import socket
-from contextlib import ExitStack, closing
+import time
+from contextlib import ExitStack, closing, suppress
 
 import pytest
 
 from railhead.driver.reporting import metrics_server
-from railhead.driver.reporting.metrics_server import THREADS, MetricsServer
+from railhead.driver.reporting.metrics_server import MOST_CLIENTS, REQUEST_SECONDS, MetricsServer
+from tests.waiting import wait_until
 
 
 class Source:
@@ -75,18 +77,60 @@ def test_an_error_ends_one_answer_only(server: MetricsServer, source: Source) ->
 
 @pytest.mark.parametrize("sent", [b"", b"\x00\xff\n", b"GET /metrics HTTP/1.1\r\n", b"x" * 100_000])
 def test_what_is_no_request_gets_no_metrics_and_holds_up_nothing(
-    server: MetricsServer, source: Source, monkeypatch: pytest.MonkeyPatch, sent: bytes
+    server: MetricsServer, source: Source, sent: bytes
 ) -> None:
-    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 0.2)
     with ExitStack() as stack:
-        for _ in range(3 * THREADS):  # they stay open and send no more
+        for _ in range(16):  # they stay open and send no more
             client = stack.enter_context(open_connection(server))
             try:
                 client.sendall(sent)
             except OSError:
                 pass  # the server has closed the connection
+        began = time.monotonic()
         assert get(server)[0] == 200
+        assert time.monotonic() - began < REQUEST_SECONDS / 2, "the scrape waited for the time of the others to end"
     assert source.calls == 1
+
+
+def test_the_oldest_of_too_many_connections_makes_way(server: MetricsServer) -> None:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(open_connection(server)) for _ in range(MOST_CLIENTS + 16)]
+        began = time.monotonic()
+        assert get(server)[0] == 200
+        assert time.monotonic() - began < REQUEST_SECONDS / 2
+        assert is_closed(clients[0])
+        clients[-1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            clients[-1].recv(1)
+
+
+def test_a_connection_without_a_request_ends(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 0.2)
+    with open_connection(server) as client:
+        assert is_closed(client)
+
+
+def test_a_client_that_does_not_read_its_answer_is_let_go(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "ANSWER_SECONDS", 0.2)
+    size = 64 << 20  # more than the kernel's buffers take
+    server = MetricsServer("127.0.0.1", 0, lambda: "x" * size)
+    server.start()
+    with open_connection(server) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        wait_until("the server gives up", lambda: server._written is not None and not server._clients)
+        read = 0
+        with suppress(ConnectionError):
+            while data := client.recv(1 << 20):
+                read += len(data)
+        assert read < size
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Waits for its end."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
 
 
 def test_a_port_that_is_taken_is_an_error(server: MetricsServer) -> None:
