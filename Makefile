@@ -12,10 +12,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHART := charts/railhead
+PIP_AUDIT_VERSION := 2.10.1
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-queue-simulated bench-scale bench-head-size docs image sbom release keep-crd publish example-image clean
+.PHONY: help setup setup-publish check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-queue-simulated bench-scale bench-head-size docs image sbom release keep-crd audit publish example-image clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +52,16 @@ generate: $(READY) ## Write the generated files: the CRD, the tables of the refe
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.manifests
 	$(BIN)/python tools/embed_example.py $(EXAMPLES)
+
+# The environment of the job that may push: no Ray, no torch, nothing of the tests.
+setup-publish: ## Create .venv with only what `make publish` needs
+	@test ! -e $(READY) || { echo "$(VENV) is there already"; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement uv.txt
+	@$(BIN)/uv pip install --quiet --only-binary :all: --python $(BIN)/python --constraint constraints.txt \
+		--requirement pyproject.toml --extra local
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $(READY)
 
 uv.txt: ## (by hand: make -B uv.txt) Pin the installer of all other packages
 	echo uv | $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header - -o $@
@@ -176,6 +187,11 @@ sbom: $(READY) ## Write the image's contents on top of its base into build/relea
 
 release: $(READY) ## Build all files of a release into build/release, with checksums; TWICE=1 compares two builds [IMAGE_ARGS=...]
 	@$(BIN)/python -m tools.release --image-args="$(IMAGE_ARGS)" $(if $(TWICE),--twice)
+
+# --strict: a package that the service does not know is an error; without it, pip-audit says "No known vulnerabilities".
+audit: $(READY) ## Look up the known vulnerabilities of all pinned packages in the package index
+	@$(BIN)/uv tool run --quiet --from pip-audit==$(PIP_AUDIT_VERSION) pip-audit --strict --require-hashes --disable-pip \
+		--requirement constraints.txt --requirement uv.txt
 
 publish: $(READY) ## (by hand) Push the package, images and chart of build/release to REGISTRY= and INDEX= [UPLOAD= PLAIN_HTTP=1 DRY_RUN=1 COSIGN_KEY=]
 	@test -n "$(REGISTRY)" -a -n "$(INDEX)" || { echo "REGISTRY= and INDEX= are required"; exit 2; }

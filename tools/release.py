@@ -11,6 +11,7 @@ import argparse
 import gzip
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -37,6 +38,16 @@ CRD = PROJECT / "crds" / FILE_NAME
 INSTALL = PROJECT / "manifests" / "install.yaml"
 RELEASED = PROJECT / "tests" / "released" / __version__
 NOTES = "release-notes.md"
+
+
+# The Dockerfile's arguments that name a base, and what an argument of a builder sets.
+BASE = re.compile(r"^ARG (\w*_IMAGE)=(\S+)$", re.MULTILINE)
+SET = re.compile(r"(?:--build-arg=)?(\w*_IMAGE)=(\S*)")
+PINNED = re.compile(r"\S+@sha256:[0-9a-f]{64}")
+
+
+class NotPinned(RuntimeError):
+    """The image's base may change from one build to the next; the message says what to do."""
 
 
 class NotReproducible(RuntimeError):
@@ -102,6 +113,22 @@ def build_files(folder: Path, *, epoch: int) -> None:
     (folder / NOTES).write_text(find_notes((PROJECT / "CHANGELOG.md").read_text(), __version__))
 
 
+def check_bases(dockerfile: str, more: Sequence[str]) -> None:
+    """Raises NotPinned unless Dockerfile and arguments name each base by its digest."""
+    bases = dict(BASE.findall(dockerfile))
+    for argument in more:
+        found = SET.fullmatch(argument)
+        if found:
+            bases[found[1]] = found[2]
+    for name, image in bases.items():
+        is_other = image.startswith("${") and image[2:-1] in bases
+        if not is_other and not PINNED.fullmatch(image):
+            raise NotPinned(
+                f"{name} is {image}, whose contents may change. Pass its digest: "
+                f'IMAGE_ARGS="--build-arg {name}={image.partition("@")[0]}@sha256:DIGEST"'
+            )
+
+
 def build_image(folder: Path, more: Sequence[str]) -> None:
     """Writes the archive of the operator's image.
 
@@ -110,6 +137,7 @@ def build_image(folder: Path, more: Sequence[str]) -> None:
 
     Raises:
         NoBuilder: neither a builder nor debootstrap works here.
+        NotPinned: a base has no digest.
         subprocess.CalledProcessError: a command failed.
     """
     archive = folder / f"railhead-operator-{__version__}.tar"
@@ -123,6 +151,7 @@ def build_image(folder: Path, more: Sequence[str]) -> None:
         except NoBuilder as second:
             raise NoBuilder(f"{error} {second}") from None
         return
+    check_bases((PROJECT / "Dockerfile").read_text(), more)
     make_image(builder, archive=archive, more=more)
 
 
@@ -146,6 +175,7 @@ def release(folder: Path, *, image_arguments: Sequence[str], twice: bool = False
 
     Raises:
         NotBuilt: a program is missing and cannot be built.
+        NotPinned: a base of the image has no digest.
         NotReproducible: only with `twice`.
         subprocess.CalledProcessError: a command failed.
     """
@@ -189,7 +219,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     try:
         lines = release(FOLDER, image_arguments=shlex.split(options.image_args), twice=options.twice)
-    except (NotBuilt, NotReproducible) as error:
+    except (NotBuilt, NotPinned, NotReproducible) as error:
         print(error, file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:

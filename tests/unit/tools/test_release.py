@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -19,7 +20,18 @@ from tools.image import (
     find_builder,
     save_command,
 )
-from tools.release import NotReproducible, build_files, compare_builds, find_notes, keep_crd, repack, write_checksums
+from tools.release import (
+    BASE,
+    NotPinned,
+    NotReproducible,
+    build_files,
+    check_bases,
+    compare_builds,
+    find_notes,
+    keep_crd,
+    repack,
+    write_checksums,
+)
 
 PUBLIC = "digits-public-image.yaml"  # the example without an image of ours
 
@@ -157,3 +169,34 @@ def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
         sums.append(write_checksums(folder))
     compare_builds(*sums)
     assert len(sums[0]) == 7, "wheel, sdist, chart, SBOM, install.yaml, CRD, notes"
+
+
+PINNED_BASE = f"python:3.11-slim@sha256:{'0' * 64}"
+TAGGED = "ARG BUILD_IMAGE=python:3.11-slim\nARG BASE_IMAGE=${BUILD_IMAGE}\nARG VERSION=1\n"
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "more", "floating"),
+    [
+        (TAGGED, [], "BUILD_IMAGE"),
+        (TAGGED, ["--build-arg", f"BUILD_IMAGE={PINNED_BASE}"], ""),
+        (TAGGED, [f"--build-arg=BUILD_IMAGE={PINNED_BASE}"], ""),
+        (TAGGED, ["--build-arg", f"BUILD_IMAGE={PINNED_BASE}x"], "BUILD_IMAGE"),
+        (TAGGED, ["--build-arg", f"BUILD_IMAGE={PINNED_BASE}", "--build-arg", "BASE_IMAGE=slim:1"], "BASE_IMAGE"),
+        (TAGGED, ["--build-arg", f"BASE_IMAGE={PINNED_BASE}"], "BUILD_IMAGE"),
+        (TAGGED, ["--build-arg", "BUILD_IMAGE="], "BUILD_IMAGE"),
+        (TAGGED.replace("python:3.11-slim", PINNED_BASE), [], ""),
+    ],
+)
+def test_a_release_names_each_base_by_its_digest(dockerfile: str, more: list[str], floating: str) -> None:
+    if not floating:
+        check_bases(dockerfile, more)
+        return
+    with pytest.raises(NotPinned, match=f"^{floating} is .*@sha256:DIGEST"):
+        check_bases(dockerfile, more)
+
+
+def test_the_dockerfile_has_no_base_that_the_check_overlooks() -> None:
+    dockerfile = (PROJECT / "Dockerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", dockerfile, re.MULTILINE)
+    assert set(bases) == {f"${{{name}}}" for name in dict(BASE.findall(dockerfile))}

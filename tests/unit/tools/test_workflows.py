@@ -18,6 +18,8 @@ FILES = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
 ACTIONLINT = GoModule("actionlint", package="github.com/rhysd/actionlint/cmd/actionlint")
 ACTIONLINT_VERSION = "1.7.12"
 PINNED = re.compile(r"uses: actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+# Of the first job of a release.
+ORDER = ("make setup", "make audit", "make test", "make release", "actions/upload-artifact")
 MAKE = re.compile(r"make ([a-z-]+)")
 
 
@@ -63,6 +65,57 @@ def test_what_is_published_is_what_was_built_and_compared() -> None:
     taken = [step["with"] for step in jobs["publish"]["steps"] if "download-artifact" in step.get("uses", "")]
     assert [(each["name"], each["path"]) for each in taken] == [(each["name"], each["path"]) for each in kept]
     assert not [step for step in jobs["publish"]["steps"] if "make release" in step.get("run", "")]
+
+
+def test_a_release_is_audited_and_tested_before_its_files_are_kept() -> None:
+    jobs = yaml.safe_load((PROJECT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    steps = [step.get("run", step.get("uses", "").partition("@")[0]) for step in jobs["build"]["steps"]]
+    order = [next(i for i, step in enumerate(steps) if step.startswith(wanted)) for wanted in ORDER]
+    assert order == sorted(order)
+    assert not [step for step in jobs["build"]["steps"] if "if" in step or "continue-on-error" in step]
+    assert jobs["publish"]["needs"] == "build"
+    assert "permissions" not in jobs["build"], "what runs the tests' packages may not push"
+
+
+def test_the_image_of_a_release_has_a_base_with_a_digest() -> None:
+    """`make release` refuses another one: test_release.py."""
+    jobs = yaml.safe_load((PROJECT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    [step] = [step for step in jobs["build"]["steps"] if step.get("run", "").startswith("make release")]
+    assert 'IMAGE_ARGS="--build-arg BUILD_IMAGE=$BASE_IMAGE"' in step["run"]
+    assert step["env"] == {"BASE_IMAGE": "${{ vars.BASE_IMAGE }}"}
+
+
+def test_the_job_that_may_push_installs_nothing_of_the_tests() -> None:
+    jobs = yaml.safe_load((PROJECT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    made = [step["run"].split()[1] for step in jobs["publish"]["steps"] if step.get("run", "").startswith("make ")]
+    assert made == ["setup-publish", "publish"]
+    recipe = read_recipe("setup-publish")
+    assert re.findall(r"--extra (\w+)", recipe) == ["local"]
+    assert "--constraint constraints.txt" in recipe
+    assert "--require-hashes --requirement uv.txt" in recipe
+
+
+def test_the_audit_looks_up_every_pinned_package() -> None:
+    """Without --strict pip-audit accepts packages that its service does not know."""
+    recipe = read_recipe("audit")
+    for argument in ("--strict", "--requirement constraints.txt", "--requirement uv.txt"):
+        assert argument in recipe
+    assert re.search(r"^PIP_AUDIT_VERSION := \d+\.\d+\.\d+$", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", ["Makefile", "Dockerfile", "manifests/examples/Dockerfile"])
+def test_pip_installs_only_what_it_compares_with_a_hash(file: str) -> None:
+    text = (PROJECT / file).read_text().replace("\\\n", " ")
+    installs = [line for line in text.splitlines() if re.search(r"(?<!uv )pip install", line)]
+    assert installs
+    assert not [line for line in installs if "--require-hashes" not in line]
+
+
+def read_recipe(target: str) -> str:
+    """Returns the commands of a target of the Makefile."""
+    found = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+    assert found, target
+    return found[1]
 
 
 @pytest.mark.slow
