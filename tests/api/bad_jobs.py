@@ -238,7 +238,7 @@ SOURCE = [
     _git("Required value", at=".revision", revision=None),
     *(
         _git("must be a full commit hash of 40 or 64 digits", at=".revision", revision=revision)
-        for revision in ("main", "v1.0", "0a" * 19, "0A" * 20, "0a" * 20 + "^", "refs/heads/main")
+        for revision in ("main", "v1.0", "0a" * 19, "0A" * 20, "0a" * 20 + "^", "0a" * 20 + "\n", "refs/heads/main")
     ),
     *(
         _git("must be https://HOST/PATH, ssh://", at=".repository", repository=repository, secretName="s")
@@ -256,6 +256,7 @@ SOURCE = [
             "ext::sh -c id",
             "--upload-pack=x",
             "https://git.example/a.git --x",
+            "https://git.example/a.git\n",
         )
     ),
     _git("ssh needs a Secret with a private key", at=".secretName", repository="git@git.example:a.git"),

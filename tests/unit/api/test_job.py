@@ -121,6 +121,7 @@ FULL: dict[str, Any] = {
 }
 
 
+GIT = {"repository": "https://a/b", "revision": "0a" * 20}
 RESOURCES = "spec.scaling.resourcesPerWorker"
 
 
@@ -169,6 +170,16 @@ def test_a_spec_cannot_be_changed_by_accident() -> None:
         ({"env": [{"name": "A"}, {"name": "1"}]}, "spec.env[1].name"),
         ({"source": {"git": {"repository": "ext::sh", "revision": "0a" * 20}}}, "spec.source.git.repository"),
         ({"source": {"git": {"repository": "https://a/b", "revision": "main"}}}, "spec.source.git.revision"),
+        ({"image": "a/b:1\n"}, "spec.image"),
+        ({"trainer": {"trainFunc": "a:b\n"}}, "spec.trainer.trainFunc"),
+        ({"env": [{"name": "A\n"}]}, "spec.env[0].name"),
+        ({"source": {"git": {**GIT, "repository": "https://a/b\n"}}}, "spec.source.git.repository"),
+        ({"source": {"git": {**GIT, "revision": "0a" * 20 + "\n"}}}, "spec.source.git.revision"),
+        ({"source": {"git": {**GIT, "path": "src\n"}}}, "spec.source.git.path"),
+        ({"source": {"inline": {"a.py\n": ""}}}, "spec.source.inline.a.py\n.[key]"),
+        ({"run": {"storagePath": "s3://bucket/a\n"}}, "spec.run.storagePath"),
+        ({"run": {"storagePath": "/data", "resumeFrom": "/data/run/checkpoint\n"}}, "spec.run.resumeFrom"),
+        ({"scaling": {"resourcesPerWorker": {"cpu": "2\n"}}}, "spec.scaling.resourcesPerWorker.cpu"),
         ({"podTemplate": {"spec": {"initContainers": ["a"]}}}, "spec.podTemplate"),
         ({"runtimeEnv": {"pip": 7}}, "spec.runtimeEnv.pip"),
         ({"wokers": 2}, "spec.wokers"),
