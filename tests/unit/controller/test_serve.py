@@ -256,7 +256,7 @@ OTHER_LISTENERS = {
     "driver/reporting/mailbox.py": "a Unix socket of the pod",
     "driver/ray/daemons.py": "looks for free ports, and does not listen",
     "local/addresses.py": "the same",
-    "local/node/agent.py": "local mode: loopback, with client certificates",
+    "local/node/agent.py": "local mode: loopback, with client certificates, and 2 s for one: test_agent.py",
 }
 LISTENS = re.compile(
     r"create_server|start_server|TCPSite|SockSite|UnixSite|run_app|http\.server|socketserver|\.bind\(\(|\.listen\("

@@ -45,6 +45,7 @@ RENEW_SECONDS = 10.0
 MAX_PODS = 250
 FOLLOW_SECONDS = 0.2
 CHUNK_BYTES = 65536
+HANDSHAKE_SECONDS = 2.0  # on loopback: another user of the machine may connect, and has no certificate
 
 
 class Agent:
@@ -309,9 +310,13 @@ async def serve_logs(agent: Agent, *, pki: Path) -> AsyncIterator[int]:
     context.verify_mode = ssl.CERT_REQUIRED
     runner = web.AppRunner(build_app(agent), access_log=None, shutdown_timeout=1)
     await runner.setup()
-    site = web.TCPSite(runner, NODE_ADDRESS, 0, ssl_context=context)
-    await site.start()
+    assert runner.server is not None
+    # Not a TCPSite, which gives a stranger a minute.
+    server = await asyncio.get_running_loop().create_server(
+        runner.server, NODE_ADDRESS, 0, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+    )
     try:
-        yield int(runner.addresses[0][1])
+        yield int(server.sockets[0].getsockname()[1])
     finally:
+        server.close()
         await runner.cleanup()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.local.node.agent import GPU, Agent, tail_offset
+from railhead.local.node.agent import GPU, Agent, serve_logs, tail_offset
 from railhead.local.session import Capacity
+from railhead.pki import issue, make_ca
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, Request, make_client
 from tests.unit.local.node.pods import bind, make_pod, statuses, until
@@ -107,3 +111,27 @@ def test_the_tail_is_the_last_lines(log: Path, data: bytes, lines: int) -> None:
     complete = [part + b"\n" for part in data.split(b"\n")[:-1]]
     complete += [rest] if (rest := data.rpartition(b"\n")[2]) else []
     assert data[tail_offset(log, lines) :] == b"".join(complete[-lines:] if lines > 0 else [])
+
+
+async def test_a_silent_client_of_the_logs_is_let_go_and_one_with_a_certificate_served(
+    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user of the machine may connect to the port, and may not keep it busy."""
+    monkeypatch.setattr("railhead.local.node.agent.HANDSHAKE_SECONDS", 0.3)
+    now = datetime.now(UTC)
+    ca = make_ca("ca", now=now, days=1)
+    pair = issue(ca, "node", now=now, days=1, names=("127.0.0.1",))
+    for name, text in (("ca.crt", ca.certificate), ("node.crt", pair.certificate), ("node.key", pair.key)):
+        (tmp_path / name).write_text(text)
+    async with serve_logs(agent, pki=tmp_path) as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
+        trust = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+        trust.load_cert_chain(tmp_path / "node.crt", tmp_path / "node.key")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+        writer.write(b"GET /containerLogs/a/b/c HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert b"404" in await reader.readline()
+        writer.close()
+        async with asyncio.timeout(10):  # asyncio's own limit is a minute
+            assert [await reader.read() for reader, _ in silent] == [b""] * 16
+        for _, writer in silent:
+            writer.close()
