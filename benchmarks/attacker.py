@@ -111,14 +111,20 @@ async def _flood(attack: Attack) -> Counter[int]:
 
 
 async def _hold(attack: Attack) -> Counter[int]:
-    """Opens the connections, each with all but the last byte of the largest body, and keeps them."""
+    """Opens the connections, each with all but the last byte of the largest body, and keeps them.
+
+    On a busy machine it opens fewer: a server at its bound may let each one wait.
+    """
     opened, streams = Counter[int](), []
+    end = time.monotonic() + attack.seconds
     for number in range(attack.connections):
+        if time.monotonic() > end:
+            break
         sent = attack.build_head(number).encode()
         if attack.body:
             sent += f"Content-Length: {LIMIT_BYTES}\r\n\r\n".encode() + b" " * (LIMIT_BYTES - 1)
         try:
-            streams.append(await attack.connect())
+            streams.append(await asyncio.wait_for(attack.connect(), attack.seconds))
             streams[-1][1].write(sent)
             opened[1] += 1
         except OSError:
