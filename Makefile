@@ -16,7 +16,7 @@ PIP_AUDIT_VERSION := 2.10.1
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup setup-publish check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-queue-simulated bench-scale bench-head-size docs image sbom release keep-crd audit publish example-image clean
+.PHONY: help setup setup-publish check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-queue-simulated bench-scale bench-head-size docs image sbom release keep-crd audit publish example-image clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -130,9 +130,6 @@ coverage: $(READY) ## Print the percentage of lines that the tests without clust
 		printf '%-12s %s %%\n' "$$(basename $$package)" "$$($(BIN)/coverage report --format=total --include="$$package/*")"; \
 	done
 	@printf '%-12s %s %%\n' all "$$($(BIN)/coverage report --format=total)"
-
-mutants: $(READY) ## Seed defects into planner and executor, each of which a test must catch [MUTANTS_ARGS="--only WORD"]
-	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 demo: $(READY) ## Train the digits example on a cluster on this machine, kill a worker, and verify the result
 	$(BIN)/python tools/demo.py
