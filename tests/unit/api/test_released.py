@@ -1,47 +1,73 @@
-"""The CRD accepts what every released one accepted: stored jobs and files in Git stay valid."""
+"""The CRD accepts what every released one accepted: stored jobs and files in Git stay valid.
+
+`make keep-crd` puts a release's CRD into tests/released, which does not exist before the first release.
+"""
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tools.release import keep_crd
 
 from railhead.api import crd
 from railhead.api.schema import find_narrowed
 
-RELEASED = sorted((Path(__file__).resolve().parents[2] / "released").glob(f"*/{crd.FILE_NAME}"))
+PROJECT = Path(__file__).resolve().parents[3]
+RELEASES = PROJECT / "tests" / "released"
+RELEASED = sorted(RELEASES.glob(f"*/{crd.FILE_NAME}"))
 RULE = """\
 A CRD may grow but not narrow: no field removed, no type, default or list type changed, no bound tightened, no enum
 value removed, no field newly required and no new rule on existing fields. `make keep-crd` adds a release's CRD."""
 Schema = dict[str, Any]
 
 
-def test_at_least_one_release_is_compared() -> None:
-    assert RELEASED
+@pytest.fixture
+def current(tmp_path: Path) -> Path:
+    """The current CRD, kept as that of a release."""
+    keep_crd(PROJECT / "crds" / crd.FILE_NAME, tmp_path / "0.0.1")
+    return tmp_path / "0.0.1" / crd.FILE_NAME
 
 
-@pytest.mark.parametrize("path", RELEASED, ids=lambda p: p.parent.name)
-def test_the_crd_does_not_narrow_a_released_one(path: Path) -> None:
-    old, new = yaml.safe_load(path.read_text())["spec"], crd.build_crd()["spec"]
+def test_the_crd_does_not_narrow_a_released_one(current: Path) -> None:
+    for path in (*RELEASED, current):
+        assert not find_changes(yaml.safe_load(path.read_text())), RULE
+
+
+def test_a_crd_that_is_narrower_than_a_kept_one_is_found(current: Path) -> None:
+    kept = yaml.safe_load(current.read_text())
+    [version] = kept["spec"]["versions"]
+    version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["retired"] = {"type": "string"}
+    assert find_changes(kept) == ["spec.retired: missing"]
+
+
+def test_each_dated_release_of_the_changelog_has_its_crd_kept() -> None:
+    """A release without it would be narrowed unnoticed."""
+    versions = re.findall(r"^## \[(\d[^]]*)\] - \d", (PROJECT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert sorted(versions) == sorted(path.parent.name for path in RELEASED), "run `make keep-crd`"
+
+
+def find_changes(kept: Schema) -> list[str]:
+    """Returns what the current CRD rejects although the kept one accepted it."""
+    old, new = kept["spec"], crd.build_crd()["spec"]
     assert {key: old[key] for key in ("group", "scope", "names")} == {k: new[k] for k in ("group", "scope", "names")}
     served = {version["name"]: version for version in new["versions"] if version["served"]}
+    found: list[str] = []
     for version in old["versions"]:
         now = served[version["name"]]
         assert now["subresources"] == version["subresources"]
         assert all(field in now["selectableFields"] for field in version["selectableFields"])
         one, other = (v["schema"]["openAPIV3Schema"] for v in (version, now))
-        found = [change for part in ("spec", "status") for change in find_narrowed(*select(one, other, part), part)]
+        for part in ("spec", "status"):
+            found += find_narrowed(one["properties"][part], other["properties"][part], part)
         known = {check["rule"] for check in one["x-kubernetes-validations"]}
         found += [str(check) for check in other["x-kubernetes-validations"] if check["rule"] not in known]
-        assert not found, "\n".join([RULE, *found])
-
-
-def select(one: Schema, other: Schema, part: str) -> tuple[Schema, Schema]:
-    return one["properties"][part], other["properties"][part]
+    return found
 
 
 def make_schema() -> Schema:
