@@ -16,10 +16,10 @@ PIP_AUDIT_VERSION := 2.10.1
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup setup-publish check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage demo record-demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-goodput bench-goodput-simulated bench-queue-simulated bench-scale bench-head-size docs image sbom release keep-crd audit publish example-image clean
+.PHONY: help setup setup-publish check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-goodput-simulated bench-queue-simulated docs image sbom release keep-crd audit publish example-image clean
 
 help: ## List the targets
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z0-9%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(READY) ## Create .venv with everything that the tests and the demo need
 
@@ -131,44 +131,24 @@ coverage: $(READY) ## Print the percentage of lines that the tests without clust
 	done
 	@printf '%-12s %s %%\n' all "$$($(BIN)/coverage report --format=total)"
 
+mutants: $(READY) ## Change lines of the pure core, and print what no test notices; an hour [MUTANTS="changed" or "changed:COMMIT" or "contract/failure"]
+	$(BIN)/python -m tools.mutants "$(MUTANTS)"
+
 demo: $(READY) ## Train the digits example on a cluster on this machine, kill a worker, and verify the result
 	$(BIN)/python tools/demo.py
 
 record-demo: $(READY) ## (by hand) Run the demo, and draw its output as docs/assets/demo.svg for the README
 	$(BIN)/python -m tools.record_demo
 
-bench-start: $(READY) ## Time from kubectl apply to Succeeded, compared with a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
-	$(BIN)/python -m benchmarks.start $(BENCH_ARGS)
-
-bench-data: $(READY) ## Rows per second of a dataset in a TrainJob, compared with a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
-	$(BIN)/python -m benchmarks.data $(BENCH_ARGS)
-
-bench-elastic: $(READY) ## Time from the loss of a worker to training with fewer, compared with Ray's own [BENCH_ARGS="--rounds 5"]
-	$(BIN)/python -m benchmarks.elastic $(BENCH_ARGS)
-
-bench-worker-loss: $(READY) ## Time from the SIGKILL of a worker to training again, compared with a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
-	$(BIN)/python -m benchmarks.worker_loss $(BENCH_ARGS)
-
-bench-head-loss: $(READY) ## Time from the SIGKILL of the head to training again, compared with a fresh job [BENCH_ARGS="--rounds 5"]
-	$(BIN)/python -m benchmarks.head_loss $(BENCH_ARGS)
-
-bench-in-place: $(READY) ## Time from an error in train_func to training again in the same pods, compared with a new attempt [BENCH_ARGS="--rounds 5"]
-	$(BIN)/python -m benchmarks.in_place $(BENCH_ARGS)
-
-bench-goodput: $(READY) ## Share of productive time under one schedule of losses, compared with Ray by hand in a loop [BENCH_ARGS="--rounds 3"]
-	$(BIN)/python -m benchmarks.goodput $(BENCH_ARGS)
+# One program per question: bench-worker-loss runs benchmarks/worker_loss.py. Those in simulated time have other names.
+bench-%: $(READY) ## Measure start, data, elastic, worker-loss, head-loss, in-place, goodput, scale, head-size or attack [BENCH_ARGS="--help"]
+	$(BIN)/python -m benchmarks.$(subst -,_,$*) $(BENCH_ARGS)
 
 bench-goodput-simulated: $(READY) ## Productive time of 30 days in simulated time, interrupted as often as Llama 3's training [BENCH_ARGS="--seeds 20"]
 	$(BIN)/python -m benchmarks.goodput_simulation $(BENCH_ARGS)
 
 bench-queue-simulated: $(READY) ## GPU-hours of a day of 50 jobs on 64 GPUs in simulated time: with a queue, with gangs, with neither [BENCH_ARGS="--seeds 1"]
 	$(BIN)/python -m tests.model.contention $(BENCH_ARGS)
-
-bench-scale: $(READY) ## Pods per second and cost of the operator with many jobs, compared with a plain client [BENCH_ARGS="--present 100 10000"]
-	$(BIN)/python -m benchmarks.scale $(BENCH_ARGS)
-
-bench-head-size: $(READY) ## Memory and processor time of a head pod by the number of workers [BENCH_ARGS="--workers 2 32 --framework Torch"]
-	$(BIN)/python -m benchmarks.head_size $(BENCH_ARGS)
 
 docs: $(READY) ## Build the documentation as a site into build/site, without the network; a warning is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

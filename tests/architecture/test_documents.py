@@ -133,6 +133,10 @@ def test_pages_for_users_name_no_tests() -> None:
 @per_document
 def test_named_make_targets_exist(path: Path) -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9.-]*):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    # The rule bench-% runs each program of benchmarks.
+    programs = [file for file in (PROJECT / "benchmarks").glob("**/*.py") if "__main__" in file.read_text() + file.stem]
+    names = (file.parent.name if file.stem == "__main__" else file.stem for file in programs)
+    targets |= {f"bench-{name.replace('_', '-')}" for name in names}
     assert set(MAKE.findall(path.read_text())) <= targets
 
 
