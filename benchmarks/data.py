@@ -23,6 +23,7 @@ from benchmarks.by_hand import HandStarted, Script
 from benchmarks.command import find_folder, run_command, start_session
 from benchmarks.machine import Meter, wait_until_quiet
 from benchmarks.run import DISTURBED, LIMIT_SECONDS, RunFailed
+from benchmarks.turns import APPLIED, BY_HAND, alternate
 from benchmarks.watch import Watch
 from railhead.api.job import parse_spec
 from railhead.cli.local import Console
@@ -35,7 +36,6 @@ FILES, ROWS, COLUMNS = 4, 1_200_000, 16
 ROW_BYTES = 8 + 4 * COLUMNS
 CODE = Path(__file__).with_name("data_rows.py")
 DRIVER = Path(__file__).with_name("data_driver.py")
-APPLIED, BY_HAND = "TrainJob", "by hand"
 
 
 def write_files(folder: Path) -> None:
@@ -86,18 +86,17 @@ class Bench:
     def run_rounds(self, count: int) -> None:
         """Round 0 only warms up the page cache and Python's bytecode files."""
         ways = {APPLIED: self._run_applied, BY_HAND: self._run_by_hand}
-        for number in range(count + 1):
-            for what in sorted(ways, reverse=number % 2 == 0):
-                wait_until_quiet()
-                with Meter() as meter:
-                    rate = ways[what](f"data-{number}")
-                self._echo(
-                    f"round {number}, {what}: {rate:,.0f} rows/s, {rate * ROW_BYTES / 1e6:.0f} MB/s; "
-                    f"other processes used {100 * meter.share_of_others:.0f} % of the processors"
-                )
-                if number:
-                    self.rates[what].append(rate)
-                    self.is_disturbed |= meter.share_of_others > DISTURBED
+        for number, what in alternate(ways, count + 1):
+            wait_until_quiet()
+            with Meter() as meter:
+                rate = ways[what](f"data-{number}")
+            self._echo(
+                f"round {number}, {what}: {rate:,.0f} rows/s, {rate * ROW_BYTES / 1e6:.0f} MB/s; "
+                f"other processes used {100 * meter.share_of_others:.0f} % of the processors"
+            )
+            if number:
+                self.rates[what].append(rate)
+                self.is_disturbed |= meter.share_of_others > DISTURBED
 
     def _run_applied(self, name: str) -> float:
         kubectl = Kubectl(self._session.kubectl, self._session.kubeconfig)

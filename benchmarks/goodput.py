@@ -24,11 +24,8 @@ from typing import Any
 from benchmarks.by_hand import DRIVER, HandStarted, Script
 from benchmarks.command import run_command, start_session
 from benchmarks.loss import (
-    APPLIED,
-    BY_HAND,
     CODE,
     WORKERS,
-    TakesTurns,
     applied,
     build_spec,
     find_head,
@@ -38,6 +35,7 @@ from benchmarks.loss import (
     kill_tree,
 )
 from benchmarks.steps import FAIL
+from benchmarks.turns import APPLIED, BY_HAND, TakesTurns
 from railhead.api.job import parse_spec
 from railhead.cli.local import Console
 from railhead.local.addresses import AddressPool

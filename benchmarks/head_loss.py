@@ -23,11 +23,11 @@ from benchmarks.loss import (
     Notes,
     applied,
     build_spec,
-    describe,
     find_head,
     kill_tree,
 )
 from benchmarks.machine import wait_until_quiet
+from benchmarks.turns import describe
 from railhead.cli.local import Console
 from railhead.local.session import Session
 

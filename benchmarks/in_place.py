@@ -18,12 +18,11 @@ from benchmarks.loss import (
     STEPS_BEFORE,
     WORKERS,
     Notes,
-    TakesTurns,
     applied,
     build_spec,
-    describe,
 )
 from benchmarks.steps import FAIL
+from benchmarks.turns import TakesTurns, describe
 from railhead.cli.local import Console
 from railhead.local.session import Session
 

@@ -6,15 +6,14 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from benchmarks.command import start_session
-from benchmarks.machine import wait_until_quiet
+from benchmarks.turns import APPLIED, BY_HAND, TakesTurns, describe
 from railhead.cli.local import Console
 from railhead.driver.node.machine import find_descendants, read_process_table
 from railhead.local.addresses import AddressPool
@@ -26,8 +25,6 @@ CODE = Path(__file__).with_name("steps.py")
 WORKERS = 2
 STEPS_BEFORE = 5  # with all workers, before something is lost
 START_SECONDS, LOSS_SECONDS = 120.0, 180.0
-APPLIED, BY_HAND = "TrainJob", "by hand"
-Ways = Mapping[str, Callable[[Path], float]]
 
 
 def build_spec(storage: Path, **scaling: int) -> dict[str, Any]:
@@ -114,32 +111,6 @@ def _is_ray_start(pid: int, address: str) -> bool:
     return "start" in arguments and f"--node-ip-address={address}" in arguments
 
 
-class TakesTurns:
-    """Several ways of doing the same, next to one session; the order changes from round to round.
-
-    Attributes:
-        seconds: what each way returned, or another number with the `unit`.
-    """
-
-    def __init__(self, session: Session, console: Console, ways: Ways, *, unit: str = "s") -> None:
-        self._unit = unit
-        self._session = session
-        self._console = console
-        self._ways = ways
-        self.seconds: dict[str, list[float]] = {what: [] for what in ways}
-
-    def run_rounds(self, wanted: int) -> None:
-        for number in range(wanted):
-            for what in sorted(self._ways, reverse=number % 2 == 0):
-                wait_until_quiet()
-                storage = self._session.folder / f"{what.replace(' ', '-').lower()}-{number}"
-                storage.mkdir()
-                seconds = self._ways[what](storage)
-                self.seconds[what].append(seconds)
-                summary = f"{seconds:.2f} {self._unit}; load {os.getloadavg()[0]:.1f}"
-                self._console.echo(f"round {number + 1}, {what}: {summary}")
-
-
 def compare_losses(
     what: str,
     rounds: int,
@@ -173,12 +144,3 @@ def find_last_worker(kubectl: Kubectl, job: str) -> str:
     """The address of the last worker's pod."""
     pods = json.loads(kubectl("get", "pods", "-l", f"railhead.dev/job-name={job}", "-o", "json"))["items"]
     return str(max((p["metadata"]["name"], p["status"]["podIP"]) for p in pods if "-w" in p["metadata"]["name"])[1])
-
-
-def describe(what: str, times: Mapping[str, list[float]], *, of: str, beside: str, bound: float) -> int:
-    """Prints the verdict on the ratio of two medians; returns the exit code."""
-    mine, theirs = median(times[of]), median(times[beside])
-    ratio = mine / theirs
-    print(f"\n{what}, median of {len(times[of])}:")
-    print(f"{of} {mine:.2f} s, {beside} {theirs:.2f} s, ratio {ratio:.3f}; the bound is {bound}")
-    return 0 if ratio <= bound else 1

@@ -19,6 +19,7 @@ from benchmarks.command import run_command, start_session
 from benchmarks.machine import Meter, read_processes, wait_until_quiet
 from benchmarks.run import Run, count_undisturbed, select_undisturbed
 from benchmarks.table import describe_milestones, describe_plain, describe_run, describe_verdict
+from benchmarks.turns import alternate
 from benchmarks.watch import Watch
 from railhead.cli.local import Console
 from railhead.local.addresses import AddressPool
@@ -46,11 +47,10 @@ class Bench:
 
     def run_rounds(self, wanted: int) -> None:
         """Until each way has as many undisturbed runs as wanted, or a limit is reached. Round 0 only warms up."""
-        for number in range(1 + MOST_ROUNDS * wanted):
-            for what in sorted(self._ways, reverse=number % 2 == 0):
-                if count_undisturbed(self.runs[what]) < wanted:
-                    run = self._measure(what, number)
-                    self.runs[what] += [run] if number else []
+        for number, what in alternate(self._ways, 1 + MOST_ROUNDS * wanted):
+            if count_undisturbed(self.runs[what]) < wanted:
+                run = self._measure(what, number)
+                self.runs[what] += [run] if number else []
 
     def _run_applied(self, number: int) -> Run:
         return run_applied(self._session, self._watch, name=f"digits-{number}")
