@@ -2,6 +2,10 @@
 
 Everything else is as the Dockerfile says, which is read for users, variables, labels and commands. Debian's part is
 made once per machine and kept in the user's cache: remove the folder to get newer packages.
+
+The release workflow has docker and does not need it. `tests/install/test_registry.py` does, where containerd of a real
+node pulls the operator's image from a registry, and so does the test of `make publish`: on machines without a builder
+both would otherwise push no image at all.
 """
 
 from __future__ import annotations

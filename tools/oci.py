@@ -1,6 +1,9 @@
 """Image archives in the format of the Open Container Initiative, packed from folders without a builder.
 
 Layers and archive have no times, owners or order of the machine: the same folders give the same bytes.
+
+Only for `debian_image.py`, whose docstring says who needs it. `crane mutate` sets user, variables
+and commands as well, but only of images in a registry, and a release is built without one.
 """
 
 from __future__ import annotations

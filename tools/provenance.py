@@ -2,6 +2,9 @@
 
 `make release` writes it, and `make publish` attests the digests of images and chart with it. It has no times, so
 that one commit gives the same bytes each time.
+
+buildx and GitHub's action write one as well, but only for what they build or see: the digests here are those of a
+registry, which exist after the push, and a release by hand has neither.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`make sbom`: what the operator's image contains besides its base, as a CycloneDX file.
 
 The operator is installed from its wheel, with the extra `operator` and the pinned versions, into its own
-environment, as in the Dockerfile, and the file describes that environment.
+environment, as in the Dockerfile, and cyclonedx-bom describes that environment. buildx could describe the image as
+well, but keeps that in the registry, while the file is published beside the package, whose dependencies it names too.
 """
 
 from __future__ import annotations
