@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.outcome import LIMIT_BYTES, Outcome
+from railhead.contract.outcome import LIMIT_BYTES, Outcome, parse_exit_code
 from railhead.contract.report import Checkpoint
 
 
@@ -66,3 +66,37 @@ def test_half_a_surrogate_pair_is_replaced() -> None:
 )
 def test_a_message_with_an_impossible_number_or_depth_is_none(text: str) -> None:
     assert Outcome.from_json(text) is None
+
+
+FULL = Outcome(
+    "Application",
+    "ScriptFailed",
+    "words",
+    process_exit_code=3,
+    suspect_pod="a-worker-1",
+    reports=5,
+    restarts=2,
+    charged_restarts=1,
+)
+
+
+def test_all_that_is_known_of_the_end_comes_back() -> None:
+    assert Outcome.from_json(FULL.to_json()) == FULL
+
+
+def test_a_message_with_the_class_only_has_neutral_values_for_the_rest() -> None:
+    assert Outcome.from_json('{"outcome": "Hang"}') == Outcome("Hang")
+
+
+def test_what_decides_on_a_retry_is_kept_when_everything_else_is_too_long() -> None:
+    """`spec.failurePolicy` has rules about the reason and the exit code, and each charged restart spends a budget."""
+    checkpoint = make_checkpoint(length=2 * LIMIT_BYTES)
+    read = Outcome.from_json(replace(FULL, checkpoint=checkpoint, best_checkpoint=checkpoint).to_json())
+    assert read == replace(FULL, message="", suspect_pod="", reports=0)
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [(1, 1), (255, 255), (0, None), (256, None), (-9, None), ("3", None), (None, None)]
+)
+def test_the_code_of_a_process_that_failed_is_1_to_255(value: object, code: int | None) -> None:
+    assert parse_exit_code(value) == code

@@ -16,6 +16,12 @@ def test_a_time_is_read_as_it_was_written() -> None:
     assert parse_time(format_time(moment)) == parse_time("2026-01-02T03:04:05") == moment
 
 
+def test_a_time_of_another_zone_is_the_same_moment_in_utc() -> None:
+    moment = parse_time("2026-01-02T03:04:05+02:00")
+    assert moment is not None and moment == datetime(2026, 1, 2, 1, 4, 5, tzinfo=UTC)
+    assert format_time(moment) == "2026-01-02T01:04:05Z"
+
+
 @pytest.mark.parametrize(
     "text", ["", "now", "2026-02-30T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", None]
 )
@@ -59,6 +65,7 @@ def test_everything_else_is_replaced(text: str, clean: str) -> None:
     [
         ([3], "rank 3"),
         ([41, 37], "ranks 37 and 41"),
+        ([3, 4], "ranks 3-4"),
         (range(512), "ranks 0-511"),
         ([rank for rank in range(512) if rank != 37], "ranks 0-36 and 38-511"),
         (range(0, 16, 2), "ranks 0, 2, 4, 6, 8, 10, 12 and 14"),

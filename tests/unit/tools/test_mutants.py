@@ -104,3 +104,10 @@ def test_the_rooms_and_the_folders_of_their_tests_exist() -> None:
     assert all((PROJECT / PACKAGE / room).is_dir() for room in ROOMS)
     assert (PROJECT / UNCOUNTED).is_file()
     assert all((PROJECT / TESTS / folder).is_dir() for folders in ROOMS.values() for folder in folders)
+
+
+@pytest.mark.parametrize(
+    ("new", "is_only_wording"), [('"XXA pod XX"', True), ('"A POD "', True), ('"a pod "', True), ("None", False)]
+)
+def test_another_wording_of_a_message_is_no_survivor_to_report(new: str, is_only_wording: bool) -> None:
+    assert Survivor("planning/job.py", "f", '"A pod "', new).is_only_wording is is_only_wording

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.api.base import Object
-from railhead.api.queue import PodSetAdmission, Toleration
+from railhead.api.queue import MAX_ANNOTATION, MAX_LABELS, MAX_TOLERATIONS, PodSetAdmission, Toleration
 from railhead.planning.facts.pod_sets import CannotStart, check_start, merge_pod_set
 from railhead.planning.queue_view import Assignment, PodSetUpdate
 from tests.unit.kueue import SPOT, make_admitted, served
@@ -116,3 +116,46 @@ def test_a_pod_set_is_topology_aware_if_kueue_assigned_it() -> None:
 
 def test_a_template_that_holds_anything_still_has_an_answer() -> None:
     assert not find_problem(PodSetUpdate("prov", "workers", node_selector={"a": "b"}), worker=make_pod(selector=3))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"labels": {f"key-{number}": "1" for number in range(MAX_LABELS)}},
+        {"annotations": {"key": "x" * MAX_ANNOTATION}},
+        {"tolerations": tuple(Toleration(key=f"key-{number}") for number in range(MAX_TOLERATIONS - 1))},
+    ],
+    ids=["labels", "annotations", "tolerations"],
+)
+def test_pods_start_with_as_much_as_the_status_can_hold(given: Any) -> None:
+    """The flavor of the pod set has one toleration as well."""
+    assert find_problem(PodSetUpdate("prov", "workers", **given)) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (
+            {"labels": {f"key-{number}": "1" for number in range(MAX_LABELS + 1)}},
+            f"The admission has {MAX_LABELS + 1} labels, and the pods can have at most {MAX_LABELS}",
+        ),
+        (
+            {"annotations": {"key": "x" * (MAX_ANNOTATION + 1)}},
+            f"Admission check prov sets annotations key to more than {MAX_ANNOTATION} bytes",
+        ),
+        (
+            {"tolerations": tuple(Toleration(key=f"key-{number}") for number in range(MAX_TOLERATIONS))},
+            f"The admission has {MAX_TOLERATIONS + 1} tolerations for workers, and the pods can have at most "
+            f"{MAX_TOLERATIONS}",
+        ),
+    ],
+    ids=["labels", "annotations", "tolerations"],
+)
+def test_the_user_reads_what_an_admission_has_too_much_of(given: Any, problem: str) -> None:
+    assert find_problem(PodSetUpdate("prov", "workers", **given)) == problem
+
+
+def test_a_pod_set_without_an_assignment_gets_what_the_checks_add() -> None:
+    workload = make_admitted(updates=[PodSetUpdate("prov", "workers", {"a": "1"})], assignments=[])
+    found = merge_pod_set(served(workload), workload, "workers", count=2)
+    assert (found.name, found.count, found.flavors, found.labels) == ("workers", 2, [], {"a": "1"})
