@@ -25,7 +25,6 @@ from railhead.local.control_plane.binaries import GO_VERSION, KUBERNETES_VERSION
 from railhead.local.node.agent import MAX_PODS
 from railhead.planning.facts.deadlines import FIRST_REPORT_SECONDS, HOLD_SECONDS, OUTAGE_SECONDS
 from railhead.planning.facts.settlement import ROUNDS_WITHOUT_CHECKPOINT
-from railhead.planning.facts.start_line import TURN_SECONDS
 from railhead.planning.observed import DENIED_LIMIT_SECONDS
 from railhead.planning.pod_view import SILENT_GRACE_SECONDS, STUCK_SECONDS, UNANSWERED_SECONDS
 from railhead.resources.sizes import HEAD_WORKERS
@@ -62,7 +61,6 @@ CLAIMS: tuple[tuple[str, float | str], ...] = (
     ("has not responded for # s(?:econds)? beyond", UNANSWERED_SECONDS),
     ("next attempt begins # seconds after", UNANSWERED_SECONDS),
     ("Terminating # minutes beyond", STUCK_SECONDS / 60),
-    ("(?:turns of at most|or for|creates pods, for at most|job's turn, for at most) # minutes", TURN_SECONDS / 60),
     ("rejected the others for # seconds", HOLD_SECONDS),
     (r"released after # min(?:utes)?\b", OUTAGE_SECONDS / 60),
     ("heard of the attempt for # minutes", FIRST_REPORT_SECONDS / 60),

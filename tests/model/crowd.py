@@ -59,12 +59,15 @@ class Crowd:
         complete_at: when each job first had all its pods, in seconds since the beginning.
         seconds: how long a complete gang trains; None = forever.
         room: how many pods the nodes take; the others stay unscheduled.
+        resource: what the quota counts.
+        longest_hold: for how many seconds on end each job held pods of an incomplete gang, but for those being deleted.
     """
 
     seed: int
     quota: int = 10**6
     seconds: float | None = None
     room: int = 10**6
+    resource: str = "pods"
     outsiders: int = 0  # pods that count in the quota and are not Railhead's
     uses_kueue: bool = False
     latency: tuple[float, float] = (0.002, 0.05)  # of half a request, and of a watch
@@ -73,6 +76,7 @@ class Crowd:
     held: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     idle: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     sizes: dict[str, int] = field(default_factory=dict)
+    longest_hold: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -81,6 +85,7 @@ class Crowd:
         self.api.changed = self._see
         self._operators: list[ModelOperator] = []
         self._main: asyncio.Task[None] | None = None
+        self._held_since: dict[str, float] = {}
 
     def now(self) -> datetime:
         return NOW + timedelta(seconds=self.loop.time())
@@ -149,15 +154,27 @@ class Crowd:
         return found[0] if found else ""
 
     def _admit(self, plural: str, body: Object) -> str:
+        if plural != PODS:
+            return ""
+        wanted = self._count(body)
         used = self.outsiders + sum(
-            pod["status"]["phase"] not in ("Succeeded", "Failed")
+            self._count(pod)
             for (kind, _, _), pod in self.api.objects.items()
-            if kind == PODS
+            if kind == PODS and pod["status"]["phase"] not in ("Succeeded", "Failed")
         )
-        if plural != PODS or used < self.quota:
+        if not wanted or used + wanted <= self.quota:
             return ""
         # plugin/pkg/admission/resourcequota/controller.go: checkRequest
-        return f"exceeded quota: gpus, requested: pods=1, used: pods={used}, limited: pods={self.quota}"
+        name = self.resource
+        return f"exceeded quota: gpus, requested: {name}={wanted}, used: {name}={used}, limited: {name}={self.quota}"
+
+    def _count(self, pod: Object) -> int:
+        """Returns what the quota counts for a pod."""
+        if self.resource == "pods":
+            return 1
+        device = self.resource.removeprefix("requests.")
+        limits = [(each.get("resources") or {}).get("limits") or {} for each in pod["spec"]["containers"]]
+        return sum(int(each.get(device, 0)) for each in limits)
 
     def _see(self, entry: Entry) -> None:
         """Watches deliver it to every operator, and the rest of the cluster acts on it."""
@@ -240,6 +257,17 @@ class Crowd:
 
     def _measure(self, seconds: float) -> None:
         for job in self.sizes:
-            if not self._is_complete(job) and self.status(job).get("phase") not in ("Succeeded", "Failed"):
-                self.held[job] += seconds * len(self.pods_of(job))
-                self.idle[job] += seconds * self.count_placed(job)
+            if self._is_complete(job) or self.status(job).get("phase") in ("Succeeded", "Failed"):
+                self._held_since.pop(job, None)
+                continue
+            self.held[job] += seconds * len(self.pods_of(job))
+            self.idle[job] += seconds * self.count_placed(job)
+            if all("deletionTimestamp" in pod["metadata"] for pod in self.pods_of(job)):
+                self._held_since.pop(job, None)
+                continue
+            since = self._held_since.setdefault(job, self.loop.time())
+            self.longest_hold[job] = max(self.longest_hold[job], self.loop.time() - since)
+
+    def count_requests(self) -> int:
+        """Returns how many requests the operator has sent for all jobs."""
+        return sum(len(operator.client.asked) for operator in self._operators)

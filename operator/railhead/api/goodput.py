@@ -40,7 +40,7 @@ class SettledStatus(SpentStatus):
 class LostSeconds(StatusModel):
     """Seconds in which the job did not train, or that it lost, by cause."""
 
-    queued: int = _count("The job waited in the line of its namespace, for its quota or for nodes.")
+    queued: int = _count("The job waited for its queue, or for a quota or nodes that other jobs have.")
     pods_pending: int = _count("Pods of the attempt were not up yet.")
     starting: int = _count("Ray and the worker group started, before training first ran.")
     restoring: int = _count("The same again after a loss, and the delay before the next attempt.")

@@ -129,20 +129,6 @@ class Waiting(StatusModel):
     again: bool = Field(default=False, description="Whether it has run since the job was started or resumed.")
 
 
-class StartLine(StatusModel):
-    """Jobs of a namespace that a quota rejected, or that released pods for lack of nodes, create one at a time."""
-
-    since: str | None = time_field("The job's place: the earliest is first. Absent once all its pods have a node.")
-    turn_time: str | None = time_field("Since when it is the job's turn, for at most 5 minutes.")
-    quota: str = text_field("ResourceQuota that rejected a pod; empty if nodes were missing.", 253)
-    percent: int = Field(
-        default=0, description="What the job needs of that quota by itself, in percent of its limit; 0 = not known."
-    )
-    released: int = Field(
-        default=0, description="Attempts in a row that released their pods; the delay before the next one grows."
-    )
-
-
 class OutcomeStatus(StatusModel):
     """How an attempt ended, by its driver's last report."""
 
@@ -316,7 +302,6 @@ class JobStatus(StatusModel):
         default=0, description="How long the job was suspended, without a current suspension."
     )
     waiting: Waiting | None = optional("Since when the job waits for training; absent while it runs.")
-    start_line: StartLine | None = optional("Pods were rejected by a quota or released; absent once training runs.")
     completion_time: str | None = time_field("When the job ended.")
     goodput: GoodputStatus | None = optional("What the job's time was spent on.")
     clean_up_time: str | None = time_field("When spec.keepPodsSeconds removed the job's children.")

@@ -70,11 +70,7 @@ class ClusterState:
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
         if event_type == "DELETED":
-            key = read_key(raw)
-            known = self._store.job(key)
-            self._store.drop_job(key, raw["metadata"]["uid"], version=version_of(raw))
-            if known is not None and known.place is not None:
-                self._queue.add(key)  # its last pass wakes the next one of its line
+            self._store.drop_job(read_key(raw), raw["metadata"]["uid"], version=version_of(raw))
         else:
             self.record_job(raw)
 

@@ -19,6 +19,7 @@ from railhead.api import conditions as types
 from railhead.api.status import JobStatus
 from railhead.contract.text import parse_time
 from railhead.controller.job_record import Content, JobRecord
+from railhead.planning.facts.backoff import find_released_since
 
 PENDING = ("Pending", "Restarting")
 WARNINGS = (types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED, types.QUEUE_UNREACHABLE)
@@ -44,7 +45,8 @@ def find_signs(status: JobStatus) -> Signs:
     """Returns the signs of an unfinished job."""
     warnings = tuple(each.type for each in status.conditions if each.type in WARNINGS and each.is_true)
     if status.phase in PENDING:
-        waits = (each.since for each in (status.waiting, status.start_line) if each is not None)
+        waited = status.waiting.since if status.waiting is not None else None
+        waits = (waited, find_released_since(status))
         return Signs(min(filter(None, waits), default=None), None, warnings)
     if status.phase != "Running":
         return Signs(warnings=warnings)

@@ -21,7 +21,7 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import Owner
 from railhead.kube.bodies import decode, encode
 from railhead.kube.informer import version_of
-from railhead.planning.observed import Announced, Place, find_place
+from railhead.planning.observed import Announced
 from railhead.resources.queues.kueue import MAX_SECONDS, PRIORITY_CLASS, QUEUE_NAME
 
 FASTEST = 1
@@ -58,7 +58,6 @@ class JobRecord:
         restored_by: the restore of a backup tool that has made the object, or "".
         has_run: it has begun in its run, under this uid.
         run_key: of its run, while it has not finished; None if another controller manages the job.
-        place: in the start line of its namespace, if it is there and is not being deleted.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
 
@@ -82,7 +81,6 @@ class JobRecord:
     restored_by: str
     has_run: bool
     run_key: RunKey | None
-    place: Place | None
     kept: Content | bytes
 
     @property
@@ -138,7 +136,6 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         restored_by=str(labels.get(VELERO_RESTORE) or ""),
         has_run=status.attempt > 0 and (status.run is None or status.run.uid == uid),
         run_key=None if status.is_finished else _find_run_key(key, uid, raw, status),
-        place=None if is_deleting else find_place(key.name, uid, status),
         kept=kept,
     )
 

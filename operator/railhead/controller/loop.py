@@ -18,7 +18,7 @@ from railhead.controller.queues import RETRY_SECONDS
 from railhead.controller.store import Store
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.planning.amendments.workload import release
-from railhead.planning.observed import Observed, Place
+from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.resources.base import OperatorSettings
 from railhead.together import let_end
@@ -108,18 +108,13 @@ class Loop:
         raised."""
         left = await self._release_workloads(key)
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
-        if observed is None:
-            self._wake_line(key)
         if observed is None or not self.is_current(key.namespace):
             self.queue.forget(key)
             if left:
                 self.queue.wake(key, min(left))
             return
         began = self.monotonic()
-        before = self._find_place(key)
         result = await self._do(key, observed, left)
-        if before is not None and self._find_place(key) != before:
-            self._wake_line(key)
         self.count(result, self.monotonic() - began)
 
     async def _release_workloads(self, key: JobKey) -> list[float]:
@@ -137,16 +132,6 @@ class Loop:
                 again.append(RETRY_SECONDS)
                 log.info("%s: Workload of a deleted job: %s; retrying in %.0f s", key, error, RETRY_SECONDS)
         return again
-
-    def _find_place(self, key: JobKey) -> Place | None:
-        record = self.store.job(key)
-        return record.place if record is not None else None
-
-    def _wake_line(self, key: JobKey) -> None:
-        """A job has left its place: those that may create pods now do so at once."""
-        for other in self.store.lines.find_creators(key.namespace, self.now()):
-            if other != key:
-                self.queue.add(other)
 
     async def _do(self, key: JobKey, observed: Observed, left: list[float]) -> str:
         """The pass's result: done, lost, refused or error. `left`: seconds after which another one is due anyway."""

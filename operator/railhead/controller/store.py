@@ -20,48 +20,10 @@ from railhead.controller.job_record import JobRecord, RunKey, read_key, record_j
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.controller.queues import Queues
 from railhead.kube.informer import Tombstones, uid_of, version_of
-from railhead.planning.facts.start_line import find_creators, find_rivals
-from railhead.planning.observed import DENIED_ROW_SECONDS, Announced, Denial, Observed, Place, Rejection, RunHolder
+from railhead.planning.observed import DENIED_ROW_SECONDS, Announced, Denial, Observed, Rejection, RunHolder
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.queue_view import WorkloadView
 from railhead.resources.base import OperatorSettings
-
-
-class StartLines:
-    """The jobs of each namespace that are in its start line: what they cost is in proportion to their number only."""
-
-    def __init__(self) -> None:
-        self._records: defaultdict[str, dict[JobKey, JobRecord]] = defaultdict(dict)
-
-    def change(self, key: JobKey, new: JobRecord | None) -> None:
-        """A job was stored, or forgotten."""
-        if new is not None and new.place is not None:
-            self._records[key.namespace][key] = new
-        elif key in self._records.get(key.namespace, ()):
-            del self._records[key.namespace][key]
-            if not self._records[key.namespace]:
-                del self._records[key.namespace]
-
-    def others(self, key: JobKey) -> tuple[JobRecord, ...]:
-        """Of the job's namespace, without the job itself."""
-        return tuple(record for other, record in self._records.get(key.namespace, {}).items() if other != key)
-
-    def rivals(self, record: JobRecord, now: datetime) -> list[JobRecord]:
-        """See `facts/start_line.py`."""
-        others, own = self.others(record.key), record.place
-        if own is None:
-            return list(others)
-        line = (own, *(each.place for each in others if each.place is not None and each.place.quota == own.quota))
-        uids = {each.uid for each in find_rivals(line, record.uid, now)}
-        return [each for each in others if each.uid in uids]
-
-    def find_creators(self, namespace: str, now: datetime) -> list[JobKey]:
-        """The jobs that may create pods now, of all quotas."""
-        lines: defaultdict[str, dict[Place, JobKey]] = defaultdict(dict)
-        for key, record in self._records.get(namespace, {}).items():
-            if record.place is not None:
-                lines[record.place.quota][record.place] = key
-        return [line[place] for line in lines.values() for place in find_creators(tuple(line), now)]
 
 
 def _holds_run(other: JobRecord, record: JobRecord) -> bool:
@@ -81,7 +43,6 @@ class Store:
     Attributes:
         newest_version: the newest resourceVersion that is known of any job, or of a list of them.
         avoided_nodes: how many nodes jobs avoid, summed over the jobs.
-        lines: the start lines.
         queues: what is known of Kueue.
     """
 
@@ -97,7 +58,6 @@ class Store:
         self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
         self.avoided_nodes = 0
         self._runs: defaultdict[RunKey, set[JobKey]] = defaultdict(set)  # of unfinished jobs
-        self.lines = StartLines()
         self.queues = Queues()
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._tombstones = Tombstones()
@@ -132,7 +92,6 @@ class Store:
         self._count(old, -1)
         self._jobs[key] = new
         self._count(new, 1)
-        self.lines.change(key, new)
         self.queues.change_job(key, new)
         self._announced.setdefault(uid, new.announced)
         return key
@@ -182,7 +141,6 @@ class Store:
         if record is not None and record.uid == uid:
             self._count(record, -1)
             del self._jobs[key]
-            self.lines.change(key, None)
             self.queues.change_job(key, None)
         self._keys.pop(uid, None)
         self._forget(uid)
@@ -213,21 +171,12 @@ class Store:
         if record is not None:
             before = self._rejection(record)
             tries, since = (before.tries + 1, before.since) if before else (1, at)
-            is_contended = any(self._pods.get(other.owner) for other in self.lines.rivals(record, at))
-            self._rejections[uid] = Rejection(
-                problem, record.attempt, tries, at=at, since=since, is_contended=is_contended
-            )
+            self._rejections[uid] = Rejection(problem, record.attempt, tries, at=at, since=since)
 
     def _rejection(self, record: JobRecord) -> Rejection | None:
         """The rejection in the job's current attempt."""
         found = self._rejections.get(record.uid)
         return found if found is not None and found.attempt == record.attempt else None
-
-    def _line(self, record: JobRecord) -> tuple[Place, ...]:
-        """The places of the others, for a job that is in the line or may join it."""
-        if record.place is None and record.uid not in self._rejections:
-            return ()
-        return tuple(other.place for other in self.lines.others(record.key) if other.place is not None)
 
     def note_pod_events(self, pod: PodView, events: PodEvents) -> None:
         """Remembers what the Events about a pod say."""
@@ -323,7 +272,6 @@ class Store:
             version=record.version,
             source=self._source(key.namespace, spec),
             rejection=self._rejection(record),
-            line=self._line(record),
             denials=self._current_denials(record),
             foreign_pods=foreign,
             announced=self._announced.get(record.uid),

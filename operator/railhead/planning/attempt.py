@@ -22,6 +22,7 @@ from railhead.planning.children import (
     worker_pods,
 )
 from railhead.planning.facts.admission import count_workers, find_admission
+from railhead.planning.facts.reasons import GIVEN_UP
 from railhead.planning.facts.report import change_by_outcome, with_estimate
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
@@ -109,6 +110,8 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     message = (
         f"Attempt {job.attempt} was lost ({failure.class_}: {failure.message[:600]}); attempt {job.attempt + 1} follows"
     )
+    if failure.reason in GIVEN_UP:
+        message += f" at {format_time(settlement.next_attempt_at)} or later"
     reason = failure.reason or "Restarting"
     status = replace(status, phase="Restarting").with_conditions(
         make_condition(job, types.RECONCILING, reason="Restarting", message=message),

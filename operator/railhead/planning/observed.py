@@ -18,7 +18,6 @@ from railhead.api.job import InvalidSpec
 from railhead.api.spec import GRACE_SECONDS_OF_GPUS, TrainJobSpec
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.outcome import Outcome
-from railhead.contract.text import parse_time
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView, Problem
 from railhead.planning.queue_view import QueueView
 from railhead.resources.base import OperatorSettings
@@ -30,33 +29,6 @@ DeniedVerb = Literal["delete", "change"]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a job is.
-
-    Attributes:
-        percent: what it needs of the quota, in percent of its limit; 0 = not known.
-        since: the earliest is first; one in the future has not come yet.
-        turn_since: since when it is the job's turn.
-    """
-
-    name: str
-    uid: str
-    quota: str
-    percent: int
-    since: datetime
-    turn_since: datetime | None
-
-
-def find_place(name: str, uid: str, status: JobStatus) -> Place | None:
-    """None for a job that is in no line."""
-    line = status.start_line
-    since = parse_time(line.since) if line is not None else None
-    if line is None or since is None or status.is_finished or status.is_resting:
-        return None
-    return Place(name, uid, line.quota, line.percent, since, parse_time(line.turn_time))
-
-
-@dataclass(frozen=True)
 class Rejection:
     """The API server rejected a child of this attempt; kept until every wanted child could be created.
 
@@ -64,7 +36,6 @@ class Rejection:
         tries: rejections in a row.
         at: time of the last rejection.
         since: time of the first of these rejections; starts again with the operator.
-        is_contended: others of the line, which release theirs first, had pods at that time.
     """
 
     problem: Problem
@@ -72,7 +43,6 @@ class Rejection:
     tries: int
     at: datetime
     since: datetime
-    is_contended: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,7 +108,6 @@ class Observed:
         led_since: when this operator became the leader; None = no other one led before.
         denials: what the operator was not allowed to delete or to change.
         foreign_pods: names of the pods that carry the job's label and are not its own.
-        line: the places of other jobs of the namespace; empty if this one has none and nothing was rejected.
         source: status of the job that spec.resumeFrom.trainJob names, if that job exists.
         queue: what Kueue says, also about a job without a queue.
         run_holder: the other job that has the run of this one, None if there is none.
@@ -159,7 +128,6 @@ class Observed:
     version: int = 0
     source: JobStatus | None = None
     rejection: Rejection | None = None
-    line: tuple[Place, ...] = ()
     announced: Announced | None = None
     led_since: datetime | None = None
     denials: tuple[Denial, ...] = ()

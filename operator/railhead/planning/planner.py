@@ -13,13 +13,7 @@ from railhead.api import conditions as types
 from railhead.api.job import InvalidSpec
 from railhead.api.names import MANAGER
 from railhead.planning.amendments.announcements import add_warning, announce_commit, announce_slow_ranks
-from railhead.planning.amendments.creates import (
-    ask_for_refused_first,
-    hold_back_creates,
-    keep_place,
-    probe_quota,
-    wait_for_turn,
-)
+from railhead.planning.amendments.creates import ask_for_refused_first, hold_back_creates, probe_quota
 from railhead.planning.amendments.obstacles import (
     hold_back_deletes,
     list_stuck_pods,
@@ -104,10 +98,8 @@ FIRST_AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
 # These apply to every decision that keeps the job: a write of the status would change the version that a delete names.
 AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     ask_for_refused_first,  # only orders what the others may hold back
-    wait_for_turn,  # a job that waits for another one is not rejected meanwhile
     hold_back_creates,  # may replace the decision by another status change, which the others complete
     probe_quota,  # for the creates that are left
-    keep_place,  # joins a status change, or adds its own
     add_warning,  # joins a status change
     count_running_time,  # joins a status change
     look_up_pod_events,  # for pods without any other action

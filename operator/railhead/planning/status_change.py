@@ -36,7 +36,6 @@ from railhead.api.status import (
     Resize,
     Restarts,
     ResumedFromStatus,
-    StartLine,
     StuckPod,
     Waiting,
     WorkerLosses,
@@ -92,7 +91,6 @@ class StatusChange:
     start_time: str | Unset = UNSET
     suspended_seconds: int | Unset = UNSET
     waiting: Waiting | Unset | None = UNSET
-    start_line: StartLine | Unset | None = UNSET
     completion_time: str | Unset = UNSET
     goodput: GoodputStatus | Unset = UNSET
     clean_up_time: str | Unset = UNSET

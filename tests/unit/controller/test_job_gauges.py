@@ -95,17 +95,24 @@ def true(type_: str, minutes: int = 1) -> dict[str, str]:
     return {"type": type_, "status": "True", "reason": "R", "lastTransitionTime": stamp(minutes)}
 
 
+RELEASED = [
+    {"number": 1, "startTime": stamp(1), "class": "Infrastructure", "reason": "NodeFailed"},
+    {"number": 2, "startTime": stamp(3), "class": "Startup", "reason": "QuotaExceeded"},
+]
+BEGUN = {"number": 3, "startTime": stamp(5)}
+
+
 @pytest.mark.parametrize(
     ("status", "signs"),
     [
         ({}, NO_SIGNS),
         ({"phase": "Pending", "waiting": {"since": stamp(5)}}, Signs(pending_since=stamp(5))),
         (
-            {"phase": "Restarting", "waiting": {"since": stamp(5)}, "startLine": {"since": stamp(3)}},
+            {"phase": "Restarting", "attempt": 3, "waiting": {"since": stamp(5)}, "attempts": [*RELEASED, BEGUN]},
             Signs(pending_since=stamp(3)),
         ),
         (
-            {"phase": "Pending", "waiting": {"since": stamp(5)}, "startLine": {"since": stamp(7)}},
+            {"phase": "Pending", "attempt": 3, "waiting": {"since": stamp(5)}, "attempts": [BEGUN]},
             Signs(pending_since=stamp(5)),
         ),
         ({"phase": "Starting", "waiting": {"since": stamp(5)}}, NO_SIGNS),

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.planning.facts.settlement import RELEASED_LIMIT_SECONDS, settle
+from railhead.planning.facts.backoff import RELEASED_LIMIT_SECONDS
+from railhead.planning.facts.settlement import settle
 from railhead.planning.observed import Rejection
+from railhead.planning.plan import POD
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import Problem
 from tests.model.actors.denying_policy import DENIALS, FAILED, UNEXPLAINED, Answer
@@ -79,7 +81,7 @@ def test_a_gang_of_which_each_time_another_worker_is_refused_waits_up_to_ten_min
     assert pauses == sorted(pauses) and pauses[-1] >= RELEASED_LIMIT_SECONDS
 
 
-@pytest.mark.parametrize("reason", ["AdmissionDenied", "AdmissionWebhookFailed", "CreateRefused", "QuotaExceeded"])
+@pytest.mark.parametrize("reason", ["AdmissionDenied", "AdmissionWebhookFailed", "CreateRefused"])
 def test_the_delay_after_a_release_grows_with_the_releases_alike(reason: str) -> None:
     delays = []
     for lost in range(10):
@@ -98,7 +100,7 @@ def find_order(problem: Problem | None, *, status: dict[str, Any], **spec: Any) 
     """The pods that are created, in order."""
     rejection = Rejection(problem, 2, tries=1, at=NOW.replace(hour=1), since=NOW) if problem else None
     wanted = plan(make_observed(status=status, rejection=rejection, spec=make_spec(**spec)))
-    return [create.name.split("-", 3)[-1] for create in wanted.creates if create.kind == "Pod"]
+    return [create.name.split("-", 3)[-1] for create in wanted.creates if create.policy is POD]
 
 
 REFUSED = Problem("AdmissionDenied", "Pod digits-0f1e2d-2-w2-0 was rejected: no")

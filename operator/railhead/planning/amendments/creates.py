@@ -1,43 +1,34 @@
-"""What holds back the pods that a decision would create: another job's turn, or the backoff after a rejection. The
-condition Reconciling reports why.
+"""What holds back the pods that a decision would create: the backoff after a rejection. The condition Reconciling
+reports why, what the job holds meanwhile, and when it tries again.
 
 A rejected child is reported at once, and its create is retried after 5, 10, 20, 30, 30 ... s, or after 5, 10, 10 ... s
 while other pods wait for it. Until then nothing is created for the job, whatever the pass has decided, and no restart
 is counted: nothing was lost. The worker that was refused is asked for first, so that the others hold nothing while it
-is refused. `facts/start_line.py` has the rule of the turns; each job's place is kept in its status.
+is refused; of a quota the whole job is asked for first.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Literal
 
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.api.base import Object
-from railhead.api.status import RESTING, Phase, StartLine
+from railhead.contract.text import format_time
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.deadlines import give_up_due
-from railhead.planning.facts.reasons import QUOTA_EXCEEDED, REJECTIONS, WAITING_FOR_TURN
-from railhead.planning.facts.settlement import rejected_until
-from railhead.planning.facts.start_line import (
-    TURN_SECONDS,
-    explain_rejection,
-    find_turn,
-    has_exceeded_quota,
-    leave,
-    move,
-    turn_end,
-)
+from railhead.planning.facts.quota import explain_rejection, was_refused
+from railhead.planning.facts.reasons import GIVEN_UP, QUOTA_EXCEEDED, REJECTIONS
+from railhead.planning.facts.settlement import REJECTED_LIMIT_SECONDS, rejected_until
 from railhead.planning.job import Job
+from railhead.planning.observed import Rejection
 from railhead.planning.plan import POD, QUOTA_PROBE, Create, Decision, Event
 from railhead.planning.pod_view import Problem
-from railhead.planning.status_change import UNSET, StatusChange, Unset, changes_anything, stand_still
+from railhead.planning.status_change import GUARD, Unset, changes_anything, stand_still
 from railhead.resources.quota_probe import build_quota_probe
 
 _REFUSED_WORKER = re.compile(r"Pod \S+-w(\d+)-\d+ was rejected: ")
-OUT: frozenset[Phase] = frozenset({"Suspending", *RESTING, "Succeeded", "Failed"})
 
 
 def ask_for_refused_first(job: Job, decision: Decision) -> Decision:
@@ -67,46 +58,78 @@ def _find_given_up(job: Job) -> Problem | None:
     return Problem(failure.reason, failure.message)
 
 
-def hold_back(job: Job, decision: Decision, why: Problem, *, event: Literal["Normal", "Warning"]) -> Decision:
-    """Only the decision's deletes remain. An elastic job with enough workers keeps training."""
-    held = show_progress(job) if job.is_elastic and job.are_enough_up else _report_hold(job, why, event)
-    return replace(held, deletes=decision.deletes)
+def hold_back_creates(job: Job, decision: Decision) -> Decision:
+    """Drops the creates of the decision during the backoff after the API server's last rejection."""
+    rejection = job.rejection
+    if rejection is None or not decision.creates:
+        return decision
+    due = give_up_due(job)
+    at = rejected_until(job, rejection, is_held=due is not None)
+    if at <= job.now:
+        return decision
+    if decision.status is not None and not decision.status.is_guard and changes_anything(job, decision.status):
+        held = replace(decision, creates=())  # the next pass reports why
+    else:
+        held = _report_hold(job, decision, rejection)
+    return held.waking(at).waking(due)
 
 
-def _report_hold(job: Job, problem: Problem, event: Literal["Normal", "Warning"]) -> Decision:
+def _report_hold(job: Job, decision: Decision, rejection: Rejection) -> Decision:
+    """Reports why nothing is created, and keeps the decision's deletes with what must hold for them.
+
+    An elastic job with enough workers keeps training.
+    """
+    if job.is_elastic and job.are_enough_up:
+        held = show_progress(job)
+    else:
+        held = _report(job, explain_rejection(job, rejection.problem))
+    if not decision.deletes:
+        return held
+    # Without the compare, a pass with an outdated view would delete pods that are in use.
+    required = decision.status.requires if decision.status is not None else frozenset()
+    status = held.status
+    if status is None or not changes_anything(job, status):
+        status = GUARD
+    return replace(held, status=status.requiring(*required), deletes=decision.deletes)
+
+
+def _report(job: Job, problem: Problem) -> Decision:
     """Reports a problem once, and again when it changes."""
-    reason, message = problem.reason, problem.message
+    reason, message = problem.reason, problem.message + _describe_hold(job)
     if any((x.type, x.reason, x.message) == (types.RECONCILING, reason, message) for x in job.status.conditions):
         return Decision()
     status = stand_still(job, types.RECONCILING, reason=reason, message=message)
-    news = Event(event, reason, message, is_series=True)
+    news = Event("Warning", reason, message, is_series=True)
     return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(news,))
 
 
-def wait_for_turn(job: Job, decision: Decision) -> Decision:
-    """Drops the whole decision if it creates pods and it is another job's turn: no attempt begins without pods."""
-    if not any(create.kind == "Pod" for create in decision.creates):
-        return decision
-    turn = find_turn(job)
-    if turn is None:
-        return decision
-    message = f"Waits for its turn: TrainJob {turn.name} creates its pods now, for at most {TURN_SECONDS} s"
-    if job.is_attempt_lost:
-        decision = Decision()  # its ended pods are evidence until the next attempt
-    held = hold_back(job, decision, Problem(WAITING_FOR_TURN, message), event="Normal")
-    return held.waking(turn_end(turn, job.now)).waking(give_up_due(job))
+def _describe_hold(job: Job) -> str:
+    """Returns what pods the job holds meanwhile, and when it tries again; empty for a job that wants no pods yet."""
+    if job.is_at_rest:
+        return ""
+    due = give_up_due(job)
+    if due is not None:
+        return f"; the pods that exist wait for it until {format_time(due)}, and are then released"
+    if job.acting_pods:
+        return ""
+    given_up = _find_given_up(job)
+    if given_up is not None and given_up.reason in GIVEN_UP:
+        why = f"the pods of attempt {job.attempt - 1} were released"
+    else:
+        why = "the job holds no pods meanwhile"
+    return f"; {why}, and the next try follows within {REJECTED_LIMIT_SECONDS} s"
 
 
 def probe_quota(job: Job, decision: Decision) -> Decision:
-    """Asks for the quota of the whole job before it makes any pod, if the job did not fit into a quota even alone.
+    """Asks for the quota of the whole job before it makes any pod, once a quota has refused one.
 
-    Otherwise each attempt would make as many pods as fit, and release them at the first refusal.
+    Otherwise each attempt would make as many pods as fit, and hold them for nothing until it releases them.
     """
     pods = [each for each in decision.creates if isinstance(each, Create) and each.policy is POD]
     head_name = names.head_name(job.name, job.uid, _find_attempt(job, decision))
     head = next((each for each in pods if each.name == head_name), None)
     worker = next((each for each in pods if each is not head), None)
-    if head is None or worker is None or not has_exceeded_quota(job):
+    if head is None or worker is None or not was_refused(job):
         return decision
 
     def build() -> Object:
@@ -120,46 +143,3 @@ def _find_attempt(job: Job, decision: Decision) -> int:
     if decision.status is None or isinstance(decision.status.attempt, Unset):
         return job.attempt
     return decision.status.attempt
-
-
-def keep_place(job: Job, decision: Decision) -> Decision:
-    """Writes the job's place when it joins the line, moves or leaves, in the decision's own write if there is one."""
-    change = decision.status or StatusChange()
-    status = change.apply(job.status)
-    wanted = _find_wanted(job, change, status.phase)
-    if wanted == status.start_line:
-        return decision
-    return replace(decision, status=replace(change, start_line=wanted, is_guard=False))
-
-
-def _find_wanted(job: Job, change: StatusChange, phase: Phase) -> StartLine | None:
-    if phase in OUT:
-        return None
-    if change.start_line is not UNSET:
-        return change.start_line  # as the decision says
-    if _is_complete(job) or (phase == "Running" and not job.empty_slots):
-        return leave(job, phase)
-    return move(job)
-
-
-def _is_complete(job: Job) -> bool:
-    """Whether all its pods exist and have a node, so that it needs nothing more from quota or scheduler."""
-    is_head_live = job.head is not None and job.head.is_live
-    are_placed = len(job.live_pods) > job.desired_workers and all(pod.node for pod in job.live_pods)
-    return not job.is_attempt_lost and is_head_live and are_placed
-
-
-def hold_back_creates(job: Job, decision: Decision) -> Decision:
-    """Drops the creates of the decision during the backoff after the API server's last rejection."""
-    rejection = job.rejection
-    if rejection is None or not decision.creates:
-        return decision
-    due = give_up_due(job)
-    at = rejected_until(job, rejection, is_held=due is not None)
-    if at <= job.now:
-        return decision
-    if decision.status is not None and not decision.status.is_guard and changes_anything(job, decision.status):
-        held = replace(decision, creates=())  # the next pass reports why
-    else:
-        held = hold_back(job, decision, explain_rejection(job, rejection.problem), event="Warning")
-    return held.waking(at).waking(due)

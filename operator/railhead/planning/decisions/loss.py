@@ -9,8 +9,8 @@ something has deleted or ended them, they are no evidence against the head.
 
 Deadlines end the job, an attempt that does not train in time, and an attempt that holds some of its pods and cannot get
 the others, since the API server rejects them or they find no node. An incomplete attempt releases all its pods, so that
-it does not hold GPUs for long. The next attempt follows with a growing delay, and no budget counts it; of two jobs that
-each hold half of a quota or of the nodes, one then gets everything it needs: they take turns.
+it does not hold GPUs for long. The next attempt follows with a growing delay, and no budget counts it. Each job has its
+own delay: of two that each held half of a quota or of the nodes, the one that returns first gets all it needs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from railhead.planning.facts.failure import (
     explain_head_loss,
     explain_loss,
 )
-from railhead.planning.facts.reasons import NODE_REFUSED_POD, PARTIAL_START, QUOTA_EXCEEDED
+from railhead.planning.facts.quota import explain_rejection
+from railhead.planning.facts.reasons import NODE_REFUSED_POD, PARTIAL_START
 from railhead.planning.facts.settlement import (
     IN_A_ROW,
     ROUNDS_WITHOUT_CHECKPOINT,
@@ -55,10 +56,9 @@ from railhead.planning.facts.settlement import (
     is_disrupted,
     is_disruption_limit_reached,
 )
-from railhead.planning.facts.start_line import explain_rejection, find_turn, release, release_nodes
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
-from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.pod_view import PodView
 
 
 def decide_loss(job: Job) -> Decision | None:
@@ -190,37 +190,26 @@ def decide_startup_deadline(job: Job) -> Decision | None:
 def decide_partial_gang(job: Job) -> Decision | None:
     """Ends an attempt that has waited long enough for a rejected pod."""
     due, since = give_up_due(job), held_since(job)
-    if due is None or since is None or due > job.now:
+    if job.rejection is None or due is None or since is None or due > job.now:
         return None
-    problem = _explain_rejection(job)
+    problem = explain_rejection(job, job.rejection.problem)
     held = sum(pod.attempt == job.attempt for pod in job.acting_pods)
     waited = int((job.now - since).total_seconds())
     message = f"{problem.message}; the {held} pods that exist were released after {waited} s"
-    decision = lose_attempt(job, explain_decision(job, Failure(FailureClass.STARTUP, problem.reason, message)))
-    return replace(decision, status=decision.status and replace(decision.status, start_line=release(job)))
-
-
-def _explain_rejection(job: Job) -> Problem:
-    if job.rejection is not None:
-        return explain_rejection(job, job.rejection.problem)
-    return Problem(QUOTA_EXCEEDED, "A quota rejected pods, and it is another job's turn to create")
+    return lose_attempt(job, explain_decision(job, Failure(FailureClass.STARTUP, problem.reason, message)))
 
 
 def decide_partial_start(job: Job) -> Decision | None:
-    """Ends the attempt when its deadline has passed, or its turn is over."""
+    """Ends an attempt of which too few pods have got a node in time."""
     due = release_due(job)
     if due is None or due > job.now or find_unread(job) is not None:
         return None
     failure = Failure(FailureClass.STARTUP, PARTIAL_START, _explain_lack_of_nodes(job))
-    decision = lose_attempt(job, explain_decision(job, failure, pod=find_waiting(job)))
-    return replace(decision, status=decision.status and replace(decision.status, start_line=release_nodes(job)))
+    return lose_attempt(job, explain_decision(job, failure, pod=find_waiting(job)))
 
 
 def _explain_lack_of_nodes(job: Job) -> str:
-    pod, next_job, limit = find_waiting(job), find_turn(job), job.spec.partial_start_deadline_seconds
-    if next_job is not None:
-        why = f"the job's turn is over, and TrainJob {next_job.name} creates its pods now"
-    else:
-        why = f"no further pod got a node for {limit} s (spec.partialStartDeadlineSeconds)"
+    pod, limit = find_waiting(job), job.spec.partial_start_deadline_seconds
+    why = f"no further pod got a node for {limit} s (spec.partialStartDeadlineSeconds)"
     cause = f"; pod {pod.name} cannot start: {pod.problem.message[:600]}" if pod and pod.problem else ""
     return f"{len(find_placed(job))} of {1 + job.desired_workers} pods had a node and were released: {why}{cause}"

@@ -61,7 +61,6 @@ def decide_restored(job: Job) -> Decision | None:
         worker_losses=None,
         counted_restarts=None,
         waiting=None,
-        start_line=None,
         head=HeadStatus(),
         workers=WorkersStatus(desired=job.desired_workers),
         resize=None,

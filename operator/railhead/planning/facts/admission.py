@@ -13,6 +13,7 @@ from railhead.api.queue import AdmissionStatus
 from railhead.api.spec import TrainJobSpec
 from railhead.planning.facts.avoided_nodes import list_avoided
 from railhead.planning.facts.pod_sets import CannotStart, check_start, find_assignment, merge_pod_set
+from railhead.planning.facts.quota import explain_rejection
 from railhead.planning.facts.reasons import (
     DEACTIVATED,
     FLAVOR_MISSING,
@@ -23,7 +24,6 @@ from railhead.planning.facts.reasons import (
     QUEUED,
     UNSATISFIED,
 )
-from railhead.planning.facts.start_line import explain_rejection
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Problem

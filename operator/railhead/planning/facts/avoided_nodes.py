@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, RestartStatus
 from railhead.contract.text import format_time, parse_time
+from railhead.planning.facts.backoff import grow
 from railhead.planning.facts.failure import describe_refusal
 from railhead.planning.facts.reasons import (
     NODE_REBOOTED,
@@ -22,7 +23,7 @@ from railhead.planning.facts.reasons import (
     POD_START_SLOW,
     UNSCHEDULABLE,
 )
-from railhead.planning.facts.settlement import find_ended_unseen, find_refused, grow
+from railhead.planning.facts.settlement import find_ended_unseen, find_refused
 from railhead.planning.facts.suspects import SURE, is_likely, is_sure
 from railhead.planning.facts.unstarted import Unstarted, find_unstarted
 from railhead.planning.job import Job

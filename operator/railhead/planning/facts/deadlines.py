@@ -15,10 +15,9 @@ from datetime import datetime, timedelta
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.contract.text import parse_time
+from railhead.planning.facts.quota import exceeds_quota
 from railhead.planning.facts.reasons import QUOTA_EXCEEDED
-from railhead.planning.facts.start_line import TURN_SECONDS, exceeds_quota, find_line, find_turn, may_create, turn_end
 from railhead.planning.job import Job
-from railhead.planning.observed import find_place
 from railhead.planning.pod_view import PodView
 
 REPORT_AGAIN_SECONDS = 20  # twice a driver's longest wait between two tries of a report
@@ -108,15 +107,15 @@ def find_hold_seconds(job: Job) -> int:
     """Longer for a group that was complete before: what ends within minutes must not cost it a healthy pod."""
     if exceeds_quota(job):
         return 0
-    is_quota = job.rejection is None or job.rejection.problem.reason == QUOTA_EXCEEDED
+    is_quota = job.rejection is not None and job.rejection.problem.reason == QUOTA_EXCEEDED
     return HOLD_SECONDS if is_quota or not job.status.head.pod else OUTAGE_SECONDS
 
 
 def held_since(job: Job) -> datetime | None:
-    """Since when pods are held for others that the API server rejects, or that wait for the job's turn. None while
-    nothing is held for them: pods that wait for nodes or for each other are nobody's fault."""
-    waiting, refused = job.status.waiting, _refused_since(job)
-    if refused is None or waiting is None or job.is_attempt_lost:
+    """Since when pods are held for others that the API server rejects. None while nothing is held for them: pods that
+    wait for nodes or for each other are nobody's fault."""
+    waiting = job.status.waiting
+    if job.rejection is None or waiting is None or job.is_attempt_lost:
         return None
     is_complete = job.head is not None and len(job.workers.live) >= job.least_workers
     held = [pod for pod in job.pods if pod.is_live and pod.attempt == job.attempt]
@@ -124,27 +123,15 @@ def held_since(job: Job) -> datetime | None:
         return None
     waited = parse_time(waiting.since) or job.now
     first = min((pod.created_at for pod in held if pod.created_at), default=job.now)
-    return min(max(waited, first, refused), job.now)
+    return min(max(waited, first, job.rejection.since), job.now)
 
 
 def give_up_due(job: Job) -> datetime | None:
-    """When the pods are released: in the job's turn after others of the line have released theirs."""
+    """When the pods are released that are held for others."""
     since = held_since(job)
     if since is None:
         return None
-    due = since + timedelta(seconds=find_hold_seconds(job))
-    place = find_place(job.name, job.uid, job.status)
-    if place is None or job.rejection is None or not job.rejection.is_contended or not may_create(job):
-        return due
-    return max(due, (place.turn_since or since) + timedelta(seconds=TURN_SECONDS))
-
-
-def _refused_since(job: Job) -> datetime | None:
-    """Returns what this operator saw, or what another one wrote into the status."""
-    if job.rejection is not None:
-        return job.rejection.since
-    place = find_place(job.name, job.uid, job.status)
-    return place.since if place is not None and place.quota and find_turn(job) is not None else None
+    return since + timedelta(seconds=find_hold_seconds(job))
 
 
 def find_placed(job: Job) -> list[PodView]:
@@ -160,34 +147,6 @@ def find_waiting(job: Job) -> PodView | None:
 
 def release_due(job: Job) -> datetime | None:
     """When the pods are released; None for a job that can train, or that holds a node for no worker."""
-    due = _deadline(job)
-    if due is None:
-        return None
-    turn = _turn_over(job)
-    return min(due, turn) if turn is not None else due
-
-
-def find_unread(job: Job) -> PodView | None:
-    """The pod whose Events are to be read before the deadline ends the attempt."""
-    due = _deadline(job)
-    end = _reading_due(job)
-    if due is None or end is None or not due <= job.now < end:
-        return None
-    pod = find_waiting(job)
-    if pod is None or (pod.events_read_at is not None and pod.events_read_at >= due):
-        return None
-    return pod
-
-
-def _reading_due(job: Job) -> datetime | None:
-    """When the deadline ends the attempt, whether the Events are read or not."""
-    due = _deadline(job)
-    if due is None:
-        return None
-    return due + timedelta(seconds=READING_SECONDS)
-
-
-def _deadline(job: Job) -> datetime | None:
     limit, waiting = job.spec.partial_start_deadline_seconds, job.status.waiting
     if not limit or waiting is None or job.is_attempt_lost:
         return None
@@ -200,12 +159,21 @@ def _deadline(job: Job) -> datetime | None:
     return min(since, job.now) + timedelta(seconds=limit)
 
 
-def _turn_over(job: Job) -> datetime | None:
-    """When the job makes way for another one that released its pods: at the end of its turn."""
-    own = find_place(job.name, job.uid, job.status)
-    if own is None or own.quota or len(find_line(job)) == 1:
+def find_unread(job: Job) -> PodView | None:
+    """The pod whose Events are to be read before the deadline ends the attempt."""
+    due = release_due(job)
+    end = _reading_due(job)
+    if due is None or end is None or not due <= job.now < end:
         return None
-    if find_turn(job) is not None:
-        return job.now
-    end = turn_end(own, job.now) if own.turn_since else None
-    return end if end is not None and end > job.now else None
+    pod = find_waiting(job)
+    if pod is None or (pod.events_read_at is not None and pod.events_read_at >= due):
+        return None
+    return pod
+
+
+def _reading_due(job: Job) -> datetime | None:
+    """When the deadline ends the attempt, whether the Events are read or not."""
+    due = release_due(job)
+    if due is None:
+        return None
+    return due + timedelta(seconds=READING_SECONDS)

@@ -17,6 +17,7 @@ from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSe
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
 from railhead.contract.text import format_time, parse_time
+from railhead.planning.facts.reasons import BY_QUOTA, RELEASED
 
 # A driver may report more than has passed since the last settlement. The first of these get their time first.
 PRECEDENCE = ("productive", "retrained", "hanging", "checkpointing", "restoring", "starting")
@@ -37,7 +38,7 @@ def find_cause(status: JobStatus) -> str:
         return "draining"
     if status.phase == "Queued":
         return "queued"
-    if status.start_line is not None and status.phase != "Running":
+    if _waits_for_others(status):
         return "queued"
     if is_over(status):
         return "restoring"
@@ -47,6 +48,13 @@ def find_cause(status: JobStatus) -> str:
     if status.phase in ("Pending", "Starting", "Restarting") and not status.head.pod:
         return "pods_pending"
     return {"Pending": "pods_pending", "Starting": "starting", "Restarting": "restoring"}.get(status.phase, "other")
+
+
+def _waits_for_others(status: JobStatus) -> bool:
+    """Whether it has no pods, or too few to train, since other jobs have what they need."""
+    if is_over(status):
+        return status.failure is not None and status.failure.reason in RELEASED
+    return status.phase in ("Pending", "Restarting") and status.reason_of(types.RECONCILING) in BY_QUOTA
 
 
 def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> GoodputStatus:

@@ -14,7 +14,6 @@ WEBHOOK_FAILED = "AdmissionWebhookFailed"
 SCHEDULER_MISSING = "SchedulerMissing"  # the API server has no PodGroups of spec.scheduling.gangScheduler
 QUOTA_EXCEEDED = "QuotaExceeded"
 EXCEEDS_QUOTA = "ExceedsQuota"  # by itself, whatever the other jobs do
-WAITING_FOR_TURN = "WaitingForTurn"
 NODE_REFUSED_POD = "NodeRefusedPod"  # the kubelet did, after the scheduler chose its node
 POD_NOT_STARTED = "PodNotStarted"  # its node reports an error, while pods like it have started on other nodes
 POD_START_SLOW = "PodStartSlow"  # the same, without an error and long after them
@@ -68,7 +67,7 @@ def find_admission_reason(kind: str, message: str) -> str:
             found.append((match.start(), row, reason))
     *_, reason = min(found, default=(0, 0, ""))
     if reason == QUOTA_EXCEEDED and kind != "Pod":
-        # Pods take turns for a quota. Other objects are few, and whether a job fits does not follow from their number.
+        # Whether a job fits into the quota does not follow from the number of its other objects, which are few.
         return OBJECT_COUNT_EXCEEDED
     return reason
 
@@ -104,11 +103,13 @@ OF_ONE_NODE = frozenset(
     }
 )
 PARTIAL_START = "PartialStartDeadlineExceeded"  # too few pods got a node
-RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA, PARTIAL_START})  # of attempts whose next one waits for its turn
+BY_QUOTA = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA})
+# Of attempts that released their pods for want of what other jobs may have.
+RELEASED = BY_QUOTA | {PARTIAL_START}
 GIVEN_UP = REJECTIONS | RELEASED  # of attempts that released their pods, since they could not get the others
 STATUS_DENIED = "StatusDenied"  # only of an event, since no condition can be written
 GATED = frozenset({SCHEDULING_GATED, HELD_BY_KUEUE})
-THAT_PASS = frozenset({UNSCHEDULABLE, *GATED, EXCEEDS_QUOTA, WAITING_FOR_TURN, *REJECTIONS, *POD_EVENTS})
+THAT_PASS = frozenset({UNSCHEDULABLE, *GATED, EXCEEDS_QUOTA, *REJECTIONS, *POD_EVENTS})
 # Why a job waits for its queue, beside the reasons that Kueue gives; client/causes.toml lists these too.
 QUEUED, DEACTIVATED, UNSATISFIED = "Queued", "Deactivated", "UnsatisfiedAdmissionChecks"
 QUEUE_MISSING, QUEUE_NAME_CONFLICT = "QueueMissing", "QueueNameConflict"

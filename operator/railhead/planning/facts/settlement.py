@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from hashlib import sha256
 
 from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
@@ -18,6 +17,7 @@ from railhead.api.status import Budget, FailureStatus, JobStatus, WorkerLosses
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, Payer
 from railhead.contract.metric_policy import METRIC_RULE
 from railhead.contract.text import parse_time
+from railhead.planning.facts.backoff import RELEASED_LIMIT_SECONDS, grow, released_delay_seconds
 from railhead.planning.facts.failure import (
     KILLED_CODES,
     LossReason,
@@ -39,7 +39,6 @@ REPLACEMENT_LIMIT_SECONDS = 60
 OWN_FAULT_FIRST_SECONDS = 10
 REJECTED_LIMIT_SECONDS = 30
 HELD_LIMIT_SECONDS = 10
-RELEASED_LIMIT_SECONDS = 600
 REFUSED_LIMIT_SECONDS = 60
 
 
@@ -99,9 +98,8 @@ class Settlement:
     @property
     def _delay_seconds(self) -> float:
         job, failure, status = self.job, self.failure, self.job.status
-        line = status.start_line
-        if line is not None and line.released and failure.reason in RELEASED:
-            return released_delay_seconds(job, line.released)
+        if failure.reason in RELEASED:
+            return released_delay_seconds(job, failure.reason)
         backoff, has_progress = failure.class_.policy.backoff, is_progress(job, self.committed)
         if backoff.is_skipped_after_commit and has_progress:
             return 0  # the cluster took a pod from a job that was making progress
@@ -318,18 +316,6 @@ def _find_latest(job: Job) -> list[PodView]:
 def _is_own_fault(failure: Failure) -> bool:
     """More memory, or less of what a limit counts, is needed, not another pod."""
     return failure.reason == LossReason.TERMINATION_BY_KUBELET or failure.class_.policy.payer is Payer.APPLICATION
-
-
-def grow(first: int, times: int, *, limit: int) -> int:
-    """Returns seconds that double each time, up to the limit."""
-    return min(limit, first << min(max(times, 0), 10))
-
-
-def released_delay_seconds(job: Job, times: int) -> float:
-    """Returns the delay after pods were released: up to 5, 10, 20, ... 600 s, of which half depends on the job's uid
-    and the attempt, so that jobs that released together do not return together."""
-    part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
-    return grow(5, times - 1, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
 
 
 def replacement_at(job: Job) -> datetime:

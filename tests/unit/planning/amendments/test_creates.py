@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from railhead.api import names
+from railhead.contract.text import format_time
 from railhead.controller.executor import find_reason
+from railhead.planning.amendments.creates import hold_back_creates
 from railhead.planning.facts.reasons import REJECTIONS
+from railhead.planning.observed import Rejection
+from railhead.planning.plan import POD, Create, Decision, delete_all
+from railhead.planning.pod_view import Problem
+from railhead.planning.status_change import GUARD, Requirement
 from tests.model.api_server import Object
 from tests.model.operator import PODS
-from tests.unit.builders import is_empty
+from tests.unit.builders import NOW, is_empty, make_head, make_job, make_worker
 from tests.unit.planning.simulation import Simulation
 
 QUOTA = "exceeded quota: gpus"
@@ -25,8 +32,9 @@ def reject_slot(slot: int, message: str = QUOTA) -> Callable[[Object], str]:
 
 
 def is_rejection(message: str, cause: str = QUOTA) -> bool:
-    """Whether it has the pod's name and the API server's message."""
-    return bool(re.fullmatch(rf'Pod (\S+) was rejected: pods "\1" is forbidden: {re.escape(cause)}', message))
+    """Whether it has the pod's name, the API server's message, and what becomes of the other pods."""
+    rest = "; the pods that exist wait for it until 2026-01-01T[0-9:]+Z, and are then released"
+    return bool(re.fullmatch(rf'Pod (\S+) was rejected: pods "\1" is forbidden: {re.escape(cause)}{rest}', message))
 
 
 def find_condition(sim: Simulation, type_: str = "Reconciling") -> tuple[str, str]:
@@ -148,10 +156,12 @@ class GPUQuota:
 
     def __init__(self, sim: Simulation, gpus: int) -> None:
         self.gpus, self._sim = gpus, sim
+        self.taken = 0  # by other jobs
         sim.rejects = self.judge
 
     def judge(self, body: Object) -> str:
-        wanted, used = count_gpus(body), sum(map(count_gpus, self._sim.bodies.values()))
+        wanted = count_gpus(body)
+        used = self.taken + sum(map(count_gpus, self._sim.bodies.values()))
         if used + wanted <= self.gpus or not wanted:
             return ""
         name = "requests.nvidia.com/gpu"
@@ -189,6 +199,50 @@ def test_a_job_that_does_not_fit_into_its_quota_even_alone_makes_pods_only_once(
     quota.gpus = 8
     run_for(sim, 60)
     assert len(sim.pods) == 9 and sim.status["attempt"] == 2
+
+
+def test_the_condition_says_what_is_held_and_when_the_next_try_is() -> None:
+    sim = Simulation(scaling={"numWorkers": 4, "useGPU": True})
+    quota = GPUQuota(sim, 4)
+    quota.taken = 2
+    sim.settle()
+    assert find_condition(sim)[1].endswith(
+        "; the pods that exist wait for it until 2026-01-01T12:00:30Z, and are then released"
+    )
+    run_for(sim, 30)
+    reason, message = find_condition(sim)
+    assert reason == "Restarting" and not sim.pods and sim.last.wake_at is not None
+    assert "the 3 pods that exist were released after 30 s" in message
+    assert message.endswith(f"attempt 2 follows at {format_time(sim.last.wake_at)} or later")
+    run_for(sim, 60)
+    reason, message = find_condition(sim)
+    assert reason == "QuotaExceeded" and not sim.pods, "a dry run tells that there is no room"
+    assert message.endswith("; the pods of attempt 1 were released, and the next try follows within 30 s")
+    quota.taken = 0
+    run_for(sim, 30)
+    assert len(sim.pods) == 5 and sim.status["attempt"] == 2
+
+
+def test_a_job_whose_first_pod_is_refused_says_that_it_holds_none() -> None:
+    sim = Simulation(rejects=lambda body: QUOTA)
+    sim.settle()
+    assert find_condition(sim)[1].endswith("; the job holds no pods meanwhile, and the next try follows within 30 s")
+
+
+def test_what_is_deleted_while_creates_are_held_back_is_compared_with_the_cluster() -> None:
+    """An operator with an outdated view would delete pods that are in use."""
+    rejection = Rejection(Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW, since=NOW)
+    create = Create(POD, "digits-w1", dict)
+    old = make_worker(0)
+    guarded = GUARD.requiring(Requirement.FRESH_PODS)
+    decision = Decision(status=guarded, creates=(create,), deletes=delete_all([old]))
+    job = replace(make_job(make_head(), old, status={"phase": "Pending", "attempt": 1}), rejection=rejection)
+    held = hold_back_creates(job, decision)
+    assert not held.creates and held.deletes == decision.deletes
+    assert held.status is not None and Requirement.FRESH_PODS in held.status.requires
+    reported = held.status.apply(job.status).model_copy(update={"conditions": list(held.status.set_conditions)})
+    again = hold_back_creates(replace(job, status=reported), decision)
+    assert again.status is not None and again.status.is_guard and Requirement.FRESH_PODS in again.status.requires
 
 
 def test_a_new_operator_remembers_that_a_job_does_not_fit() -> None:

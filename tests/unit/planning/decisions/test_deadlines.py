@@ -368,7 +368,7 @@ def test_all_pods_are_released_after_the_hold_time_and_the_next_attempt_follows(
     assert failure["message"].endswith(f"{QUOTA}; the 2 pods that exist were released after 30 s")
     assert sim.status["phase"] == "Restarting"
     sim.rejects = lambda body: ""
-    sim.later(5)
+    sim.later(10)
     sim.settle()
     assert sim.status["attempt"] == 2 and len(sim.pods) == 3
     assert sim.losses == {"startup": 1} and not any(sim.status.get("restarts", {}).values())
@@ -386,8 +386,8 @@ def test_the_next_attempts_back_off_and_hold_their_pods_no_longer() -> None:
         sim.settle()
         assert sim.last.wake_at is not None
         waits.append((sim.last.wake_at - sim.now).total_seconds())
-        sim.now = sim.last.wake_at
-    limits = [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
+        sim.now = sim.last.wake_at.replace(microsecond=0) + timedelta(seconds=1)
+    limits = [10, 20, 40, 80, 160, 320, 600, 600, 600, 600]
     assert all(limit / 2 - 1 <= wait <= limit for wait, limit in zip(waits, limits, strict=True)), waits
     assert sim.status["phase"] == "Restarting", "no budget ends it"
 
@@ -402,12 +402,11 @@ def test_a_group_that_trained_meanwhile_waits_as_after_the_first_time() -> None:
         sim.now = sim.last.wake_at
     sim.rejects = lambda body: ""
     sim.run_until_training()
-    assert "startLine" not in sim.status
     sim.rejects = reject_slot(1)
     sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
     assert wait_until_released(sim) == HOLD_SECONDS
     sim.settle()
-    assert sim.last.wake_at is not None and (sim.last.wake_at - sim.now).total_seconds() <= 5
+    assert sim.last.wake_at is not None and (sim.last.wake_at - sim.now).total_seconds() <= 10
 
 
 def test_a_driver_that_has_reported_does_not_prevent_the_release() -> None:

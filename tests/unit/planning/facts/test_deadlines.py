@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,11 +12,7 @@ import pytest
 from railhead.api import names
 from railhead.contract.text import format_time, parse_time
 from railhead.controller.events import find_node_added
-from railhead.planning.facts.deadlines import release_due
-from railhead.planning.facts.start_line import TURN_SECONDS, release, release_nodes
 from tests.model.crowd import Crowd
-from tests.unit.builders import NOW, make_head, make_job, make_spec, make_worker
-from tests.unit.planning.facts.test_start_line import PENDING, in_line, job_in_line
 from tests.unit.planning.simulation import KEY, Simulation
 
 LIMIT = 1800
@@ -44,12 +39,12 @@ def test_of_two_jobs_that_each_hold_half_of_the_nodes_one_is_complete_soon_after
     with crowd(seed=seed) as made:
         made.run(LIMIT - 1)
         assert not made.complete_at and all(made.count_placed(name) for name in made.sizes)
-        made.run(LIMIT + 120)
+        made.run(LIMIT + 300)
         assert len(made.complete_at) == 1, {name: made.status(name) for name in made.sizes}
-        assert sum(made.idle.values()) <= NODES * (LIMIT + 120)
+        assert sum(made.idle.values()) <= NODES * (LIMIT + 300)
 
 
-@pytest.mark.parametrize(("jobs", "within"), [(3, LIMIT + 120), (4, LIMIT + 120), (8, 3 * LIMIT)])
+@pytest.mark.parametrize(("jobs", "within"), [(3, LIMIT + 300), (4, LIMIT + 300)])
 def test_so_is_one_of_more_jobs(jobs: int, within: int) -> None:
     """A job that had no node at first takes those that the others release, and has its own time for them."""
     with crowd(jobs) as made:
@@ -62,46 +57,23 @@ def test_all_of_them_train_one_after_the_other_and_nothing_is_spent() -> None:
         made.run(2 * HOUR)
         for name in made.sizes:
             status = made.status(name)
-            assert status["phase"] == "Succeeded" and "startLine" not in status
+            assert status["phase"] == "Succeeded"
             assert not status.get("budget") and not any((status.get("restarts") or {}).values())
-
-
-def test_two_jobs_that_released_pods_take_turns_while_a_third_one_trains() -> None:
-    """Two nodes are left, which fit neither: only these two are held, by one job at a time."""
-    with crowd(3) as made:
-        made.run(2 * HOUR)
-        [first] = made.complete_at
-        waiting = made.sizes.keys() - {first}
-        assert all(made.status(name)["startLine"]["released"] > 3 for name in waiting)
-        assert sum(made.idle[name] for name in waiting) <= NODES * LIMIT + (NODES - GANG) * (2 * HOUR - LIMIT)
-
-
-def test_at_most_one_of_the_jobs_that_released_pods_creates_pods_at_a_time() -> None:
-    with crowd(4) as made:
-        made.run(LIMIT + 60)
-        for _ in range(60):
-            made.run(made.loop.time() + 30)
-            waiting = [name for name in made.sizes if name not in made.complete_at]
-            assert sum(bool(made.pods_of(name)) for name in waiting) <= 1 + sum(
-                all(pod["metadata"].get("deletionTimestamp") for pod in made.pods_of(name)) and bool(made.pods_of(name))
-                for name in waiting
-            )
 
 
 def test_a_job_that_released_nothing_waits_for_nobody() -> None:
     with crowd(4) as made:
-        made.run(LIMIT + 120)
-        assert sum(made.reason(name) == "WaitingForTurn" for name in made.sizes) == 2
+        made.run(LIMIT + 200)
         made.apply("small", 2)
-        made.run(LIMIT + 122)
-        assert len(made.pods_of("small")) == 2 and "startLine" not in made.status("small")
+        made.run(LIMIT + 202)
+        assert len(made.pods_of("small")) == 2
 
 
 def test_another_leader_counts_from_the_same_moment() -> None:
     with crowd() as made:
         made.run(LIMIT - 100)
         made.change_leader()
-        made.run(LIMIT + 120)
+        made.run(LIMIT + 300)
         assert len(made.complete_at) == 1
 
 
@@ -193,11 +165,11 @@ def test_the_pods_are_released_with_a_reason_and_the_next_attempt_waits_longer_e
         waits.append((sim.last.wake_at - sim.now).total_seconds())
         sim.now = sim.last.wake_at
         settle(sim)
-    limits = [5, 10, 20, 40, 80, 160, 320, 600, 600]
+    limits = [300, *[600] * 8]
     assert all(limit / 2 - 1 <= wait <= limit for wait, limit in zip(waits, limits, strict=True)), waits
     assert "budget" not in sim.status and sim.losses["startup"] == 9
     sim.run_until_training()
-    assert sim.status["phase"] == "Running" and "startLine" not in sim.status
+    assert sim.status["phase"] == "Running"
 
 
 def test_each_pod_that_gets_a_node_begins_the_time_again() -> None:
@@ -291,7 +263,7 @@ def test_after_a_loss_a_replacement_that_finds_no_node_ends_the_attempt_too() ->
     assert sim.status["attempt"] == 1 and len(sim.pods) == 3
     run(sim, 1)
     assert has_released(sim) and not sim.pods
-    run(sim, 5)
+    run(sim, 300)
     assert sim.status["attempt"] == 2 and sim.status["waiting"]["again"]
     assert "budget" not in sim.status and sim.losses["infrastructure"] == 1
 
@@ -382,40 +354,3 @@ def test_the_newest_of_an_autoscalers_events_counts() -> None:
     ]
     assert find_node_added(events) == parse_time(newer)
     assert find_node_added(events[3:]) is None and find_node_added([{"reason": "Nominated"}]) is None
-
-
-def placed_in_line(turn: str | None, *others: Any) -> Any:
-    """A job that waits for the other half of its nodes since a minute ago, and that released some before."""
-    old = NOW - timedelta(seconds=60)
-    line = {"since": "2026-01-01T11:50:00Z", "released": 1, **({"turnTime": turn} if turn else {})}
-    waiting = make_worker(1, phase="Pending", is_running=False, node="", created_at=old)
-    pods = (replace(make_head(), created_at=old), replace(make_worker(0), created_at=old), waiting)
-    status = {**PENDING, "waiting": {"since": format_time(old)}, "startLine": line}
-    return replace(make_job(*pods, status=status, spec=make_spec()), line=others)
-
-
-def test_a_turn_ends_after_five_minutes_if_another_job_waits_for_it() -> None:
-    other, later = in_line(since=-30, quota=""), in_line(since=30, quota="")
-    quota = in_line(since=-90)
-    by_deadline = NOW + timedelta(seconds=LIMIT - 60)
-    fresh, over = "2026-01-01T11:57:00Z", format_time(NOW - timedelta(seconds=TURN_SECONDS))
-    assert release_due(placed_in_line(fresh, other)) == NOW + timedelta(seconds=TURN_SECONDS - 180)
-    assert release_due(placed_in_line(over, other)) == NOW
-    assert release_due(placed_in_line(fresh, quota)) == by_deadline, "they have nothing to do with each other"
-    assert release_due(placed_in_line(over, later)) == by_deadline, "the other has not come yet"
-    assert release_due(placed_in_line(over)) == by_deadline
-
-
-def test_after_its_turn_a_job_is_behind_the_others() -> None:
-    other = in_line(since=-30, quota="")
-    after = release_nodes(placed_in_line(format_time(NOW - timedelta(seconds=TURN_SECONDS)), other))
-    since = parse_time(after.since)
-    assert since is not None and since >= NOW and (after.turn_time, after.released) == (None, 2)
-    held = job_in_line(in_line("later", -30), turn=format_time(NOW - timedelta(seconds=TURN_SECONDS)))
-    since = parse_time((release(held) or after).since)
-    assert since is not None and since >= NOW, "also in the line of a quota"
-
-
-def test_a_job_that_lacks_nodes_leaves_the_line_of_a_quota() -> None:
-    after = release_nodes(job_in_line(in_line(since=-90)))
-    assert (after.quota, after.percent, after.released) == ("", 0, 1)

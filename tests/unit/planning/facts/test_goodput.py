@@ -42,18 +42,23 @@ def lost(status: JobStatus) -> dict[str, int]:
     return {cause: seconds for cause, seconds in status.goodput.lost_seconds if seconds}
 
 
+REFUSED = {"type": "Reconciling", "status": "True", "reason": "QuotaExceeded", "message": "no room"}
+
+
 @pytest.mark.parametrize(
     ("phase", "fields", "cause"),
     [
         ("Pending", {"head": {}}, "pods_pending"),
-        ("Pending", {"startLine": {"since": format_time(NOW)}}, "queued"),
+        ("Pending", {"head": {}, "conditions": [REFUSED]}, "queued"),
+        ("Restarting", {"failure": {**FAILED, "reason": "QuotaExceeded"}}, "queued"),
+        ("Restarting", {"failure": {**FAILED, "reason": "PartialStartDeadlineExceeded"}}, "queued"),
         ("Restarting", {"head": {}}, "pods_pending"),
         ("Restarting", {}, "restoring"),
         ("Restarting", {"failure": FAILED, "head": {}}, "restoring"),
         ("Starting", {}, "starting"),
-        ("Running", {"startLine": {"since": format_time(NOW)}}, "other"),
+        ("Running", {"conditions": [REFUSED]}, "other"),
         ("Suspending", {}, "draining"),
-        ("Suspended", {"startLine": {"since": format_time(NOW)}}, "suspended"),
+        ("Suspended", {"conditions": [REFUSED]}, "suspended"),
         ("", {}, "other"),
     ],
 )

@@ -1,0 +1,51 @@
+"""Delays that double each time, and the one after an attempt has released its pods."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from railhead.api.attempts import Attempt
+from railhead.api.status import JobStatus
+from railhead.planning.facts.reasons import PARTIAL_START, RELEASED
+from railhead.planning.job import Job
+
+QUOTA_FIRST_SECONDS = 10
+# Jobs that return within the same minute take a part of the nodes each, and hold them for half an hour again.
+PARTIAL_START_FIRST_SECONDS = 300
+RELEASED_LIMIT_SECONDS = 600
+
+
+def grow(first: int, times: int, *, limit: int) -> int:
+    """Returns seconds that double each time, up to the limit."""
+    return min(limit, first << min(max(times, 0), 10))
+
+
+def released_delay_seconds(job: Job, reason: str) -> float:
+    """Returns the delay after the current attempt released its pods: it doubles with each one in a row, up to 600 s.
+
+    Half of it depends on the job's uid and the attempt. Otherwise jobs that took a part each would release it together,
+    return together, and take a part each again.
+    """
+    part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
+    times = sum(attempt.number < job.attempt for attempt in _list_released(job.status))
+    first = PARTIAL_START_FIRST_SECONDS if reason == PARTIAL_START else QUOTA_FIRST_SECONDS
+    return grow(first, times, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
+
+
+def _list_released(status: JobStatus) -> list[Attempt]:
+    """Returns the current attempt and those before it that released their pods, up to one that trained."""
+    row = []
+    for attempt in reversed(status.attempts or ()):
+        if attempt.number < status.attempt and attempt.reason not in RELEASED:
+            break
+        row.append(attempt)
+        if attempt.running_time is not None:
+            break
+    return row
+
+
+def find_released_since(status: JobStatus) -> str | None:
+    """Returns since when the job has waited for what other jobs have: the start of the first attempt in a row that
+    released its pods, or of the current one."""
+    starts = [attempt.start_time for attempt in _list_released(status) if attempt.running_time is None]
+    return starts[-1] if starts else None
