@@ -13,7 +13,8 @@ import aiohttp
 from benchmarks.run import RunFailed
 from benchmarks.scale.api import Api, Object
 from benchmarks.scale.plane import NAMESPACE
-from railhead.contract.report import AUDIENCE, NEXT_REPORT, Checkpoint, Report
+from railhead.contract.answer import Answer
+from railhead.contract.report import AUDIENCE, Checkpoint, Report
 from railhead.contract.text import format_time
 
 ACCOUNT = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token"
@@ -90,7 +91,7 @@ class Driver:
             answer = await response.read()
             self.answers[response.status] += 1
             if response.status == 202:
-                self.next_seconds = float(json.loads(answer).get(NEXT_REPORT, 0.0))
+                self.next_seconds = Answer.from_json(answer).next_report_seconds
 
 
 def _now() -> str:

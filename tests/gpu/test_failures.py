@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from railhead.contract.answer import Answer
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
-from railhead.contract.report import RESTARTS
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
 from tests.gpu.devices import GPUS, needs_gpus
@@ -47,7 +47,7 @@ def train_func():
 
 def test_a_killed_rank_restarts_in_place_with_its_memory_free(tmp_path: Path) -> None:
     with Pods(tmp_path, make_gpu_job(), source={"user.py": KILLED}) as pods:
-        pods.answer = lambda report: {RESTARTS: 1}
+        pods.answer = lambda report: Answer(restarts_in_place=1)
         pods.start_head()
         pods.start_worker(0, env={"CUDA_VISIBLE_DEVICES": GPUS[0]})
         assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Any
 
 from railhead.contract import environment as e
+from railhead.contract.answer import Answer
 from railhead.contract.job_input import CA_KEY, FILE, JobInput, RayNode
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint
@@ -84,7 +85,7 @@ class Pods:
     """One job. Use as a context manager; `reports` are the bodies that the endpoint received.
 
     Attributes:
-        answer: the endpoint's response to a report.
+        answer: the endpoint's response to a report; None = an empty one, which changes nothing.
         python: of the pods' image.
     """
 
@@ -110,7 +111,7 @@ class Pods:
         self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.addresses: dict[str, str] = {}
-        self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda report: {}
+        self.answer: Callable[[dict[str, Any]], Answer | None] = lambda report: None
         self._server = _start_endpoint(self.reports, lambda report: self.answer(report))
         for name, text in source.items():
             _write(folder / "source" / name, text)
@@ -286,7 +287,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _start_endpoint(
-    reports: list[dict[str, Any]], answer: Callable[[dict[str, Any]], dict[str, Any]]
+    reports: list[dict[str, Any]], answer: Callable[[dict[str, Any]], Answer | None]
 ) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -296,7 +297,8 @@ def _start_endpoint(
             is_known = self.headers["Authorization"] == "Bearer the-pods-token"
             if is_known:
                 reports.append({**body, "received": time.monotonic()})
-            data = json.dumps(answer(body)).encode() if is_known else b""
+            answered = answer(body) if is_known else None
+            data = json.dumps(asdict(answered)).encode() if answered else b""
             self.send_response(202 if is_known else 401)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

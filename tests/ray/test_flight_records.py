@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import environment as e
+from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureClass
 from railhead.contract.job_input import RayNode
-from railhead.contract.report import DEADLINE, RESTARTS
 from tests.ray.pods import Pods, make_job
 
 HANGS = """
@@ -73,7 +73,7 @@ def test_after_an_abort_and_after_a_hang_the_rank_that_never_entered_is_the_susp
     program.write_text(NCCLRAS)
     program.chmod(0o755)
     with Pods(tmp_path, job, source={"user.py": HANGS}) as pods:
-        pods.answer = lambda report: {DEADLINE: 1 if report["reports"] else 600, RESTARTS: 3}
+        pods.answer = lambda report: Answer(1 if report["reports"] else 600, restarts_in_place=3)
         path = {"PATH": f"{program.parent}:/usr/bin:/bin", "RAY_TRAIN_NCCL_RAS_MIN_POLL_INTERVAL_S": "0.5"}
         pods.start(env={e.PROGRESS_DEADLINE: "600", **path})
         assert pods.wait_ended(timeout=240) == FailureClass.HANG.exit_code, pods.read_log()

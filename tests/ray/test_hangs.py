@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from railhead.contract import environment as e
+from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureClass
-from railhead.contract.report import DEADLINE, RESTARTS
 from tests.ray.pods import Pods, make_job, share_pod
 
 # The first group's rank 1 leaves a process behind when it raises; the later ones hang.
@@ -57,10 +57,9 @@ def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_han
     with Pods(tmp_path, job, source={"user.py": HANGS}) as pods:
         # A limit that is lowered while training runs: the first report may take long on a busy machine.
         # The first hang lasts for more than a round of heartbeats.
-        pods.answer = lambda report: {
-            DEADLINE: (2 if has_hung(report) else 13) if report["reports"] else 600,
-            RESTARTS: 3,
-        }
+        pods.answer = lambda report: Answer(
+            (2 if has_hung(report) else 13) if report["reports"] else 600, restarts_in_place=3
+        )
         pods.start(workers=1, env={e.PROGRESS_DEADLINE: "600"})
         early = pods.run_in_head("stacks")
         pods.wait_until(lambda: "left behind: False" in pods.read_log())  # the second group hangs from here on

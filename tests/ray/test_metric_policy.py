@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
+from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_policy import MetricRule
-from railhead.contract.report import METRIC_RULES, RESTARTS
 from tests.ray.pods import Pods, make_single_job
 
 # The first group waits after its NaN; the second one returns right after it. Step 2, with which it begins, has no loss:
@@ -41,7 +40,7 @@ RULES = (
 
 def test_a_nan_restarts_the_group_from_the_checkpoint_and_at_the_same_step_ends_the_job(tmp_path: Path) -> None:
     with Pods(tmp_path, make_single_job(), source={"user.py": DIVERGES}) as pods:
-        pods.answer = lambda report: {RESTARTS: 3, METRIC_RULES: [asdict(rule) for rule in RULES]}
+        pods.answer = lambda report: Answer(restarts_in_place=3, metric_rules=RULES)
         pods.start(workers=1)
         assert pods.wait_ended(timeout=120) == FailureClass.METRIC_RULE.exit_code, pods.read_log()
         outcome, log, reports = pods.read_outcome(), pods.read_log(), pods.reports

@@ -7,9 +7,9 @@ applies the rules to a lost attempt, the driver before a restart in place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 SUCCEEDED_CODE = 0
 FAIL, RESTART, RESTART_AND_IGNORE = "Fail", "Restart", "RestartAndIgnore"
@@ -180,9 +180,3 @@ class FailureRule:
 def find_rule(rules: Sequence[FailureRule], class_: str, reason: str, exit_code: Optional[int]) -> Optional[int]:
     """The index of the first rule that matches."""
     return next((number for number, rule in enumerate(rules) if rule.matches(class_, reason, exit_code)), None)
-
-
-def read_rules(values: Iterable[Mapping[str, Any]]) -> Tuple[FailureRule, ...]:
-    """Reads the rules from JSON; ignores what a newer operator adds."""
-    names = {each.name for each in fields(FailureRule)}
-    return tuple(FailureRule(**{name: value[name] for name in names & value.keys()}) for value in values)

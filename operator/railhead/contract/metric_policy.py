@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Iterable, Mapping, Tuple
+from dataclasses import dataclass
 
 IS_NAN, ABOVE, BELOW = "IsNaN", "Above", "Below"
 NOT_IMPROVED, RATE_BELOW, NO_CHECKPOINT = "NotImproved", "RateBelow", "NoCheckpoint"
@@ -39,10 +38,3 @@ class MetricRule:
     @property
     def path(self) -> str:
         return f"spec.metricPolicy.rules[{self.name}]"
-
-
-def read_metric_rules(values: Iterable[Mapping[str, Any]]) -> Tuple[MetricRule, ...]:
-    """Reads the rules from JSON; ignores fields and types that a newer operator adds."""
-    names = {each.name for each in fields(MetricRule)}
-    known = (value for value in values if value.get("type") in TYPES)
-    return tuple(MetricRule(**{name: value[name] for name in names & value.keys()}) for value in known)

@@ -2,11 +2,8 @@
 
 One JSON object by `POST {url}/v1/report`, with the pod's projected token as bearer token. Each
 report holds the complete current state, so that a lost or skipped one does no harm. The response
-to an accepted one is a JSON object: `DEADLINE` is the current spec.progressDeadlineSeconds or null, `HANG_POLICY`
-spec.hangPolicy, `RESTARTS` how many charged restarts in place the attempt may have in all, `RULES` the failure policy's
-(a list of `contract.failure.FailureRule`), `METRIC_RULES` those of `contract.metric_policy`, `NEXT_REPORT` after how
-many seconds new metrics are of use; anything else but `Report.steps` is reported at once. While its group trains, a
-driver reports at least every `SILENCE_SECONDS`, so that it learns of a change.
+to an accepted one is a `contract.answer.Answer` as JSON, with a message. While its group trains, a driver reports at
+least every `SILENCE_SECONDS`, so that it learns of a change.
 """
 
 from __future__ import annotations
@@ -22,13 +19,6 @@ AUDIENCE = "railhead.dev/report"  # of the projected token; the API server does 
 LIMIT_BYTES = 65536
 MAX_LOST_PODS = 128
 MAX_SLOW_RANKS = 8
-DEADLINE = "progressDeadlineSeconds"
-HANG_POLICY = "hangPolicy"
-RESTART_AT_HANG = "Restart"  # of spec.hangPolicy
-RESTARTS = "restartsInPlace"
-RULES = "failureRules"
-METRIC_RULES = "metricRules"
-NEXT_REPORT = "nextReportSeconds"
 SILENCE_SECONDS = 60.0
 State = Literal[
     "STARTING",  # Ray starts, workers join

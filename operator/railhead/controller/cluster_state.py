@@ -10,11 +10,12 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.status import JobStatus
+from railhead.contract.answer import Answer
 from railhead.controller.job_record import read_key
 from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.queues import QueueWatches
-from railhead.controller.report.authority import JobFacts, Limits
+from railhead.controller.report.authority import JobFacts
 from railhead.controller.store import Store
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.informer import Informer, version_of
@@ -123,10 +124,15 @@ class ClusterState:
         facts = JobFacts(record.uid, status, self._store.pods(record.owner))
         if isinstance(spec, InvalidSpec):
             return facts
-        restarts = count_allowed_restarts(spec, status, self._now())
-        metric_rules = tuple(rule.to_contract() for rule in spec.metric_policy.rules) if spec.metric_policy else ()
-        limits = Limits(spec.progress_deadline_seconds, restarts, build_rules(spec), spec.hang_policy, metric_rules)
-        return replace(facts, limits=limits)
+        metric_rules = spec.metric_policy.rules if spec.metric_policy else ()
+        answer = Answer(
+            progress_deadline_seconds=spec.progress_deadline_seconds,
+            hang_policy=spec.hang_policy,
+            restarts_in_place=count_allowed_restarts(spec, status, self._now()),
+            failure_rules=build_rules(spec),
+            metric_rules=tuple(rule.to_contract() for rule in metric_rules),
+        )
+        return replace(facts, answer=answer)
 
     def is_head(self, pod_uid: str) -> bool:
         return self._store.is_head(pod_uid)

@@ -12,8 +12,9 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
+from railhead.contract.answer import RESTART_AT_HANG
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.report import NO_STEPS, RESTART_AT_HANG, RunWarning
+from railhead.contract.report import NO_STEPS, RunWarning
 from railhead.contract.text import write_ranks
 from railhead.driver.describe import clean, log
 from railhead.driver.reporting.heartbeat import StepWatch
@@ -79,10 +80,10 @@ class HangWatch:
 
     def look(self) -> Optional[Suspicion]:
         """Only a final suspicion, or the first one until there are steps again."""
-        fit, limits, now = self._mailbox.read_newest_fit(), self._publisher.limits, time.monotonic()
+        fit, answer, now = self._mailbox.read_newest_fit(), self._publisher.answer, time.monotonic()
         steps = self._steps
         steps.look(fit.heartbeat, fit.progress, now=now)
-        seconds, limit = self._silence.count(fit.progress, now=now), limits.deadline
+        seconds, limit = self._silence.count(fit.progress, now=now), answer.progress_deadline_seconds
         if limit is not None and seconds >= limit:
             because = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
             advice = "If training is merely slow, raise the limit; this takes effect on the running job"
@@ -90,7 +91,7 @@ class HangWatch:
         if steps.idle < steps.window:
             self._publisher.forget_warning(NO_STEPS)
             return None
-        is_final = limits.hang_policy == RESTART_AT_HANG and steps.idle >= self._windows * steps.window
+        is_final = answer.hang_policy == RESTART_AT_HANG and steps.idle >= self._windows * steps.window
         if not is_final and self._publisher.shows(NO_STEPS):
             return None
         return Suspicion(f"no rank made a step for {steps.idle:.0f} s (spec.hangPolicy)", ALIVE, NO_STEPS, is_final)

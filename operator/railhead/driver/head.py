@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Callable, Mapping, NoReturn, Optional
 
+from railhead.contract.answer import Answer
 from railhead.contract.environment import HOSTS_FILE
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
@@ -63,7 +64,7 @@ from railhead.driver.reporting.job_metrics import write_job_metrics
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.reporting.metrics_server import MetricsServer
 from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.publisher import Endpoint, Limits, Publisher
+from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.storage.fence import find_claim, leave_outcome
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.storage.segments import complete_history, find_spool
@@ -266,8 +267,8 @@ def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
         endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
     base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
     metrics = MetricReader(job.progress.get("metric", ""), job.progress.get("totalMetric", ""), job.train_loop_config)
-    limits, estimate = Limits(pod.progress_deadline), RunEstimate(metrics)
-    return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, limits=limits, estimate=estimate)
+    answer = Answer(progress_deadline_seconds=pod.progress_deadline)  # until the operator has answered
+    return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics))
 
 
 def _watch_output(forward: str, archive: Archive) -> Ranks:

@@ -8,11 +8,11 @@ from contextlib import suppress
 import pytest
 
 from railhead.api.job import JobKey
+from railhead.contract.answer import Answer
 from railhead.contract.metric_policy import MetricRule
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.observe import PodRecord
 from railhead.controller.queue import KeyedQueue
-from railhead.controller.report.authority import Limits
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer
 from railhead.kube.selector import parse_selector
@@ -111,7 +111,7 @@ async def test_each_change_of_a_pod_queues_its_job() -> None:
     facts = fixture.state.find_facts(KEY)
     assert facts is not None
     assert (facts.uid, [p.name for p in facts.pods]) == (UID, ["w"])
-    assert facts.limits == Limits(None, restarts=3, hang_policy="Warn")
+    assert facts.answer == Answer(restarts_in_place=3, hang_policy="Warn")
     changed = make_job(9)
     changed["spec"]["progressDeadlineSeconds"] = 600
     rule = {"name": "nan", "type": "IsNaN", "metric": "loss", "action": "Restart", "consecutive": 2}
@@ -119,8 +119,8 @@ async def test_each_change_of_a_pod_queues_its_job() -> None:
     changed["metadata"]["generation"] = 9
     fixture.state.record_job(changed)
     facts = fixture.state.find_facts(KEY)
-    assert facts is not None and facts.limits.progress_deadline == 600
-    assert facts.limits.metric_rules == (MetricRule("nan", "IsNaN", "Restart", metric="loss", consecutive=2),)
+    assert facts is not None and facts.answer.progress_deadline_seconds == 600
+    assert facts.answer.metric_rules == (MetricRule("nan", "IsNaN", "Restart", metric="loss", consecutive=2),)
 
 
 async def test_a_pod_that_we_wrote_is_cached_by_the_informer_of_its_namespace() -> None:

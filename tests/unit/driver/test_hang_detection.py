@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from railhead.contract.answer import Answer
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import NO_STEPS, Report, Steps
 from railhead.driver import hang_detection as hang_module
@@ -26,7 +27,7 @@ from railhead.driver.hang_detection import (
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.mailbox import Hang, Mailbox, Stack
 from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.publisher import Limits, Publisher
+from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.train_controller.polls import find_package, find_place, read_stacks
 from tests.unit.driver.mailboxes import tell
 
@@ -46,7 +47,7 @@ class Head:
     def __init__(self, folder: Path, *, deadline: float | None = None) -> None:
         self.mailbox = Mailbox(folder)
         base = Report("ns", "n", "u", 1, "STARTING")
-        self.publisher = Publisher(endpoint=None, mailbox=self.mailbox, base=base, limits=Limits(deadline))
+        self.publisher = Publisher(endpoint=None, mailbox=self.mailbox, base=base, answer=Answer(deadline))
         self.endings: list[Failure] = []
         self.set_progress(TRAINING)
 
@@ -94,12 +95,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quick")
 def test_uses_the_latest_deadline(tmp_path: Path) -> None:
     head = Head(tmp_path, deadline=0.02)
-    head.publisher.limits = Limits(None)
+    head.publisher.answer = Answer(None)
     watch = threading.Thread(target=head.watch)
     watch.start()
     watch.join(0.3)
     assert watch.is_alive() and not head.endings, "the deadline was removed"
-    head.publisher.limits = Limits(0.05)
+    head.publisher.answer = Answer(0.05)
     watch.join(10)
     [ending] = head.endings
     assert (ending.class_, ending.reason) == (FailureClass.HANG, "ProgressDeadlineExceeded")
@@ -137,7 +138,7 @@ def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path, mo
     def log(text: str) -> None:
         if "reported nothing" in text and not is_done.is_set():
             head.set_progress(replace(TRAINING, reports=head.mailbox.controller.read().progress.reports + 1))
-            head.publisher.limits = Limits(None)
+            head.publisher.answer = Answer(None)
 
     monkeypatch.setattr(hang_module, "log", log)
     watch = threading.Thread(target=head.watch, daemon=True)
@@ -145,7 +146,7 @@ def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path, mo
     watch.join(0.5)
     assert watch.is_alive() and not head.endings
     is_done.set()  # now the thread ends
-    head.publisher.limits = Limits(0.01)
+    head.publisher.answer = Answer(0.01)
     watch.join(10)
     assert not watch.is_alive()
 
@@ -296,7 +297,7 @@ def test_steps_end_the_suspicion(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_with_restart_the_group_restarts_after_twice_the_window_and_each_time_later(ranks: Ranks) -> None:
-    ranks.publisher.limits = Limits(hang_policy="Restart")
+    ranks.publisher.answer = Answer(hang_policy="Restart")
     ranks.until = 12_000
     ranks.watch()
     (first, hang), (second, _) = ranks.hangs
@@ -307,14 +308,14 @@ def test_with_restart_the_group_restarts_after_twice_the_window_and_each_time_la
 
 
 def test_a_rank_in_a_debugger_is_not_restarted(ranks: Ranks) -> None:
-    ranks.publisher.limits = Limits(hang_policy="Restart")
+    ranks.publisher.answer = Answer(hang_policy="Restart")
     ranks.stack = 'File "/usr/lib/python3.11/pdb.py", line 1, in interaction'
     ranks.watch()
     assert not ranks.hangs and len(ranks.warned) == 1
 
 
 def test_a_controller_that_does_not_take_the_hang_ends_the_attempt(ranks: Ranks) -> None:
-    ranks.publisher.limits = Limits(hang_policy="Restart")
+    ranks.publisher.answer = Answer(hang_policy="Restart")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranks, "take_hang", lambda: None)
         Head.watch(ranks)

@@ -9,14 +9,14 @@ from railhead.api import names
 from railhead.api.base import Object
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
-from railhead.contract.failure import FailureRule
-from railhead.contract.metric_policy import MetricRule
+from railhead.contract.answer import Answer
 from railhead.contract.report import AUDIENCE, Report
 from railhead.planning.pod_view import PodView
 
 POD_NAME = "authentication.kubernetes.io/pod-name"
 POD_UID = "authentication.kubernetes.io/pod-uid"
 NOT_HEAD = "only the head pod of the job may report"
+OF_INVALID_SPEC = Answer(restarts_in_place=0)  # nobody can say how many a spec allows that this operator cannot read
 
 
 @dataclass(frozen=True)
@@ -29,36 +29,17 @@ class Speaker:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What the driver learns from the answer to each report.
-
-    Attributes:
-        progress_deadline: spec.progressDeadlineSeconds as it is now.
-        hang_policy: spec.hangPolicy as it is now.
-        restarts: how many charged restarts in place its attempt may have in all.
-        rules: of spec.failurePolicy.
-        metric_rules: of spec.metricPolicy.
-    """
-
-    progress_deadline: int | None = None
-    restarts: int = 0
-    rules: tuple[FailureRule, ...] = ()
-    hang_policy: str = ""
-    metric_rules: tuple[MetricRule, ...] = ()
-
-
-@dataclass(frozen=True)
 class JobFacts:
     """What the operator knows about the job in a report.
 
     Attributes:
-        limits: for the attempt's driver.
+        answer: for the attempt's driver, without `next_report_seconds`.
     """
 
     uid: str
     status: JobStatus
     pods: tuple[PodView, ...]
-    limits: Limits = Limits()
+    answer: Answer = OF_INVALID_SPEC
 
     def find_nodes(self, report: Report) -> dict[str, str]:
         """Returns those of the pods with slow ranks, by the pod's name: most reports have none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
 from aiohttp import web
@@ -13,18 +13,9 @@ from aiohttp.typedefs import Handler
 from pydantic import TypeAdapter, ValidationError
 
 from railhead.api.job import JobKey
-from railhead.contract.report import (
-    DEADLINE,
-    HANG_POLICY,
-    LIMIT_BYTES,
-    METRIC_RULES,
-    NEXT_REPORT,
-    PATH,
-    RESTARTS,
-    RULES,
-    Report,
-)
-from railhead.controller.report.authority import NOT_HEAD, KnownJobs, Limits, Speaker, refusal
+from railhead.contract.answer import Answer
+from railhead.contract.report import LIMIT_BYTES, PATH, Report
+from railhead.controller.report.authority import NOT_HEAD, OF_INVALID_SPEC, KnownJobs, Speaker, refusal
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.serve import Listener
 from railhead.controller.tokens import NotYet, TokenReviews, read_bearer, read_claims
@@ -54,17 +45,8 @@ def _answer(status: int, message: str) -> web.Response:
     return web.json_response({"message": message}, status=status)
 
 
-def _answer_accepted(limits: Limits, next_seconds: float) -> web.Response:
-    rules = [asdict(rule) for rule in limits.rules]
-    values = {
-        DEADLINE: limits.progress_deadline,
-        HANG_POLICY: limits.hang_policy,
-        RESTARTS: limits.restarts,
-        RULES: rules,
-        METRIC_RULES: [asdict(rule) for rule in limits.metric_rules],
-        NEXT_REPORT: round(next_seconds, 1),
-    }
-    return web.json_response({"message": "accepted", **values}, status=202)
+def _accept(answer: Answer) -> web.Response:
+    return web.json_response({"message": "accepted", **asdict(answer)}, status=202)
 
 
 @dataclass
@@ -133,7 +115,8 @@ class ReportHandler:
             return _answer(*rejection)
         next_seconds = self.writer.put(report)
         self.listener.keep(request, pod_uid=speaker.pod_uid)
-        return _answer_accepted(facts.limits if facts else Limits(), next_seconds)
+        answer = facts.answer if facts else OF_INVALID_SPEC
+        return _accept(replace(answer, next_report_seconds=round(next_seconds, 1)))
 
 
 def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:

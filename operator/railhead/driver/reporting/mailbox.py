@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import json
 import os
 import socket
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, is_dataclass, replace
-from enum import Enum
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, Optional, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Generic, Optional, TypeVar
 
 from railhead.contract import environment
-from railhead.contract.failure import RESTART, Failure, FailureRule, find_rule
-from railhead.contract.metric_policy import MetricRule
+from railhead.contract.answer import Answer
+from railhead.contract.failure import RESTART, Failure, find_rule
 from railhead.contract.report import RestartInPlace, RunWarning
+from railhead.contract.values import load_value
 from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.progress import Progress
 
@@ -96,26 +95,24 @@ class FromDriver(_Value):
     """What the driver tells the controller and the script.
 
     Attributes:
-        restarts: how many charged restarts in place this attempt may have in all; None until the operator has answered.
-        rules: of spec.failurePolicy.
-        metric_rules: of spec.metricPolicy.
+        answer: the operator's last one to a report, without `next_report_seconds`.
         end: after SIGTERM the run ends by then, in seconds of the epoch.
         hang: the last one; the controller takes it at its next poll of the workers.
         read_fits: the output of the fit() of this number has been read to the end.
     """
 
-    restarts: Optional[int] = None
-    rules: tuple[FailureRule, ...] = ()
-    metric_rules: tuple[MetricRule, ...] = ()
+    answer: Answer = field(default_factory=Answer)
     end: Optional[float] = None
     hang: Optional[Hang] = None
     read_fits: int = 0
 
     def count_allowed_restarts(self, failure: Failure) -> Optional[int]:
         """0 after a failure that ends the attempt by a rule. None until the operator has answered a report."""
-        number = find_rule(self.rules, failure.class_.value, failure.reason, failure.process_exit_code)
-        is_ended = number is not None and self.rules[number].action != RESTART
-        return 0 if is_ended else self.restarts
+        rules = self.answer.failure_rules
+        number = find_rule(rules, failure.class_.value, failure.reason, failure.process_exit_code)
+        if number is not None and rules[number].action != RESTART:
+            return 0
+        return self.answer.restarts_in_place
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,7 @@ class Box(Generic[T]):
             values = json.loads(self._file.read_text())
         except (OSError, ValueError):
             return self._default
-        value: T = _load(type(self._default), values)
+        value: T = load_value(type(self._default), values)
         return value
 
     def change(self, change: Callable[[T], T]) -> None:
@@ -256,25 +253,3 @@ def _replace(file: Path, text: str) -> None:
     temporary = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
     temporary.write_text(text)
     os.replace(temporary, file)
-
-
-def _load(kind: Any, value: Any) -> Any:
-    """Returns a value of this type, from its own JSON."""
-    if value is None:
-        return None
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Union:
-        return _load(arguments[0], value)  # Optional
-    if origin is tuple:
-        return tuple(_load(arguments[0], each) for each in value)
-    if not isinstance(kind, type):
-        return value
-    if is_dataclass(kind):
-        hints = _read_hints(kind)
-        return kind(**{name: _load(hints[name], each) for name, each in value.items()})
-    return kind(value) if issubclass(kind, Enum) else value
-
-
-@functools.cache
-def _read_hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)

@@ -6,8 +6,8 @@ one, and trouble with the endpoint never affects training.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
-import json
 import random
 import select
 import socket
@@ -15,20 +15,14 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Callable, Optional
 from urllib.parse import urlsplit
 
-from railhead.contract.failure import read_rules
-from railhead.contract.metric_policy import read_metric_rules
+from railhead.contract.answer import NO_ANSWER_YET, Answer
 from railhead.contract.report import (
-    DEADLINE,
-    HANG_POLICY,
     MAX_LOST_PODS,
-    METRIC_RULES,
-    NEXT_REPORT,
     PATH,
-    RESTARTS,
-    RULES,
     SILENCE_SECONDS,
     Report,
     ResumedFrom,
@@ -61,19 +55,11 @@ class Endpoint:
     hosts_file: Optional[str] = None  # of a local node, which has no DNS
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The current spec.progressDeadlineSeconds and spec.hangPolicy, which is empty until the operator has answered."""
-
-    deadline: Optional[float] = None
-    hang_policy: str = ""
-
-
 class Publisher:
     """`base` has the fields that do not change; the rest comes from the mailbox and from `update`.
 
     Attributes:
-        limits: what the operator has answered last.
+        answer: what the operator has answered last.
     """
 
     def __init__(
@@ -82,12 +68,12 @@ class Publisher:
         endpoint: Optional[Endpoint],
         mailbox: Mailbox,
         base: Report,
-        limits: Limits = Limits(),
+        answer: Answer = NO_ANSWER_YET,
         estimate: Optional[RunEstimate] = None,
     ) -> None:
         self._endpoint = endpoint
         self._mailbox = mailbox
-        self.limits = limits
+        self.answer = answer
         self._report = base
         self._estimate = estimate or RunEstimate(MetricReader())
         self._account = TimeAccount(now=time.monotonic())
@@ -96,7 +82,6 @@ class Publisher:
         self._given_up = threading.Event()
         self._sent: Optional[Report] = None
         self._sent_at = 0.0
-        self._next_seconds = 0.0  # after a report, until the operator wants new metrics
         self._problem = ""
         self._connection: Optional[http.client.HTTPConnection] = None
         self._socket: socket.socket  # from `start` on
@@ -203,7 +188,7 @@ class Publisher:
         if report == known:
             return SILENCE_SECONDS - passed if report.state == "RUNNING" else SILENCE_SECONDS
         if replace(report, reports=known.reports, joined=known.joined, metrics=known.metrics) == known:
-            return min(self._next_seconds, SILENCE_SECONDS) - passed
+            return min(self.answer.next_report_seconds, SILENCE_SECONDS) - passed
         return 0.0
 
     def _wait(self, at_least: float, at_most: float) -> None:
@@ -233,22 +218,12 @@ class Publisher:
         return status in _REFUSED
 
     def _read_answer(self, answer: bytes) -> None:
-        """Stores the current limits; an operator that does not support one does not send it."""
-        try:
-            limits = dict(json.loads(answer))
-        except (ValueError, TypeError):
-            return
-        seconds, restarts = limits.get(DEADLINE, 0), limits.get(RESTARTS)
-        if seconds is None or (isinstance(seconds, int) and seconds > 0):
-            self.limits = Limits(seconds, str(limits.get(HANG_POLICY, "")))
-        next_seconds = limits.get(NEXT_REPORT)
-        self._next_seconds = float(next_seconds) if isinstance(next_seconds, (int, float)) else 0.0
-        if isinstance(restarts, int):
-            rules = read_rules(limits.get(RULES) or [])
-            metric_rules = read_metric_rules(limits.get(METRIC_RULES) or [])
-            self._mailbox.driver.change(
-                lambda value: replace(value, restarts=restarts, rules=rules, metric_rules=metric_rules)
-            )
+        """Stores the answer, also in the mailbox. What is no answer changes nothing."""
+        with contextlib.suppress(ValueError):
+            self.answer = Answer.from_json(answer)
+            # Differs in each answer, and each change of the mailbox wakes this thread.
+            told = replace(self.answer, next_report_seconds=0.0)
+            self._mailbox.driver.change(partial(replace, answer=told))
 
     def _request(self, body: bytes, endpoint: Endpoint) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}

@@ -96,7 +96,7 @@ def find_group(run: str) -> Group:
 
 
 @dataclass(frozen=True)
-class Answer(Generic[T]):
+class RankAnswer(Generic[T]):
     """A rank's answer: `value`, or the `error` that Ray raised; neither if the process did not respond in time."""
 
     value: Optional[T] = None
@@ -110,7 +110,7 @@ def call_ranks(
     *,
     each: Mapping[int, Tuple[object, ...]] = {},
     timeout: float,
-) -> dict[int, Answer[T]]:
+) -> dict[int, RankAnswer[T]]:
     """Calls a function in the processes of these ranks, and returns each rank's answer.
 
     Waits `timeout` seconds for all of them together; `each`: rank -> its own arguments.
@@ -123,12 +123,12 @@ def call_ranks(
     ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=timeout)
     answered = set(ready)
 
-    def read(reference: object) -> Answer[T]:
+    def read(reference: object) -> RankAnswer[T]:
         if reference not in answered:
-            return Answer()
+            return RankAnswer()
         try:
-            return Answer(ray.get(reference))
+            return RankAnswer(ray.get(reference))
         except Exception as error:  # its process has exited
-            return Answer(error=error)
+            return RankAnswer(error=error)
 
     return {rank: read(reference) for rank, reference in references.items()}

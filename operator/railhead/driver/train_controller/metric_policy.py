@@ -43,7 +43,7 @@ class MetricRulesStep(Step):
         self._reports = 0
         now = self._look()
         self._rules.begin_again(now=now)
-        self._rules.set_rules(self._mailbox.driver.read().metric_rules, now=now)
+        self._rules.set_rules(self._mailbox.driver.read().answer.metric_rules, now=now)
         self._warn(None)
 
     @never_raises("watch the metrics")
@@ -57,7 +57,7 @@ class MetricRulesStep(Step):
     @never_raises("apply spec.metricPolicy")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
         now, driver = self._look(), self._mailbox.driver.read()
-        self._rules.set_rules(driver.metric_rules, now=now)
+        self._rules.set_rules(driver.answer.metric_rules, now=now)
         self._note_steps(now)
         fired = self._rules.find_fired(now=now)
         self._warn(self._find_warning(fired, now))

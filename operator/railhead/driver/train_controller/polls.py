@@ -44,7 +44,7 @@ from railhead.driver.ray.context import notify_ranks
 from railhead.driver.ray.types import ExecutionGroup, GroupStatus, Worker, WorkerGroup
 from railhead.driver.reporting.heartbeat import MOST_GPUS, NO_UPLOADS, GpuUse, Heartbeat
 from railhead.driver.reporting.mailbox import Box, FromController, Hang, Mailbox, Stack
-from railhead.driver.train_controller.group import Answer, Group, call_ranks
+from railhead.driver.train_controller.group import Group, RankAnswer, call_ranks
 from railhead.driver.train_controller.slow_ranks import SlowRankWatch
 
 RETURN_TIMEOUT_SECONDS = 30.0  # the processes have just answered Ray's own poll
@@ -148,7 +148,7 @@ class EndNoticeStep(Step):
         self._has_notified = True
 
 
-def find_error(rank: int, answer: Answer[RankEnd]) -> Optional[Exception]:
+def find_error(rank: int, answer: RankAnswer[RankEnd]) -> Optional[Exception]:
     """Returns the error of a rank whose thread has ended; None when its function returned."""
     if answer.error is not None:
         return answer.error
@@ -171,7 +171,7 @@ def collect_stacks(worker_group: ExecutionGroup) -> list[Stack]:
     return [_read_answer(rank, answer) for rank, answer in answers.items()]
 
 
-def _read_answer(rank: int, answer: Answer[Stack]) -> Stack:
+def _read_answer(rank: int, answer: RankAnswer[Stack]) -> Stack:
     if answer.error:
         return Stack(rank, text=describe_exception(answer.error))
     return replace(answer.value or Stack(rank), rank=rank)
@@ -271,7 +271,7 @@ class Pulse:
         self.beats: dict[int, Beat] = {}
         self._firsts: deque[Beat] = deque()  # of rank 0, those of the last RATE_SECONDS
 
-    def add(self, answers: Mapping[int, Answer[Beat]]) -> Optional[Heartbeat]:
+    def add(self, answers: Mapping[int, RankAnswer[Beat]]) -> Optional[Heartbeat]:
         """A rank that does not answer is where it was; None while no rank has answered at all."""
         fresh = {rank: answer.value for rank, answer in answers.items() if isinstance(answer.value, Beat)}
         self.beats.update(fresh)

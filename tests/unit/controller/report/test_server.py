@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from railhead.api.job import JobKey
+from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureRule
-from railhead.contract.metric_policy import MetricRule, read_metric_rules
+from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import LIMIT_BYTES, PATH
-from railhead.controller.report.authority import JobFacts, Limits, Speaker
+from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.tokens import Verdict
 from railhead.kube.errors import RetryAfter
 from tests.model.faults import NOON
@@ -32,23 +33,17 @@ async def endpoint() -> AsyncIterator[Endpoint]:
 NAN_RULE = MetricRule("nan", "IsNaN", "Fail", metric="loss")
 
 
-async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:
-    key, rules = JobKey("default", "digits"), (FailureRule("Fail", reasons=("A",)),)
-    for deadline in (600, None):
-        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, 2, rules, "Restart", (NAN_RULE,)))
-        data = json.dumps(body_of()).encode()
-        async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
-            answer = await response.json()
-        assert read_metric_rules(answer.pop("metricRules")) == (NAN_RULE,)
-        [rule] = answer.pop("failureRules")
-        assert rule == {"action": "Fail", "classes": [], "reasons": ["A"], "exit_codes": [], "is_not_in": False}
-        assert answer == {
-            "message": "accepted",
-            "progressDeadlineSeconds": deadline,
-            "hangPolicy": "Restart",
-            "restartsInPlace": 2,
-            "nextReportSeconds": 8.0,
-        }
+@pytest.mark.parametrize("deadline", [600, None])
+async def test_the_response_is_the_answer_for_the_job_as_the_driver_reads_it(
+    endpoint: Endpoint, deadline: int | None
+) -> None:
+    answer = Answer(deadline, "Restart", 2, (FailureRule("Fail", reasons=("A",)),), (NAN_RULE,))
+    endpoint.jobs[JobKey("default", "digits")] = replace(make_facts(), answer=answer)
+    data = json.dumps(body_of()).encode()
+    async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
+        body = await response.read()
+    assert json.loads(body)["message"] == "accepted"
+    assert Answer.from_json(body) == replace(answer, next_report_seconds=8.0)
 
 
 async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from railhead.contract.answer import Answer
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint, RestartInPlace, RunWarning, Steps
@@ -81,7 +82,7 @@ def test_the_drivers_own_decisions() -> None:
         {"event": "hang", "rank": 3, "message": "no rank has made a step"},
         {"event": "notice", "deadline": "2027-01-15T08:00:00Z"},
     ]
-    assert list(describe_driver(after, replace(after, restarts=4, read_fits=1))) == []
+    assert list(describe_driver(after, replace(after, answer=Answer(restarts_in_place=4), read_fits=1))) == []
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railhead.contract.answer import Answer
 from railhead.contract.failure import Failure, FailureClass, FailureRule
 from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import Checkpoint, RestartInPlace, RunWarning, Steps
@@ -66,9 +67,13 @@ FULL_CONTROLLER = FromController(
     hangs_taken=1,
 )
 FULL_DRIVER = FromDriver(
-    restarts=3,
-    rules=(FailureRule(action="Fail", reasons=("OutOfMemory",), exit_codes=(3, 4)),),
-    metric_rules=(MetricRule("slow", "RateBelow", "Warn", threshold="60%", window_seconds=600, consecutive=2),),
+    answer=Answer(
+        progress_deadline_seconds=600,
+        hang_policy="Restart",
+        restarts_in_place=3,
+        failure_rules=(FailureRule(action="Fail", reasons=("OutOfMemory",), exit_codes=(3, 4)),),
+        metric_rules=(MetricRule("slow", "RateBelow", "Warn", threshold="60%", window_seconds=600, consecutive=2),),
+    ),
     end=12.5,
     hang=Hang(2, "rank 3 hangs", rank=3, is_of_steps=True),
     read_fits=2,
@@ -96,9 +101,9 @@ def test_any_order_of_changes_and_reads_finds_the_last_change(
     last: int | None = None
     for step in steps:
         if step is None:
-            assert reader.driver.read() == FromDriver(restarts=last)
+            assert reader.driver.read() == FromDriver(answer=Answer(restarts_in_place=last))
         else:
-            tell(writer.driver, restarts=step)
+            tell(writer.driver, answer=Answer(restarts_in_place=step))
             last = step
 
 
@@ -138,18 +143,18 @@ from dataclasses import replace
 from pathlib import Path
 from railhead.driver.reporting.mailbox import Mailbox
 os.replace = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)
-Mailbox(Path(sys.argv[1])).driver.change(lambda value: replace(value, restarts=2))
+Mailbox(Path(sys.argv[1])).driver.change(lambda value: replace(value, read_fits=2))
 """
 
 
 def test_a_writer_that_is_killed_before_the_rename_leaves_the_old_value(tmp_path: Path) -> None:
     mailbox = Mailbox(tmp_path)
-    tell(mailbox.driver, restarts=1)
+    tell(mailbox.driver, read_fits=1)
     ended = subprocess.run([sys.executable, "-c", _DIES_BEFORE_RENAME, str(tmp_path)], env=dict(os.environ))
     assert ended.returncode == -signal.SIGKILL
-    assert mailbox.driver.read().restarts == 1
-    tell(mailbox.driver, restarts=3)  # its lock died with it
-    assert mailbox.driver.read().restarts == 3
+    assert mailbox.driver.read().read_fits == 1
+    tell(mailbox.driver, read_fits=3)  # its lock died with it
+    assert mailbox.driver.read().read_fits == 3
 
 
 def test_a_fit_continues_the_counts_of_the_one_before_it_but_not_its_end(tmp_path: Path) -> None:

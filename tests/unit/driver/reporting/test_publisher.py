@@ -142,25 +142,25 @@ def test_sends_heartbeats_between_reports_and_receives_the_deadline(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.2)
-    server.answers, server.body = [202] * 100, b'{"message": "accepted", "progressDeadlineSeconds": 600}'
+    server.answers, server.body = [202] * 100, b'{"message": "accepted", "progress_deadline_seconds": 600}'
     publisher, mailbox, _ = build(server, tmp_path)
     tell(mailbox.controller, progress=Progress(state="RUNNING", reports=3))
     publisher.start()
     server.wait_for(2)
-    wait_until("the deadline arrives", lambda: publisher.limits.deadline == 600)
-    server.body = b'{"message": "accepted", "progressDeadlineSeconds": null}'
-    wait_until("the deadline is removed", lambda: publisher.limits.deadline is None)
-    for body in (b"", b"[]", b"no JSON", b'{"progressDeadlineSeconds": "soon"}', b'{"message": "an older operator"}'):
+    wait_until("the deadline arrives", lambda: publisher.answer.progress_deadline_seconds == 600)
+    server.body = b'{"message": "accepted", "progress_deadline_seconds": null}'
+    wait_until("the deadline is removed", lambda: publisher.answer.progress_deadline_seconds is None)
+    for body in (b"", b"[]", b"no JSON", b'{"progress_deadline_seconds": "soon"}'):
         server.body = body
         server.wait_for(len(server.bodies) + 1)
-    assert publisher.limits.deadline is None
+    assert publisher.answer.progress_deadline_seconds is None
     stop(publisher)
 
 
 def test_new_metrics_wait_as_long_as_the_operator_says_and_anything_else_takes_them_along(
     server: Server, tmp_path: Path
 ) -> None:
-    server.answers, server.body = [202] * 100, b'{"message": "accepted", "nextReportSeconds": 3600}'
+    server.answers, server.body = [202] * 100, b'{"message": "accepted", "next_report_seconds": 3600}'
     publisher, mailbox, _ = build(server, tmp_path)
     publisher.start()
     server.wait_for(1)
@@ -184,14 +184,12 @@ def test_steps_alone_are_no_reason_to_report_and_go_along_with_the_next_one(
 ) -> None:
     monkeypatch.setattr(publisher_module, "SHORTEST_INTERVAL_SECONDS", 0.0)
     server.answers = [202] * 100
-    server.body = (
-        b'{"message": "accepted", "nextReportSeconds": 0, "progressDeadlineSeconds": null, "hangPolicy": "Restart"}'
-    )
+    server.body = b'{"message": "accepted", "next_report_seconds": 0, "hang_policy": "Restart"}'
     publisher, mailbox, _ = build(server, tmp_path)
     tell(mailbox.controller, progress=Progress(state="RUNNING", reports=1))
     publisher.start()
     server.wait_for(1)
-    wait_until("the policy arrives", lambda: publisher.limits.hang_policy == "Restart")
+    wait_until("the policy arrives", lambda: publisher.answer.hang_policy == "Restart")
     for number in range(1, 50):
         tell(mailbox.controller, heartbeat=Heartbeat(number, number, number, False, Steps(number, 100, "0.1", "2048")))
         mailbox.wake()
@@ -259,7 +257,7 @@ def test_new_metrics_wait_no_longer_than_a_heartbeat(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.2)
-    server.answers, server.body = [202] * 100, b'{"message": "accepted", "nextReportSeconds": 3600}'
+    server.answers, server.body = [202] * 100, b'{"message": "accepted", "next_report_seconds": 3600}'
     publisher, mailbox, _ = build(server, tmp_path)
     publisher.start()
     server.wait_for(1)

@@ -35,6 +35,7 @@ from ray.train.v2.api.config import FailureConfig
 from ray.train.v2.api.exceptions import ControllerError, NCCLHangError, WorkerGroupError
 
 from railhead.contract import environment as e
+from railhead.contract.answer import Answer
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, FailureRule
 from railhead.contract.report import RestartInPlace
 from railhead.contract.text import parse_time
@@ -59,7 +60,7 @@ from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.collectives import Finding
 from railhead.driver.train_controller.failure import Source, classify_failure
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
-from railhead.driver.train_controller.group import Answer, Group
+from railhead.driver.train_controller.group import Group, RankAnswer
 from railhead.driver.train_controller.progress import ProgressStep
 from tests.unit.driver.mailboxes import tell
 
@@ -279,7 +280,7 @@ def raises(text: str) -> WorkerGroupError:
 def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budget_lasts(tmp_path: Path) -> None:
     decider, mailbox = RetryDecider(Group(), Mailbox(tmp_path), max_failures=None), Mailbox(tmp_path)
     assert not decider.decide(raises("ValueError: a")), "the operator has not sent a budget"
-    tell(mailbox.driver, restarts=2)
+    tell(mailbox.driver, answer=Answer(restarts_in_place=2))
     killed = WorkerGroupError("", {0: OutOfMemoryError("killed due to the node running low on memory.")})
     assert decider.decide(killed)
     restart = mailbox.controller.read().restart
@@ -290,7 +291,7 @@ def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budge
     assert decider.decide(raises("ValueError: c"))
     assert (mailbox.controller.read().restart or RestartInPlace(0, 0)).charged == 2
     assert not decider.decide(killed), "the budget is spent"
-    tell(mailbox.driver, restarts=9)
+    tell(mailbox.driver, answer=Answer(restarts_in_place=9))
     assert decider.decide(raises("ValueError: d")), "the budget was refilled or raised"
 
 
@@ -298,7 +299,7 @@ def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_
     tmp_path: Path,
 ) -> None:
     group = Group()
-    tell(Mailbox(tmp_path).driver, restarts=100)
+    tell(Mailbox(tmp_path).driver, answer=Answer(restarts_in_place=100))
     decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
     for _ in range(5):
         assert decider.decide(raises("ValueError: once a day"))
@@ -310,7 +311,7 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monke
     group = Group()
     monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: None)
     mailbox, decider = Mailbox(tmp_path), RetryDecider(group, Mailbox(tmp_path), max_failures=None)
-    tell(mailbox.driver, restarts=1)
+    tell(mailbox.driver, answer=Answer(restarts_in_place=1))
     stuck = WorkerGroupError("", {0: TrainingError(Kind.STUCK, -1, "training reported nothing for 600 s")})
     assert decider.decide(stuck)
     assert replace(mailbox.controller.read().restart or RestartInPlace(0, 0), time="") == RestartInPlace(
@@ -325,7 +326,7 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monke
 
 def test_a_group_without_steps_is_a_hang(tmp_path: Path) -> None:
     mailbox, decider = Mailbox(tmp_path), RetryDecider(Group(), Mailbox(tmp_path), max_failures=None)
-    tell(mailbox.driver, restarts=1)
+    tell(mailbox.driver, answer=Answer(restarts_in_place=1))
     assert decider.decide(WorkerGroupError("", {0: TrainingError(Kind.STEPLESS, -1, "no rank made a step for 1200 s")}))
     restart = mailbox.controller.read().restart
     assert restart is not None and (restart.charged, restart.cause, restart.reason) == (0, "Hang", "NoSteps")
@@ -339,7 +340,7 @@ def test_a_metric_rule_restarts_the_group_and_is_charged_once_or_ends_the_job(
     tmp_path: Path, kind: Kind, is_retry: bool, class_: str
 ) -> None:
     mailbox, decider = Mailbox(tmp_path), RetryDecider(Group(), Mailbox(tmp_path), max_failures=None)
-    tell(mailbox.driver, restarts=2)
+    tell(mailbox.driver, answer=Answer(restarts_in_place=2))
     assert decider.decide(WorkerGroupError("", {0: TrainingError(kind, -1, "rule r: loss is NaN")})) is is_retry
     told = mailbox.controller.read()
     if is_retry:
@@ -364,7 +365,7 @@ def test_a_rule_that_fails_or_ignores_the_failure_ends_the_attempt(
 ) -> None:
     """The operator then does what the rule says."""
     decider, mailbox = RetryDecider(Group(), Mailbox(tmp_path), max_failures=None), Mailbox(tmp_path)
-    tell(mailbox.driver, restarts=5, rules=tuple(rules))
+    tell(mailbox.driver, answer=Answer(restarts_in_place=5, failure_rules=tuple(rules)))
     error = WorkerGroupError("text", {1: TrainingError(Kind.RAISED, 1, RAISED.text, exit_code=3)})
     assert decider.decide(error) == restarts
     assert (mailbox.controller.read().failure is None) == restarts
@@ -374,9 +375,9 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
     """Clocks of machines differ: each rank reports how long ago it ended."""
     ages = {0: 0.2, 1: 2.5}
 
-    def collect(workers: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer[Any]]:
+    def collect(workers: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, RankAnswer[Any]]:
         assert ranks == [0, 1, 2], "a dead process is not asked"
-        return {rank: Answer(RankEnd(age=ages[rank]) if rank in ages else None) for rank in ranks}
+        return {rank: RankAnswer(RankEnd(age=ages[rank]) if rank in ages else None) for rank in ranks}
 
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr(failure_policy, "call_ranks", collect)
@@ -495,7 +496,7 @@ def test_the_pod_of_a_broken_gpu_is_given_up_and_the_group_forms_anew(
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": n, "NodeManagerHostname": f"w-{n}"} for n in ("ab", "cd")])
     group = join(WorkerGroup(["ab", "ab", "cd"]))
     mailbox = Mailbox(tmp_path)
-    tell(mailbox.driver, restarts=1)
+    tell(mailbox.driver, answer=Answer(restarts_in_place=1))
     decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
     assert decider.decide(WorkerGroupError("", {1: TrainingError(Kind.RAISED, 1, ECC)}))
     assert mailbox.controller.read().lost_pods == ("w-ab",)
@@ -513,7 +514,7 @@ def test_the_pod_of_a_process_that_does_not_end_is_given_up_and_the_group_forms_
     monkeypatch.setattr(failure_policy, "mark_dead_in_ray", given_up.extend)
     group = join(WorkerGroup(["ab", "cd"]))
     mailbox = Mailbox(tmp_path)
-    tell(mailbox.driver, restarts=1)
+    tell(mailbox.driver, answer=Answer(restarts_in_place=1))
     decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
     stays = AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", "process 7", suspect_pod="w-cd"))
     assert decider.decide(ControllerError(stays))
@@ -568,7 +569,7 @@ def test_broken_hardware_is_retried_ten_times_and_names_the_pod(
     monkeypatch.setattr(failure_policy, "mark_dead_in_ray", list)
     group = join(WorkerGroup(["cd", "ab"]))
     decider = RetryDecider(group, Mailbox(tmp_path), max_failures=None)
-    tell(Mailbox(tmp_path).driver, restarts=3)
+    tell(Mailbox(tmp_path).driver, answer=Answer(restarts_in_place=3))
     error = WorkerGroupError("text", {0: RAISED, 1: TrainingError(Kind.RAISED, 1, ECC)})
     assert [decider.decide(error) for _ in range(11)] == [True] * 10 + [False]
     found = Mailbox(tmp_path).controller.read().failure

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.train_controller.group import Answer, Group, call_ranks
+from railhead.driver.train_controller.group import Group, RankAnswer, call_ranks
 
 
 class Reference:
@@ -51,7 +51,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_each_rank_receives_its_own_arguments_and_has_its_own_answer(workers: Any) -> None:
     each = {0: ("zero",), 1: (SLOW,), 2: (BROKEN,)}
     answers = call_ranks(workers, each, lambda value: value, each=each, timeout=3.0)
-    assert answers == {0: Answer("zero"), 1: Answer(), 2: Answer(error=BROKEN)}
+    assert answers == {0: RankAnswer("zero"), 1: RankAnswer(), 2: RankAnswer(error=BROKEN)}
 
 
 def test_a_call_to_all_ranks_of_a_large_group_compares_no_two_of_them(workers: Any) -> None:

@@ -28,7 +28,7 @@ from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.node.machine import read_process_table
 from railhead.driver.ray.callback import StepsCallback
 from railhead.driver.train_controller import group_checks
-from railhead.driver.train_controller.group import Answer
+from railhead.driver.train_controller.group import RankAnswer
 from railhead.driver.train_controller.group_checks import (
     OldProcessesStep,
     SharedStorageStep,
@@ -267,14 +267,14 @@ def make_workers(*places: tuple[str, int]) -> Any:
 
 def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[int, tuple[int, ...]]] = []
-    answers: dict[int, Answer[Any]] = {}
+    answers: dict[int, RankAnswer[Any]] = {}
 
     def collect(
         group: Any, ranks: Any, function: Any, *, each: dict[int, tuple[tuple[int, ...]]], timeout: float
     ) -> Any:
         assert set(ranks) == set(each)
         calls.append({rank: pids for rank, (pids,) in each.items()})
-        return {rank: answers.get(rank, Answer("")) for rank in ranks}
+        return {rank: answers.get(rank, RankAnswer("")) for rank in ranks}
 
     monkeypatch.setattr(group_checks, "call_ranks", collect)
     callback = StepsCallback([OldProcessesStep()])
@@ -285,7 +285,7 @@ def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest
     calls.clear()
     callback.after_worker_group_start(make_workers(("b", 10), ("c", 11)))
     assert calls == [{0: (3,), 1: (6,)}], "an elastic group had left b out"
-    answers[0] = Answer("pod w1-0: process 4 of the previous worker group has not ended")
+    answers[0] = RankAnswer("pod w1-0: process 4 of the previous worker group has not ended")
     group = make_workers(("a", 7))
     with pytest.raises(AttemptFailed) as caught:
         callback.after_worker_group_start(group)
@@ -306,9 +306,9 @@ def test_a_replaced_rank_waits_for_the_process_before_it_and_spares_those_beside
 ) -> None:
     calls: list[dict[int, tuple[tuple[int, ...]]]] = []
 
-    def collect(group: Any, ranks: Any, function: Any, *, each: Any, timeout: float) -> dict[int, Answer[Any]]:
+    def collect(group: Any, ranks: Any, function: Any, *, each: Any, timeout: float) -> dict[int, RankAnswer[Any]]:
         calls.append(each)
-        return {rank: Answer("") for rank in ranks}
+        return {rank: RankAnswer("") for rank in ranks}
 
     monkeypatch.setattr(group_checks, "call_ranks", collect)
     whole = make_workers(("a", 1), ("a", 2), ("b", 3))

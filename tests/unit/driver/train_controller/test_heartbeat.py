@@ -15,14 +15,14 @@ from railhead.driver.rank.steps import Beat
 from railhead.driver.reporting.heartbeat import MOST_GPUS, GpuUse, Heartbeat, Uploads
 from railhead.driver.reporting.mailbox import Mailbox
 from railhead.driver.train_controller import polls
-from railhead.driver.train_controller.group import Answer, Group
+from railhead.driver.train_controller.group import Group, RankAnswer
 from railhead.driver.train_controller.polls import Pulse
 from tests.unit.driver.mailboxes import tell
 from tests.waiting import wait_until
 
 
-def beat(clock: float, *, optimizer: int = 0, calls: int = 0, **others: Any) -> Answer[Any]:
-    return Answer(Beat(clock, optimizer, calls, **others))
+def beat(clock: float, *, optimizer: int = 0, calls: int = 0, **others: Any) -> RankAnswer[Any]:
+    return RankAnswer(Beat(clock, optimizer, calls, **others))
 
 
 def test_optimizer_steps_give_a_rate_but_no_step() -> None:
@@ -35,17 +35,17 @@ def test_optimizer_steps_give_a_rate_but_no_step() -> None:
 def test_uploads_of_all_ranks_add_up_and_a_silent_rank_keeps_its_own() -> None:
     pulse = Pulse()
     pulse.add({0: beat(0.0, uploads=Uploads(1, 2.0, 10)), 1: beat(0.0, uploads=Uploads(1, 3.0, 20))})
-    found = pulse.add({0: beat(10.0, uploads=Uploads(2, 4.0, 30)), 1: Answer()})
+    found = pulse.add({0: beat(10.0, uploads=Uploads(2, 4.0, 30)), 1: RankAnswer()})
     assert found is not None and found.uploads == Uploads(3, 7.0, 50)
 
 
 def test_rank_0_tells_how_long_reports_have_blocked_it() -> None:
     pulse = Pulse()
-    found = pulse.add({0: Answer(), 1: beat(0.0, blocked=9.0)})
+    found = pulse.add({0: RankAnswer(), 1: beat(0.0, blocked=9.0)})
     assert found is not None and found.blocked == 0.0
     found = pulse.add({0: beat(10.0, blocked=2.5), 1: beat(10.0, blocked=9.0)})
     assert found is not None and found.blocked == 2.5
-    found = pulse.add({0: Answer(), 1: beat(20.0, blocked=9.0)})
+    found = pulse.add({0: RankAnswer(), 1: beat(20.0, blocked=9.0)})
     assert found is not None and found.blocked == 2.5
 
 
@@ -56,7 +56,7 @@ def test_gpus_are_those_of_ranks_and_drivers_that_answer() -> None:
         {1: beat(100.0, gpus=(first, second), gpus_clock=95.0), 0: beat(100.0, gpus=(first,), gpus_clock=60.0)}
     )
     assert found is not None and found.gpus == (replace(first, rank=1), replace(second, rank=1))
-    found = pulse.add({0: beat(110.0, gpus=(first, second), gpus_clock=105.0), 1: Answer()})
+    found = pulse.add({0: beat(110.0, gpus=(first, second), gpus_clock=105.0), 1: RankAnswer()})
     assert found is not None and found.gpus == (replace(first, rank=0), replace(second, rank=0))
 
 
@@ -109,13 +109,13 @@ def test_a_run_that_begins_again_has_no_rate() -> None:
 
 def test_a_rank_that_does_not_answer_is_where_it_was() -> None:
     pulse = Pulse()
-    assert pulse.add({0: Answer(), 1: Answer()}) is None
+    assert pulse.add({0: RankAnswer(), 1: RankAnswer()}) is None
     pulse.add({0: beat(1.0, optimizer=30, open_reports=1), 1: beat(1.0, optimizer=30)})
     uploading = beat(11.0, optimizer=30, open_reports=1, open_uploads=1)
-    found = pulse.add({0: uploading, 1: Answer(error=RuntimeError("gone"))})
+    found = pulse.add({0: uploading, 1: RankAnswer(error=RuntimeError("gone"))})
     assert found is not None and found.alive == 60
     assert found.is_uploading, "of those that answered"
-    found = pulse.add({0: Answer(), 1: Answer()})
+    found = pulse.add({0: RankAnswer(), 1: RankAnswer()})
     assert found is not None and (found.alive, found.is_uploading) == (60, False)
 
 
@@ -145,7 +145,7 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
     group = Group(worker_group=groups[0])
     tell(mailbox.controller, heartbeat=Heartbeat(9, 9, 9, False, Steps()))
 
-    def ask(worker_group: Workers, ranks: Any, function: Any, *, timeout: float) -> dict[int, Answer[Any]]:
+    def ask(worker_group: Workers, ranks: Any, function: Any, *, timeout: float) -> dict[int, RankAnswer[Any]]:
         known.append(mailbox.controller.read().heartbeat)
         asked.append(worker_group)
         worker_group.rounds -= 1

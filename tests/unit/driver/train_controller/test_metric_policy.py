@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from railhead.contract.answer import Answer
 from railhead.contract.metric_policy import MetricRule
 from railhead.contract.report import RunWarning, Steps
 from railhead.driver.errors import Kind
@@ -30,7 +31,7 @@ class Controller:
         self.time = 1000.0
         monkeypatch.setattr(metric_policy, "time", SimpleNamespace(monotonic=lambda: self.time))
         self.mailbox, self.group = Mailbox(folder), Group()
-        tell(self.mailbox.driver, metric_rules=rules)
+        tell(self.mailbox.driver, answer=Answer(metric_rules=rules))
         self.step = MetricRulesStep(self.group, self.mailbox)
         self.start_group()
 
@@ -105,7 +106,7 @@ def test_a_restart_at_the_same_step_ends_the_job_and_one_at_a_later_step_does_no
 def test_a_rule_that_was_changed_has_not_restarted_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = Controller(tmp_path, monkeypatch, make_rule("Restart"))
     assert controller.report(loss=NAN).kind is Kind.RULED_AGAIN
-    tell(controller.mailbox.driver, metric_rules=(make_rule("Restart", consecutive=2),))
+    tell(controller.mailbox.driver, answer=Answer(metric_rules=(make_rule("Restart", consecutive=2),)))
     controller.start_group()
     assert controller.report(loss=NAN) is None
     assert controller.report(loss=NAN).kind is Kind.RULED_AGAIN
@@ -137,7 +138,7 @@ def test_another_failure_and_the_end_of_the_run_come_first(tmp_path: Path, monke
 def test_rules_that_arrive_while_training_runs_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = Controller(tmp_path, monkeypatch)
     assert controller.report(loss=NAN) is None
-    tell(controller.mailbox.driver, metric_rules=(make_rule("Fail"),))
+    tell(controller.mailbox.driver, answer=Answer(metric_rules=(make_rule("Fail"),)))
     assert controller.poll() is None
     assert controller.report(loss=NAN).kind is Kind.RULED_OUT
 

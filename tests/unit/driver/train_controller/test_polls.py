@@ -27,7 +27,7 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import polls
 from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.train_controller.failure_policy import build_failure
-from railhead.driver.train_controller.group import Answer, Group
+from railhead.driver.train_controller.group import Group, RankAnswer
 from railhead.driver.train_controller.polls import EndNoticeStep, ReturnsStep
 from railhead.driver.train_controller.progress import ProgressStep
 from tests.unit.driver.mailboxes import tell
@@ -38,7 +38,7 @@ class Notified:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.notices: list[tuple[int, Any]] = []
-        self.begun: Answer[Any] = Answer(Beat())
+        self.begun: RankAnswer[Any] = RankAnswer(Beat())
         self.known = Group()
         monkeypatch.setattr(polls, "call_ranks", self._ask)
         self._workers = [self._make(rank, node) for rank, node in enumerate(("a", "b", "a"))]
@@ -48,7 +48,7 @@ class Notified:
         metadata = SimpleNamespace(node_id=node, pid=1, node_ip="10.0.0.2", hostname=node)
         return SimpleNamespace(metadata=metadata, actor=SimpleNamespace(mark_preempt=mark))
 
-    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer[Any]]:
+    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, RankAnswer[Any]]:
         assert (group, ranks, function, self.notices) == (self, [0], read_beat, []), "the notice comes after it"
         return {0: self.begun}
 
@@ -155,7 +155,7 @@ def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
     reports.start_group()  # the processes of its ranks count from 0
     assert not reports.arrive(has_checkpoint=False)
     assert not reports.arrive(has_checkpoint=True)
-    group.begun = Answer(Beat(reports=2 + in_progress))
+    group.begun = RankAnswer(Beat(reports=2 + in_progress))
     tell(mailbox.driver, end=1.0)
     notice.after_poll(None, group)
     assert not any(reports.arrive(has_checkpoint=True) for _ in range(in_progress))
@@ -164,9 +164,11 @@ def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
     assert reports.arrive(has_checkpoint=False), "the driver may read late"
 
 
-@pytest.mark.parametrize("answer", [Answer(), Answer(error=RuntimeError("the actor died"))], ids=["late", "dead"])
+@pytest.mark.parametrize(
+    "answer", [RankAnswer(), RankAnswer(error=RuntimeError("the actor died"))], ids=["late", "dead"]
+)
 def test_the_next_commit_is_the_last_if_rank_0_does_not_answer(
-    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, mailbox: Mailbox, answer: Answer[Any]
+    monkeypatch: pytest.MonkeyPatch, notice: Any, group: Any, mailbox: Mailbox, answer: RankAnswer[Any]
 ) -> None:
     reports = Reports(monkeypatch, mailbox, group)
     assert not reports.arrive(has_checkpoint=True)
@@ -185,14 +187,14 @@ class Ranks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.workers = [object(), object()]
-        self.answers = [Answer(RankEnd(RETURNED)), Answer(RankEnd(RETURNED))]
+        self.answers = [RankAnswer(RankEnd(RETURNED)), RankAnswer(RankEnd(RETURNED))]
         self.asked: list[list[int]] = []
         monkeypatch.setattr(polls, "call_ranks", self._ask)
 
     def get_workers(self) -> list[object]:
         return self.workers
 
-    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer[Any]]:
+    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, RankAnswer[Any]]:
         self.asked.append(ranks)
         return {rank: self.answers[rank] for rank in ranks}
 
@@ -225,15 +227,18 @@ def test_reports_that_all_ranks_returned_and_asks_each_once(returns: ReturnsStep
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (Answer(RankEnd(RAISED, RAISES)), "rank 1: ValueError: no"),
-        (Answer(RankEnd(BEGUN, None, "job-w1")), "its thread ended (pod job-w1), but the training function (started)"),
-        (Answer(RankEnd(NOT_BEGUN)), "the training function (not started) neither returned nor raised"),
-        (Answer(), "its thread ended, and its process does not report how"),
-        (Answer(error=RuntimeError("the actor is dead")), "the actor is dead"),
+        (RankAnswer(RankEnd(RAISED, RAISES)), "rank 1: ValueError: no"),
+        (
+            RankAnswer(RankEnd(BEGUN, None, "job-w1")),
+            "its thread ended (pod job-w1), but the training function (started)",
+        ),
+        (RankAnswer(RankEnd(NOT_BEGUN)), "the training function (not started) neither returned nor raised"),
+        (RankAnswer(), "its thread ended, and its process does not report how"),
+        (RankAnswer(error=RuntimeError("the actor is dead")), "the actor is dead"),
     ],
 )
 def test_a_rank_that_ended_without_returning_gets_an_error(
-    returns: ReturnsStep, ranks: Any, mailbox: Mailbox, answer: Answer[Any], expected: str
+    returns: ReturnsStep, ranks: Any, mailbox: Mailbox, answer: RankAnswer[Any], expected: str
 ) -> None:
     ranks.answers[1] = answer
     for running in (True, False):
@@ -272,7 +277,7 @@ def test_a_return_after_reading_the_preemption_notice_is_no_success(
     """Without the notice the function just finished; without the end, only a node was preempted."""
     if is_ending:
         tell(mailbox.driver, end=1.0)
-    ranks.answers[1] = Answer(RankEnd(RETURNED, has_read_notice=bool(has_read)))
+    ranks.answers[1] = RankAnswer(RankEnd(RETURNED, has_read_notice=bool(has_read)))
     returns.after_poll(make_status(False, False), ranks)
     assert mailbox.controller.read().has_returned is is_success
 

@@ -19,7 +19,7 @@ from railhead.driver.storage.fence import Claimant, check_claim, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import post_mortem
 from railhead.driver.train_controller.evidence import PodReport
-from railhead.driver.train_controller.group import Answer, Group
+from railhead.driver.train_controller.group import Group, RankAnswer
 from railhead.driver.train_controller.post_mortem import (
     KEPT_RANKS,
     TAIL_BYTES,
@@ -137,9 +137,9 @@ class Ranks:
         monkeypatch.setattr(post_mortem, "call_ranks", self.call)
         monkeypatch.setattr(post_mortem, "ask_pods", self.ask_pods)
 
-    def call(self, workers: Any, ranks: Iterable[int], function: Any, *, timeout: float) -> dict[int, Answer[Any]]:
+    def call(self, workers: Any, ranks: Iterable[int], function: Any, *, timeout: float) -> dict[int, RankAnswer[Any]]:
         self.asked["living"] = sorted(ranks)
-        return {rank: Answer(self.living.get(rank)) for rank in self.asked["living"]}
+        return {rank: RankAnswer(self.living.get(rank)) for rank in self.asked["living"]}
 
     def ask_pods(self, processes: dict[int, Process]) -> dict[int, PodReport]:
         self.asked["dead"] = sorted(processes)
