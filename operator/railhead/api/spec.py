@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ from railhead.api.scheduling import PRIORITY_RULE, GangSchedulerName, Scheduling
 from railhead.api.source import Source
 from railhead.api.topology import TOPOLOGY_RULE, Topology
 from railhead.api.trainer import BACKEND_RULES, SCRIPT_RULES, TrainerConfig
+from railhead.contract.failure import POLICIES
 
 GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSeconds
 DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0
@@ -27,10 +28,12 @@ DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0
 
 PodUser = Literal["Fixed", "Cluster"]
 Action = Literal["Fail", "Restart", "RestartAndIgnore"]
-# Without those that no rule can change: the job's own deadline, and a run that a later attempt owns.
-RuledClass = Literal[
-    "Application", "Configuration", "Hang", "Hardware", "Infrastructure", "OutOfMemory", "Preemption", "Startup"
-]
+# Without those that no rule can change, such as the job's own deadline, or a run that a later attempt owns.
+RULED_CLASSES = tuple(sorted(kind.value for kind, policy in POLICIES.items() if policy.can_have_rule))
+if TYPE_CHECKING:
+    RuledClass = str  # a type checker knows no Literal of computed values
+else:
+    RuledClass = Literal[RULED_CLASSES]
 Reason = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
 ExitCode = Annotated[int, Field(ge=1, le=255)]
 SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}
@@ -67,7 +70,7 @@ class FailureRule(Model):
         "status.failure.reason is one of these.", min_length=1, max_length=32, json_schema_extra=SET
     )
     on_class: list[RuledClass] | None = optional(
-        "status.failure.class is one of these.", min_length=1, max_length=8, json_schema_extra=SET
+        "status.failure.class is one of these.", min_length=1, max_length=len(RULED_CLASSES), json_schema_extra=SET
     )
 
 

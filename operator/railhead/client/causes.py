@@ -72,5 +72,7 @@ def find_cause(reason: str, class_: FailureClass | None = None) -> Cause:
         if reason in causes[table]:
             return causes[table][reason]
     if class_ is not None:
-        return causes["classes"][class_.value]
+        meaning = class_.policy.meaning
+        by_meaning = Cause(f"{meaning[0].upper()}{meaning[1:]}.", "Follow the message above.")
+        return causes["classes"].get(class_.value, by_meaning)
     return Cause(f"The reason is {reason or 'not given'}.", "Follow the message above.")

@@ -1,8 +1,8 @@
 """The table of failure classes, and the rules of spec.failurePolicy about them.
 
-A row says what ended an attempt, its exit code, which counter it raises and the backoff after it. Driver, planner, CRD
-and docs all use it. A new class is one row here, one test and one line in docs/concepts/failures.md. The operator
-applies the rules to a lost attempt, the driver before a restart in place.
+A row says what ended an attempt, its exit code, which counter it raises and the backoff after it. Driver, planner, CRD,
+`railhead why` and docs all use it. A new class is one row here, one test and one line in docs/concepts/failures.md. The
+operator applies the rules to a lost attempt, the driver before a restart in place.
 """
 
 from __future__ import annotations
@@ -13,6 +13,13 @@ from typing import Optional, Sequence, Tuple
 
 SUCCEEDED_CODE = 0
 FAIL, RESTART, RESTART_AND_IGNORE = "Fail", "Restart", "RestartAndIgnore"
+# Reasons of class Hardware with a suspect pod, given by the driver: the operator judges that pod's node by them.
+GPU_FAILED = "GPUFailed"  # an uncorrectable error of a GPU or of its NVLink
+PROCESS_NOT_ENDING = "ProcessNotEnding"  # SIGKILL does not end it, since the GPU's driver holds it
+GPU_LOST = "GPULost"
+BUS_ERROR = "BusError"
+BROKEN_NODE = frozenset({GPU_FAILED, PROCESS_NOT_ENDING})  # beyond doubt
+SUSPECT_NODE = frozenset({GPU_LOST, BUS_ERROR})  # probably; twice on one node is enough
 
 
 class FailureClass(str, Enum):
@@ -92,6 +99,10 @@ class FailurePolicy:
             since the newest checkpoint that were lost alike.
         final: why there is no further attempt; empty = there is one.
         meaning: one line for the docs.
+        can_have_rule: a rule of spec.failurePolicy may name it, and matches it.
+        ends_script: fit() fails with it, and the script only follows: the script's exit code tells nothing about it.
+        needs_new_pods: the same GPUs are likely to fail again, so that a second restart in the same pods is of no use.
+        suspects_node: the node of the suspect pod is probably at fault, whatever the reason.
     """
 
     exit_code: Optional[int]
@@ -99,6 +110,10 @@ class FailurePolicy:
     backoff: Backoff
     meaning: str
     final: str = ""
+    can_have_rule: bool = True
+    ends_script: bool = False
+    needs_new_pods: bool = False
+    suspects_node: bool = False
 
 
 _USER = Backoff(first=5, limit=300)
@@ -114,29 +129,55 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
         65, Payer.INFRASTRUCTURE, _CLUSTER, "the job cannot run as specified", final="retrying would not help"
     ),
     FailureClass.INFRASTRUCTURE: FailurePolicy(
-        66, Payer.INFRASTRUCTURE, _CLUSTER, "a pod, a node, Ray or the storage failed"
+        66, Payer.INFRASTRUCTURE, _CLUSTER, "a pod, a node, Ray or the storage failed", ends_script=True
     ),
     FailureClass.OUT_OF_MEMORY: FailurePolicy(67, Payer.APPLICATION, _USER, "a process was killed for its memory use"),
     FailureClass.PREEMPTION: FailurePolicy(
         68, Payer.DISRUPTION, _CLUSTER, "a pod was preempted, evicted or drained; the head committed a last checkpoint"
     ),
     FailureClass.FENCED: FailurePolicy(
-        69, Payer.NOBODY, _CLUSTER, "another head has taken over the run; nothing more was committed or deleted"
+        69,
+        Payer.NOBODY,
+        _CLUSTER,
+        "another head has taken over the run; nothing more was committed or deleted",
+        can_have_rule=False,
     ),
     FailureClass.HANG: FailurePolicy(
-        70, Payer.INFRASTRUCTURE, _CLUSTER, "training reported nothing for spec.progressDeadlineSeconds"
+        70,
+        Payer.INFRASTRUCTURE,
+        _CLUSTER,
+        "training reported nothing for spec.progressDeadlineSeconds",
+        ends_script=True,
+        needs_new_pods=True,
+        suspects_node=True,
     ),
     FailureClass.HARDWARE: FailurePolicy(
-        71, Payer.INFRASTRUCTURE, _CLUSTER, "a GPU, or the network between GPUs, failed"
+        71,
+        Payer.INFRASTRUCTURE,
+        _CLUSTER,
+        "a GPU, or the network between GPUs, failed",
+        ends_script=True,
+        needs_new_pods=True,
     ),
     FailureClass.METRIC_RULE: FailurePolicy(
-        72, Payer.NOBODY, _CLUSTER, "a rule of spec.metricPolicy ended the job", final="no other attempt would help"
+        72,
+        Payer.NOBODY,
+        _CLUSTER,
+        "a rule of spec.metricPolicy ended the job",
+        final="no other attempt would help",
+        can_have_rule=False,
+        ends_script=True,
     ),
     FailureClass.STARTUP: FailurePolicy(
         None, Payer.STARTUP, _STARTUP, "training did not start in time, or pods were rejected"
     ),
     FailureClass.DEADLINE_EXCEEDED: FailurePolicy(
-        None, Payer.NOBODY, _CLUSTER, "spec.activeDeadlineSeconds has passed", final="there is no further attempt"
+        None,
+        Payer.NOBODY,
+        _CLUSTER,
+        "spec.activeDeadlineSeconds has passed",
+        final="there is no further attempt",
+        can_have_rule=False,
     ),
 }
 _BY_NAME = {each.value: each for each in FailureClass}

@@ -46,8 +46,6 @@ _NO_FIT = (
     "call it in the script, or check the head's log for why the script did not get that far. A sweep of ray.tune.Tuner "
     "is not supported: create one TrainJob for each trial"
 )
-# Such a failure ends fit(), and the script with it.
-_NOT_THE_SCRIPTS = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG, FailureClass.METRIC_RULE)
 
 
 def build_command(entrypoint: Iterable[str]) -> list[str]:
@@ -149,7 +147,7 @@ def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], 
     ending = _decide(code, fit=fit, failure=failure, last_lines=last_lines)
     if code == 0 or isinstance(ending, Success) or ending.process_exit_code is not None:
         return ending
-    if ending.class_ in _NOT_THE_SCRIPTS:
+    if ending.class_.policy.ends_script:
         return ending
     return replace(ending, process_exit_code=code if code > 0 else 128 - code)
 

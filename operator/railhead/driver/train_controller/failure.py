@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Optional
 
-from railhead.contract.failure import Failure, FailureClass, Payer
+from railhead.contract.failure import BROKEN_NODE, BUS_ERROR, GPU_FAILED, GPU_LOST, Failure, FailureClass, Payer
 from railhead.contract.metric_policy import METRIC_RULE
 from railhead.contract.report import NO_STEPS
 from railhead.contract.text import write_ranks
@@ -134,11 +134,10 @@ def classify_failure(facts: FailureFacts) -> Failure:
     return _infrastructure("RayTrainFailed", facts.text)
 
 
-_GPU_FAILED, PROCESS_NOT_ENDING = "GPUFailed", "ProcessNotEnding"
 # Causes come before their consequences: class, reason, beginning of the message.
 _BY_CAUSE = (
-    (Kind.GPU, FailureClass.HARDWARE, _GPU_FAILED, ""),
-    (Kind.BUS, FailureClass.HARDWARE, "BusError", "broken memory, a broken disk or a full /dev/shm (sharedMemory): "),
+    (Kind.GPU, FailureClass.HARDWARE, GPU_FAILED, ""),
+    (Kind.BUS, FailureClass.HARDWARE, BUS_ERROR, "broken memory, a broken disk or a full /dev/shm (sharedMemory): "),
     (Kind.ABANDONED, FailureClass.INFRASTRUCTURE, "RayActorLost", ""),
     (
         Kind.STORAGE,
@@ -161,7 +160,7 @@ _BY_CAUSE = (
     (Kind.DIED, FailureClass.APPLICATION, "TrainingProcessDied", ""),
     (Kind.RAISED, FailureClass.APPLICATION, "TrainFunctionRaised", ""),
     (Kind.SILENT, FailureClass.APPLICATION, NOT_RETURNED, ""),
-    (Kind.GPU_LOST, FailureClass.HARDWARE, "GPULost", ""),
+    (Kind.GPU_LOST, FailureClass.HARDWARE, GPU_LOST, ""),
     (Kind.UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
     (Kind.NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
     (Kind.SIGNALLED, FailureClass.HANG, "CollectiveTimedOut", ""),
@@ -170,7 +169,6 @@ _BY_CAUSE = (
 )
 _WAITS = (Kind.UNANSWERED, Kind.SIGNALLED)  # of ranks that wait for the one that is to blame
 HANGS = (*_WAITS, *FOUND_HANGS)
-_NEEDS_NEW_PODS = (FailureClass.HARDWARE, FailureClass.HANG)  # the same GPUs are likely to fail again
 
 
 def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> bool:
@@ -183,14 +181,14 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> boo
         return history.may_restart
     if is_of_broken_gpu(failure) and facts.source != Source.STARTUP:  # the other pods are as good as before
         return history.is_allowed and history.unexplained <= UNEXPLAINED_LIMIT
-    if failure.class_ in _NEEDS_NEW_PODS and not facts.is_explained:
+    if failure.class_.policy.needs_new_pods and not facts.is_explained:
         return history.may_restart and max(history.same, history.hangs) < SAME_LIMIT
     return facts.is_explained or history.unexplained <= UNEXPLAINED_LIMIT
 
 
 def is_of_broken_gpu(failure: Failure) -> bool:
     """Beyond doubt: the operator replaces the pod, and the job avoids its node."""
-    return failure.reason in (_GPU_FAILED, PROCESS_NOT_ENDING) and bool(failure.suspect_pod)
+    return failure.reason in BROKEN_NODE and bool(failure.suspect_pod)
 
 
 def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:

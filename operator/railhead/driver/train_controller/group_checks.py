@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 from railhead.contract import environment
-from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.failure import PROCESS_NOT_ENDING, Failure, FailureClass
 from railhead.driver.describe import describe_exception, log, never_raises, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.node.machine import read_process_table
@@ -31,7 +31,6 @@ from railhead.driver.ray.hooks import check_hooks
 from railhead.driver.ray.types import ExecutionGroup, WorkerGroup
 from railhead.driver.storage.acquire_run import PROBE
 from railhead.driver.storage.call import UNREACHABLE, is_passing
-from railhead.driver.train_controller.failure import PROCESS_NOT_ENDING
 from railhead.driver.train_controller.group import call_ranks
 
 MARKER = ".railhead-shared-check-"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, RestartStatus
+from railhead.contract.failure import BROKEN_NODE
 from railhead.contract.text import format_time, parse_time
 from railhead.planning.facts.backoff import grow
 from railhead.planning.facts.failure import describe_refusal
@@ -24,7 +25,7 @@ from railhead.planning.facts.reasons import (
     UNSCHEDULABLE,
 )
 from railhead.planning.facts.settlement import find_ended_unseen, find_refused
-from railhead.planning.facts.suspects import SURE, is_likely, is_sure
+from railhead.planning.facts.suspects import is_likely, is_sure
 from railhead.planning.facts.unstarted import Unstarted, find_unstarted
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
@@ -35,7 +36,7 @@ PODS_PER_AVOIDED_NODE = 10
 NAMED = 3  # nodes in a message
 LIKELY_WINDOW = timedelta(hours=24)  # twice on one node within it is enough
 REBOOT_SECONDS = 60  # pods of one node that end within it have ended in the same reboot
-SURE_REASONS = frozenset({*SURE, NODE_REFUSED_POD, POD_NOT_STARTED, NODE_REBOOTED})
+SURE_REASONS = frozenset({*BROKEN_NODE, NODE_REFUSED_POD, POD_NOT_STARTED, NODE_REBOOTED})
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import get_args
 
 from railhead.api.names import CONTAINER, HEAD
 from railhead.api.spec import FailureRule as RuleSpec
-from railhead.api.spec import RuledClass, TrainJobSpec
+from railhead.api.spec import TrainJobSpec
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass, FailureRule, find_rule
 from railhead.contract.text import format_time
@@ -224,7 +223,9 @@ def _build_status(
 
 def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStatus, str]:
     """The failure with the action of the first rule that matches, and the rule's path; empty without one."""
-    rules = build_rules(spec) if failure.class_ in get_args(RuledClass) else ()
+    if not failure.class_.policy.can_have_rule:
+        return failure, ""
+    rules = build_rules(spec)
     number = find_rule(rules, failure.class_, failure.reason, failure.process_exit_code)
     if number is None:
         return failure, ""

@@ -5,25 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 
 from railhead.api.status import AvoidedNode, FailureStatus, JobStatus, RestartStatus
-from railhead.contract.failure import FailureClass
+from railhead.contract.failure import BROKEN_NODE, SUSPECT_NODE, FailureClass
 from railhead.contract.text import parse_time
-
-# Reasons of class Hardware that name the node beyond doubt, given by the driver: an uncorrectable error of a GPU or of
-# its NVLink, or a process that SIGKILL does not end, since the GPU's driver holds it.
-SURE = frozenset({"GPUFailed", "ProcessNotEnding"})
-# Those that make it likely, as a hang does whose driver names a pod. Everything else is a guess.
-LIKELY = frozenset({"GPULost", "BusError"})
 
 
 def is_sure(failure: FailureStatus | RestartStatus) -> bool:
     """Whether the node of the suspect pod is at fault."""
-    return failure.class_ is FailureClass.HARDWARE and failure.reason in SURE
+    return failure.class_ is FailureClass.HARDWARE and failure.reason in BROKEN_NODE
 
 
 def is_likely(failure: FailureStatus | RestartStatus) -> bool:
-    """Whether the node of the suspect pod is probably at fault."""
-    is_hardware = failure.class_ is FailureClass.HARDWARE
-    return failure.class_ is FailureClass.HANG or (is_hardware and failure.reason in LIKELY)
+    """Whether the node of the suspect pod is probably at fault. What is neither sure nor likely is a guess."""
+    if failure.class_.policy.suspects_node:
+        return True
+    return failure.class_ is FailureClass.HARDWARE and failure.reason in SUSPECT_NODE
 
 
 def is_of_new_node(status: JobStatus, failure: FailureStatus) -> bool:
