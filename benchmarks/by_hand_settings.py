@@ -25,13 +25,13 @@ class HandSettings:
         return {**SHARED, **self.environment, **elastic}
 
     def build_node(self, job: JobInput, role: str) -> list[str]:
-        node = job.ray_node.get(role) or {}
-        arguments = ["--num-cpus=0" if role == "head" else f"--num-cpus={int(node.get('cpus', 0))}"]
-        arguments.append(f"--num-gpus={0 if role == 'head' else int(node.get('gpus', 0))}")
-        if node.get("resources"):
-            arguments.append(f"--resources={json.dumps(dict(node['resources']), sort_keys=True)}")
-        if self.has_object_store_sizes and node.get("objectStoreBytes"):
-            arguments.append(f"--object-store-memory={int(node['objectStoreBytes'])}")
+        node = job.ray_node.head if role == "head" else job.ray_node.worker
+        arguments = ["--num-cpus=0" if role == "head" else f"--num-cpus={node.cpus}"]
+        arguments.append(f"--num-gpus={0 if role == 'head' else node.gpus}")
+        if node.resources:
+            arguments.append(f"--resources={json.dumps(node.resources, sort_keys=True)}")
+        if self.has_object_store_sizes and node.object_store_bytes:
+            arguments.append(f"--object-store-memory={node.object_store_bytes}")
         return [*arguments, *(self.head if role == "head" else self.worker)]
 
 

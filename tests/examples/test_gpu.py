@@ -13,7 +13,7 @@ import yaml
 
 from railhead.contract import environment
 from railhead.contract.failure import SUCCEEDED_CODE
-from railhead.contract.job_input import RayNode
+from railhead.contract.job_input import RayNodes
 from railhead.contract.outcome import Outcome
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
@@ -41,9 +41,10 @@ def train(
     fields["scaling"] = {"numWorkers": workers, "workersPerPod": workers, "useGPU": bool(gpus)}
     fields["trainer"]["trainLoopConfig"] |= {**SMALL, **config}
     job = build_job_input(JobRef("default", name, f"{workers}a1b2c3d-0000-0000-0000-000000000000"), make_spec(**fields))
-    sizes: dict[str, RayNode] = {
-        role: {**node, "objectStoreBytes": OBJECT_STORE} for role, node in job.ray_node.items()
-    }
+    sizes = RayNodes(
+        head=replace(job.ray_node.head, object_store_bytes=OBJECT_STORE),
+        worker=replace(job.ray_node.worker, object_store_bytes=OBJECT_STORE),
+    )
     # The interface of a pod's network is not that of this machine.
     env = {each["name"]: each["value"] for each in fields["env"] if each["name"] != "NCCL_SOCKET_IFNAME"}
     if resume_from:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.contract.job_input import RayNode
+from railhead.contract.job_input import RayNodes
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
 from tests.ray.pods import OBJECT_STORE, RAY_VERSION, Pods
@@ -64,9 +64,10 @@ def load_pods(folder: Path, python: Path, runtime_env: dict[str, Any]) -> Pods:
         "scaling": {"numWorkers": 2, "workersPerPod": 2, "resourcesPerWorker": {"cpu": "1"}},
     }
     job = build_job_input(JobRef("default", "digits", "0a1b2c3d-0000-0000-0000-000000000000"), make_spec(**fields))
-    sizes: dict[str, RayNode] = {
-        role: {**node, "objectStoreBytes": OBJECT_STORE} for role, node in job.ray_node.items()
-    }
+    sizes = RayNodes(
+        head=replace(job.ray_node.head, object_store_bytes=OBJECT_STORE),
+        worker=replace(job.ray_node.worker, object_store_bytes=OBJECT_STORE),
+    )
     return Pods(folder, replace(job, ray_node=sizes), source=fields["source"]["inline"], python=str(python))
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from railhead.contract import environment as e
 from railhead.contract.answer import Answer
-from railhead.contract.job_input import CA_KEY, FILE, JobInput, RayNode
+from railhead.contract.job_input import CA_KEY, FILE, JobInput, RayNode, RayNodes, ScalingInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Checkpoint
 from railhead.driver.node.machine import find_descendants, read_process_table
@@ -48,27 +48,25 @@ def make_job(**changes: Any) -> JobInput:
         run_name="test-0a1b2c3d",
         framework="Torch",
         train_func="user:train_func",
-        scaling={"numWorkers": 2, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}},
+        scaling=ScalingInput(2, use_gpu=False, resources_per_worker={"CPU": 1.0}),
         worker_pods=2,
-        ray_node={
-            "head": {"cpus": 0, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE},
-            "worker": {"cpus": 1, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE},
-        },
+        ray_node=RayNodes(
+            head=RayNode(object_store_bytes=OBJECT_STORE), worker=RayNode(cpus=1, object_store_bytes=OBJECT_STORE)
+        ),
     )
     return replace(job, **changes)
 
 
 def make_single_job(**changes: Any) -> JobInput:
     """One worker, whose `train_func` needs no process group: for tests that gain nothing from a second one."""
-    scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
-    return make_job(**{"framework": "Python", "backend": {}, "scaling": scaling, "worker_pods": 1, **changes})
+    scaling = ScalingInput(1, use_gpu=False, resources_per_worker={"CPU": 1.0})
+    return make_job(**{"framework": "Python", "scaling": scaling, "worker_pods": 1, **changes})
 
 
 def share_pod(job: JobInput) -> JobInput:
     """All its workers in one pod: for tests of several ranks, on any number of nodes."""
-    worker = job.ray_node["worker"]
-    node: RayNode = {**worker, "cpus": worker["cpus"] * job.worker_pods}
-    return replace(job, worker_pods=1, ray_node={**job.ray_node, "worker": node})
+    worker = replace(job.ray_node.worker, cpus=job.ray_node.worker.cpus * job.worker_pods)
+    return replace(job, worker_pods=1, ray_node=replace(job.ray_node, worker=worker))
 
 
 def describe_known(*found: Checkpoint) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.job_input import RayNode, RayNodes
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
 # The train function, the backend and the Ray Data function are pickled by reference to this
@@ -79,14 +80,13 @@ def make_trainer(scaling_config, run_config, train_loop_config, datasets):
 
 
 def test_a_trainer_of_the_user_with_backend_and_dataset(tmp_path: Path) -> None:
-    node = {"cpus": 2, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE}
+    node = RayNode(cpus=2, gpus=0, resources={}, object_store_bytes=OBJECT_STORE)
     job = make_job(
         train_func="",
         build="user:make_trainer",
         framework="",
-        backend={},
         train_loop_config={"lr": 0.5},
-        ray_node={"head": {"objectStoreBytes": OBJECT_STORE}, "worker": node},
+        ray_node=RayNodes(RayNode(object_store_bytes=OBJECT_STORE), node),
     )
     with Pods(tmp_path, job, source={"user.py": MAKES_A_TRAINER, "word.txt": "hello"}) as pods:
         pods.start()
@@ -134,7 +134,7 @@ def make_trainer(scaling_config, run_config, **others):
 @pytest.mark.slow  # tests/unit/driver/train_controller/test_failure_policy.py has a set-up that fails
 def test_a_gpu_that_breaks_while_the_process_group_forms_names_its_rank_and_pod(tmp_path: Path) -> None:
     """Before Ray Train calls the callback that tells which processes the group has."""
-    job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
+    job = make_job(train_func="", build="user:make_trainer", framework="")
     with Pods(tmp_path, job, source={"user.py": BREAKS_A_GPU}) as pods:
         pods.start()
         assert pods.wait_ended(timeout=300) == FailureClass.HARDWARE.exit_code, pods.read_log()
@@ -170,7 +170,7 @@ def make_trainer(scaling_config, run_config, **others):
 
 @pytest.mark.slow
 def test_a_function_that_raises_and_a_run_that_build_names_are_reported(tmp_path: Path) -> None:
-    job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
+    job = make_job(train_func="", build="user:make_trainer", framework="")
     with Pods(tmp_path, job, source={"user.py": RAISES}) as pods:
         pods.start()
         assert pods.wait_ended(timeout=300) == FailureClass.APPLICATION.exit_code, pods.read_log()
@@ -184,7 +184,7 @@ def test_a_function_that_raises_and_a_run_that_build_names_are_reported(tmp_path
 
 @pytest.mark.slow
 def test_a_function_that_returns_no_trainer_is_rejected_with_its_field(tmp_path: Path) -> None:
-    job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
+    job = make_job(train_func="", build="user:make_trainer", framework="")
     code = "def make_trainer(**arguments):\n    return sorted(arguments)\n"
     with Pods(tmp_path, job, source={"user.py": code}) as pods:
         pods.start_head()

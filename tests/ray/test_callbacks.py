@@ -40,7 +40,6 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pods]:
     job = share_pod(
         make_job(
             framework="Python",
-            backend={},
             callbacks=["user:Notes", "user:Stops"],
             max_failures=3,
             forward_logs="Rank0",

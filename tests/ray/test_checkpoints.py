@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.job_input import CheckpointInput
 from railhead.contract.outcome import Outcome
 from tests.ray.pods import Pods, describe_known, make_job, share_pod
 
@@ -53,8 +54,8 @@ def train_func(config):
 
 def run_attempt(folder: Path, *, epochs: int, known: str, attempt: int, index: int) -> tuple[int, Outcome, Pods]:
     config = {"folder": str(folder), "epochs": epochs}
-    checkpoint = {"numToKeep": 2, "scoreAttribute": "loss", "scoreOrder": "min"}
-    job = share_pod(make_job(framework="Python", backend={}, train_loop_config=config, checkpoint=checkpoint))
+    checkpoint = CheckpointInput(num_to_keep=2, score_attribute="loss", score_order="min")
+    job = share_pod(make_job(framework="Python", train_loop_config=config, checkpoint=checkpoint))
     with Pods(folder / str(attempt), job, source={"user.py": TRAINING}, storage=str(folder / "runs")) as pods:
         pods.start(workers=1, attempt=attempt, checkpoint_index=index, env={"RAILHEAD_KNOWN_CHECKPOINTS": known})
         if attempt == 1:

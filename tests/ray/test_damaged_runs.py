@@ -14,6 +14,7 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.job_input import ScalingInput
 from railhead.contract.snapshot import SNAPSHOT
 from railhead.driver.ray.checkpoints import find_fields
 from railhead.driver.storage.acquire_run import restore_run
@@ -57,7 +58,7 @@ for name in sys.argv[1:]:
     ).fit()
 """
 SOURCE = {"user.py": USER, "train.py": SCRIPT}
-ONE_WORKER = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
+ONE_WORKER = ScalingInput(1, use_gpu=False, resources_per_worker={"CPU": 1.0})
 
 
 def make_run(storage_path: str, name: str) -> RunFolder:
@@ -139,7 +140,7 @@ def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str])
     for name in names:
         DAMAGES[name][0](make_run(path, name))
     job = make_job(
-        entrypoint=["python", "train.py", *names], framework="", train_func="", backend={}, worker_pods=1,
+        entrypoint=["python", "train.py", *names], framework="", train_func="", worker_pods=1,
         scaling=ONE_WORKER, storage_path=None if path.startswith("/") else path,
     )  # fmt: skip
     with Pods(tmp_path, job, source=SOURCE, storage=path if path.startswith("/") else None) as pods:
@@ -156,7 +157,10 @@ def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str])
 @pytest.mark.slow
 def test_an_older_checkpoint_is_reported_under_a_new_number_and_with_a_warning(tmp_path: Path) -> None:
     job = make_job(
-        framework="Python", backend={}, worker_pods=1, scaling=ONE_WORKER, train_loop_config={"name": "mine"}
+        framework="Python",
+        worker_pods=1,
+        scaling=ONE_WORKER,
+        train_loop_config={"name": "mine"},
     )
     path = str(tmp_path / "runs")
     folder = make_run(path, job.run_name)
@@ -176,7 +180,7 @@ def test_an_older_checkpoint_is_reported_under_a_new_number_and_with_a_warning(t
 
 
 def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_start(tmp_path: Path) -> None:
-    job = make_job(framework="Python", backend={})
+    job = make_job(framework="Python")
     folder = make_run(str(tmp_path / "runs"), job.run_name)
     hide_all(folder)
     with Pods(tmp_path, job, source=SOURCE, storage=str(tmp_path / "runs")) as pods:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from PIL import Image
 
 from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.contract.job_input import JobInput
+from railhead.contract.job_input import DatasetInput, JobInput
 from railhead.contract.outcome import Outcome
 from tests.ray.pods import Pods, make_job
 from tests.s3 import BUCKET, S3, start_s3
@@ -26,12 +26,12 @@ ROWS = 101
 SLOT = {"railhead_worker": 1.0}
 
 
-def make_data_job(datasets: dict[str, Any], *, free_cpus: int = 1, **changes: Any) -> JobInput:
+def make_data_job(datasets: dict[str, DatasetInput], *, free_cpus: int = 1, **changes: Any) -> JobInput:
     """Two pods with one worker each, as with spec.datasets: a CPU of each pod is Ray Data's."""
-    job = make_job(framework="Python", backend={}, datasets=datasets, **changes)
-    job.scaling["resourcesPerWorker"].update(SLOT)
-    job.ray_node["worker"].update({"cpus": 1 + free_cpus, "resources": SLOT})
-    return job
+    job = make_job(framework="Python", datasets=datasets, **changes)
+    job.scaling.resources_per_worker.update(SLOT)
+    worker = replace(job.ray_node.worker, cpus=1 + free_cpus, resources=SLOT)
+    return replace(job, ray_node=replace(job.ray_node, worker=worker))
 
 
 # Records the rows of each rank; `queue.py` of the source must not shadow the standard library's.
@@ -90,14 +90,14 @@ def write_files(folder: Path) -> dict[str, str]:
     return {**paths, "text": str(folder / "rows.txt")}
 
 
-DATASETS: dict[str, dict[str, Any]] = {
-    "rows": {"format": "csv"},
-    "json": {"format": "json", "split": False},
-    "text": {"format": "text", "split": False},
-    "images": {"format": "images", "split": False},
-    "binary": {"format": "binary", "split": False},
-    "made": {"function": "data:build"},
-    "bucket": {"format": "parquet", "uri": f"s3://{BUCKET}/rows"},
+DATASETS = {
+    "rows": DatasetInput(format="csv"),
+    "json": DatasetInput(format="json", split=False),
+    "text": DatasetInput(format="text", split=False),
+    "images": DatasetInput(format="images", split=False),
+    "binary": DatasetInput(format="binary", split=False),
+    "made": DatasetInput(function="data:build"),
+    "bucket": DatasetInput(format="parquet", uri=f"s3://{BUCKET}/rows"),
 }
 COLUMNS = {
     "rows": "id",
@@ -234,8 +234,11 @@ class Failed:
 def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     folder = tmp_path_factory.mktemp("failing")
     (folder / "bad.png").write_text("no picture")
-    pictures = {"format": "images", "split": False}
-    datasets = {"good": {"function": "user:good"}, "train": {"function": "user:build"}, "pictures": pictures}
+    datasets = {
+        "good": DatasetInput(function="user:good"),
+        "train": DatasetInput(function="user:build"),
+        "pictures": DatasetInput(format="images", split=False),
+    }
     job = make_data_job(datasets, train_loop_config={"out": str(folder)})
     with Pods(folder / "pods", job, source={"user.py": FAILING}) as pods:
         pods.start(env={e.DATASETS: json.dumps({"pictures": str(folder / "bad.png")})})
@@ -268,9 +271,12 @@ def test_an_error_in_the_data_is_an_application_failure_that_names_its_cause(fai
 @pytest.mark.parametrize(
     ("dataset", "texts"),
     [
-        ({"format": "parquet"}, ["datasets.train.uri /absent/data: FileNotFoundError", "the head pod does not see"]),
+        (
+            DatasetInput(format="parquet"),
+            ["datasets.train.uri /absent/data: FileNotFoundError", "the head pod does not see"],
+        ),
         pytest.param(
-            {"function": "user:raises"},
+            DatasetInput(function="user:raises"),
             ["datasets.train.function user:raises: LookupError", "no such table", "line 21"],
             marks=pytest.mark.slow,
         ),
@@ -278,7 +284,7 @@ def test_an_error_in_the_data_is_an_application_failure_that_names_its_cause(fai
     ids=["no-file", "function-raises"],
 )
 def test_an_unusable_dataset_is_rejected_before_training(
-    tmp_path: Path, dataset: dict[str, Any], texts: list[str]
+    tmp_path: Path, dataset: DatasetInput, texts: list[str]
 ) -> None:
     """By the driver, from the head alone: no worker pod is needed."""
     with Pods(tmp_path, make_data_job({"train": dataset}), source={"user.py": FAILING}) as pods:

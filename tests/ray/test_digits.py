@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from railhead.contract.failure import SUCCEEDED_CODE
+from railhead.contract.job_input import CheckpointInput
 from tests.ray.pods import Pods, make_job
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "manifests" / "examples" / "src" / "digits.py"
@@ -21,7 +22,7 @@ def test_digits_is_learned_by_two_workers(tmp_path: Path) -> None:
     job = make_job(
         train_func="digits:train_func",
         train_loop_config={"epochs": EPOCHS},
-        checkpoint={"numToKeep": 2, "scoreAttribute": "accuracy", "scoreOrder": "max"},
+        checkpoint=CheckpointInput(num_to_keep=2, score_attribute="accuracy", score_order="max"),
     )
     with Pods(tmp_path, job, source={"digits.py": EXAMPLE.read_text()}) as pods:
         # As an image may set it: with its token no worker would join, and with its Redis the head would not start.

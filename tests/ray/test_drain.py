@@ -84,7 +84,10 @@ DRAIN_SECONDS = 12  # enough for the notice and a checkpoint on a busy machine
 def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint(tmp_path: Path) -> None:
     config = {"steps": 600, "interval": 40 * 60 * 5}
     job = make_job(
-        framework="Python", backend={}, drain_seconds=DRAIN_SECONDS, is_drain_required=True, train_loop_config=config
+        framework="Python",
+        drain_seconds=DRAIN_SECONDS,
+        is_drain_required=True,
+        train_loop_config=config,
     )
     trained = tmp_path / "trained"
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:

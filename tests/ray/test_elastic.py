@@ -12,7 +12,7 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE
-from railhead.contract.job_input import RayNode
+from railhead.contract.job_input import DatasetInput, ElasticInput, RayNode, ScalingInput
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
 # Ends when the test requests it. Each line has the size of the group and its first epoch. Each epoch reads the entire
@@ -57,7 +57,7 @@ def rows():
 
     return ray.data.range(40, override_num_blocks=4)
 """
-NODE: RayNode = {"cpus": 2, "gpus": 0, "resources": {"railhead_worker": 1.0}, "objectStoreBytes": OBJECT_STORE}
+NODE = RayNode(cpus=2, gpus=0, resources={"railhead_worker": 1.0}, object_store_bytes=OBJECT_STORE)
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("elastic")
     end = folder / "end"
     config = {"end": str(end), "out": str(folder)}
-    scaling = {
-        "minWorkers": 1,
-        "maxWorkers": 2,
-        "workersPerPod": 1,
-        "startWaitSeconds": 1,
-        "resizeIntervalSeconds": 0,
-        "resourcesPerWorker": {"CPU": 1.0, "railhead_worker": 1.0},
-    }
-    datasets = {"train": {"function": "user:rows"}}
-    job = make_job(framework="Python", backend={}, train_loop_config=config, scaling=scaling, datasets=datasets)
-    job = replace(job, ray_node={**job.ray_node, "worker": NODE})
+    scaling = ScalingInput(
+        2,
+        resources_per_worker={"CPU": 1.0, "railhead_worker": 1.0},
+        elastic=ElasticInput(min_workers=1, workers_per_pod=1, start_wait_seconds=1, resize_interval_seconds=0),
+    )
+    datasets = {"train": DatasetInput(function="user:rows")}
+    job = make_job(framework="Python", train_loop_config=config, scaling=scaling, datasets=datasets)
+    job = replace(job, ray_node=replace(job.ray_node, worker=NODE))
     with Pods(folder / "pods", job, source={"user.py": COUNTING}) as pods:
         pods.start(workers=1, env={e.WORKER_PODS: "2"})
         pods.wait_until(lambda: any(r["workers"] == 1 and r["reports"] for r in pods.reports))

@@ -76,7 +76,7 @@ def read_command(pid: str) -> str:
 
 
 def make_script_job(*entrypoint: str, **changes: Any) -> JobInput:
-    return make_job(train_func="", framework="", backend={}, entrypoint=list(entrypoint), **changes)
+    return make_job(train_func="", framework="", entrypoint=list(entrypoint), **changes)
 
 
 @pytest.mark.slow

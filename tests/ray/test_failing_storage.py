@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.job_input import ScalingInput
 from railhead.contract.snapshot import SNAPSHOT
 from railhead.driver.storage.uploads import RECORDS
 from tests.full_disk import mount_full_disk
@@ -52,8 +53,8 @@ def train_func(config):
 
 @pytest.mark.slow
 def test_failing_storage_restarts_the_group_in_one_fit_and_leaves_nothing(tmp_path: Path) -> None:
-    scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
-    job = make_job(framework="Python", backend={}, worker_pods=1, scaling=scaling)
+    scaling = ScalingInput(1, use_gpu=False, resources_per_worker={"CPU": 1.0})
+    job = make_job(framework="Python", worker_pods=1, scaling=scaling)
     runs = tmp_path / "runs"
     with Pods(tmp_path, job, source={"user.py": TRAINING}, storage=str(runs)) as pods:
         pods.start(workers=1)
@@ -134,7 +135,7 @@ def train_func():
 
 @pytest.mark.slow
 def test_the_next_group_removes_what_a_killed_process_was_uploading_in_the_background(tmp_path: Path) -> None:
-    job = share_pod(make_job(framework="Python", backend={}, max_failures=1))
+    job = share_pod(make_job(framework="Python", max_failures=1))
     runs = tmp_path / "runs"
     with Pods(tmp_path, job, source={"user.py": KILLED}, storage=str(runs)) as pods:
         pods.start(workers=1)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.job_input import CheckpointInput, ScalingInput
 from railhead.driver.storage.fence import Claimant, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from tests.ray.pods import Pods, make_job
@@ -58,8 +59,8 @@ SOURCE = {"user.py": TRAINING, "build.py": BUILD, "train.py": SCRIPT}
 
 
 def make(**changes: Any) -> Any:
-    scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
-    return make_job(scaling=scaling, worker_pods=1, backend={}, checkpoint={"numToKeep": 1}, **changes)
+    scaling = ScalingInput(1, use_gpu=False, resources_per_worker={"CPU": 1.0})
+    return make_job(scaling=scaling, worker_pods=1, checkpoint=CheckpointInput(num_to_keep=1), **changes)
 
 
 def test_an_old_head_that_keeps_running_does_not_harm_its_successor(tmp_path: Path) -> None:

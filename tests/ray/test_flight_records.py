@@ -17,7 +17,7 @@ import pytest
 from railhead.contract import environment as e
 from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureClass
-from railhead.contract.job_input import RayNode
+from railhead.contract.job_input import BackendInput, RayNode, RayNodes, ScalingInput
 from tests.ray.pods import Pods, make_job
 
 HANGS = """
@@ -52,7 +52,7 @@ def train_func(config):
 """
 
 
-GPU: RayNode = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}
+GPU = RayNode(cpus=1, gpus=1, resources={}, object_store_bytes=100_000_000)
 NCCLRAS = """#!/bin/sh
 echo "$@" >> "$HOME/asked"
 exit 1
@@ -64,10 +64,10 @@ def test_after_an_abort_and_after_a_hang_the_rank_that_never_entered_is_the_susp
     if tuple(int(part) for part in metadata.version("torch").split(".")[:2]) < (2, 15):
         pytest.skip("only newer versions of torch record gloo's collectives")
     job = replace(
-        make_job(train_loop_config={"folder": str(tmp_path)}, backend={"name": "gloo"}),
-        scaling={"numWorkers": 2, "useGPU": True, "resourcesPerWorker": {"CPU": 1.0, "GPU": 1.0}},
+        make_job(train_loop_config={"folder": str(tmp_path)}, backend=BackendInput("gloo")),
+        scaling=ScalingInput(2, use_gpu=True, resources_per_worker={"CPU": 1.0, "GPU": 1.0}),
     )
-    job = replace(job, ray_node={"head": {**GPU, "cpus": 0, "gpus": 0}, "worker": GPU})
+    job = replace(job, ray_node=RayNodes(replace(GPU, cpus=0, gpus=0), GPU))
     program = tmp_path / "bin" / "ncclras"
     program.parent.mkdir()
     program.write_text(NCCLRAS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railhead.contract.failure import FailureClass
+from railhead.contract.job_input import RayNode, RayNodes, ScalingInput
 from tests.ray.pods import Pods, make_job, make_single_job
 
 # Hides a package in one pod, as in an image without it.
@@ -28,7 +30,7 @@ TRAINS = "def train_func(): print('it trained')"
 def test_a_framework_that_the_image_lacks_is_rejected_before_workers_start(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "sitecustomize.py").write_text(HIDES_TENSORFLOW)
-    with Pods(tmp_path, make_job(framework="TensorFlow", backend={}), source={"user.py": IMPORTS_IT}) as pods:
+    with Pods(tmp_path, make_job(framework="TensorFlow"), source={"user.py": IMPORTS_IT}) as pods:
         pods.start_head(PYTHONPATH=str(tmp_path / "image"))
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
@@ -40,11 +42,11 @@ def test_a_framework_that_the_image_lacks_is_rejected_before_workers_start(tmp_p
         assert "Traceback" not in pods.read_log()
 
 
-NODE = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}
+NODE = RayNode(cpus=1, gpus=1, resources={}, object_store_bytes=100_000_000)
 WITH_GPU = {
     "framework": "JAX",
-    "scaling": {"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"CPU": 1.0, "GPU": 1.0}},
-    "ray_node": {"head": {**NODE, "cpus": 0, "gpus": 0}, "worker": NODE},
+    "scaling": ScalingInput(1, use_gpu=True, resources_per_worker={"CPU": 1.0, "GPU": 1.0}),
+    "ray_node": RayNodes(replace(NODE, cpus=0, gpus=0), NODE),
 }
 
 

@@ -34,10 +34,10 @@ def make_input(*, accelerator: str | None = None, **scaling: Any) -> JobInput:
     """By the operator's own builder; `accelerator` is the type that Ray would detect on the nodes."""
     spec = make_spec(scaling=scaling, trainer={"trainFunc": "user:train_func", "backend": {"name": "gloo"}})
     job = build_job_input(JobRef("default", "test", "0a1b2c3d-0000-0000-0000-000000000000"), spec)
-    worker = job.ray_node["worker"].copy()
+    worker = job.ray_node.worker
     if accelerator:
-        worker["resources"] = {**worker["resources"], f"accelerator_type:{accelerator}": 1.0}
-    return replace(job, ray_node={**job.ray_node, "worker": worker})
+        worker = replace(worker, resources={**worker.resources, f"accelerator_type:{accelerator}": 1.0})
+    return replace(job, ray_node=replace(job.ray_node, worker=worker))
 
 
 def read_views(log: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.contract.job_input import JobInput
+from railhead.contract.job_input import CheckpointInput, JobInput
 from tests.ray.pods import Pods, make_single_job
 from tests.ray.test_fence import BUILD, TRAINING
 
@@ -36,7 +36,7 @@ SOURCE = {"user.py": TRAINING, "build.py": BUILD, "train.py": SCRIPT}
 
 def make(**changes: Any) -> JobInput:
     config = {"epochs": 3, "seconds": 0.1}
-    return make_single_job(checkpoint={"numToKeep": 1}, train_loop_config=config, **changes)
+    return make_single_job(checkpoint=CheckpointInput(num_to_keep=1), train_loop_config=config, **changes)
 
 
 @pytest.fixture

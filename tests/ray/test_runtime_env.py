@@ -42,7 +42,7 @@ def test_every_rank_sees_variables_modules_and_the_working_dir(tmp_path: Path) -
         "excludes": ["heavy.bin"],
         "py_modules": ["mods/mortar"],
     }
-    job = make_job(framework="Python", backend={}, runtime_env=runtime_env)
+    job = make_job(framework="Python", runtime_env=runtime_env)
     with Pods(tmp_path, job, source=SOURCE) as pods:
         pods.start()
         assert pods.wait_ended(timeout=180) == SUCCEEDED_CODE, pods.read_log()
@@ -93,7 +93,7 @@ def make_python(folder: Path) -> str:
 def test_pip_installs_for_the_ranks(tmp_path: Path) -> None:
     python = make_python(tmp_path / "image")
     runtime_env = {"pip": {"packages": [str(write_wheel(tmp_path))], "pip_install_options": ["--no-index"]}}
-    job = make_job(framework="Python", backend={}, runtime_env=runtime_env)
+    job = make_job(framework="Python", runtime_env=runtime_env)
     with Pods(tmp_path, job, source={"user.py": INSTALLED}, python=python) as pods:
         pods.start()
         assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()

@@ -73,7 +73,7 @@ def test_an_endpoint_that_does_not_answer_is_retriable_and_detected_soon() -> No
 
 
 def test_wrong_credentials_end_the_job_before_workers_start_and_are_never_printed(s3: S3, tmp_path: Path) -> None:
-    job = make_job(framework="Python", backend={}, storage_path=s3.build_uri("runs"))
+    job = make_job(framework="Python", storage_path=s3.build_uri("runs"))
     with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}) as pods:
         pods.start_head(AWS_ACCESS_KEY_ID=s3.key, AWS_SECRET_ACCESS_KEY=WRONG)
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()

@@ -24,7 +24,7 @@ def test_a_path_that_a_worker_does_not_share_is_rejected_before_training(tmp_pat
     runs.mkdir()
     if not has_private_mounts(runs):
         pytest.skip("only root may mount on this machine; tests/e2e checks the same on a real node")
-    job = make_job(framework="Python", backend={})
+    job = make_job(framework="Python")
     with Pods(tmp_path, job, source={"user.py": TRAINING}, storage=str(runs)) as pods:
         pods.start(workers=1)
         pods.start_worker(1, wrap=[*PRIVATE_MOUNT, str(runs)])

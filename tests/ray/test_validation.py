@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE
-from railhead.contract.job_input import RayNode
+from railhead.contract.job_input import CheckpointInput, RayNode
 from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
 
 TRAINING = """
@@ -34,18 +34,17 @@ def validate(checkpoint):
         raise WrongEpoch("no data for this one")
     return {"score": {1: 0.75, 2: 0.25}[epoch]}
 """
-NODE: RayNode = {"cpus": 2, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE}
+NODE = RayNode(cpus=2, gpus=0, resources={}, object_store_bytes=OBJECT_STORE)
 
 
 @pytest.mark.slow
 def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -> None:
     job = make_job(
         framework="Python",
-        backend={},
         validation_function="user:validate",
-        checkpoint={"scoreAttribute": "score", "scoreOrder": "max"},
+        checkpoint=CheckpointInput(score_attribute="score", score_order="max"),
     )
-    job = share_pod(replace(job, ray_node={**job.ray_node, "worker": NODE}))
+    job = share_pod(replace(job, ray_node=replace(job.ray_node, worker=NODE)))
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
         pods.start(workers=1)
         assert pods.wait_ended(timeout=180) == SUCCEEDED_CODE, pods.read_log()

@@ -8,8 +8,10 @@ rewrites), are in the environment instead (`contract.environment`).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any, Optional, TypedDict
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, Optional
+
+from railhead.contract.values import load_value
 
 FILE = "job.json"
 SOURCE_PREFIX = "source."  # ConfigMap keys of spec.source.inline: source.<file name>
@@ -19,14 +21,98 @@ CA_KEY = "report-ca.crt"
 WORKER_SLOT = "railhead_worker"
 
 
-class RayNode(TypedDict, total=False):
+@dataclass(frozen=True)
+class RayNode:
     """The arguments of `ray start` for one node."""
 
-    cpus: int
-    gpus: int
-    resources: dict[str, float]
-    objectStoreBytes: int
-    labels: dict[str, str]
+    cpus: int = 0
+    gpus: int = 0
+    resources: Dict[str, float] = field(default_factory=dict)
+    object_store_bytes: int = 0
+    labels: Dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RayNodes:
+    """The nodes of both roles."""
+
+    head: RayNode = field(default_factory=RayNode)
+    worker: RayNode = field(default_factory=RayNode)
+
+
+@dataclass(frozen=True)
+class ElasticInput:
+    """How an elastic job resizes its worker group, in Ray Train workers and seconds."""
+
+    min_workers: int
+    workers_per_pod: int
+    start_wait_seconds: int
+    resize_interval_seconds: int
+
+
+@dataclass(frozen=True)
+class ScalingInput:
+    """The arguments of ScalingConfig.
+
+    Attributes:
+        num_workers: in an elastic job the maximum.
+        resources_per_worker: by Ray's names.
+        elastic: None for a fixed number of workers.
+    """
+
+    num_workers: int
+    use_gpu: bool = False
+    resources_per_worker: Dict[str, float] = field(default_factory=dict)
+    placement_strategy: Optional[str] = None
+    accelerator_type: Optional[str] = None
+    ray_label_selector: Dict[str, str] = field(default_factory=dict)
+    elastic: Optional[ElasticInput] = None
+
+
+@dataclass(frozen=True)
+class BackendInput:
+    """spec.trainer.backend; what is None is left to Ray."""
+
+    name: Optional[str] = None
+    timeout_seconds: Optional[int] = None
+    init_method: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class CheckpointInput:
+    """spec.run.checkpoint; what is None is left to Ray."""
+
+    num_to_keep: Optional[int] = None
+    score_attribute: Optional[str] = None
+    score_order: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ProgressInput:
+    """spec.run.progress; empty names mean the default metrics."""
+
+    metric: str = ""
+    total_metric: str = ""
+
+
+@dataclass(frozen=True)
+class DatasetInput:
+    """One of spec.datasets: with `function`, or with `format` and `uri`."""
+
+    function: str = ""
+    format: str = ""
+    uri: str = ""
+    split: bool = True
+
+
+@dataclass(frozen=True)
+class GitInput:
+    """spec.source.git."""
+
+    repository: str
+    revision: str
+    path: str = ""
+    secret_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,15 +128,9 @@ class JobInput:
         train_func, validation_function, build: `module:function`.
         entrypoint: command of a script. Exactly one of the three is set.
         train_loop_config: passed to train_func or build unchanged.
-        backend: {name, timeoutSeconds, initMethod}, as supported by the framework's config; empty = Ray's defaults.
-        scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}, placementStrategy, acceleratorType,
-            rayLabelSelector: {key: value}}; the arguments of ScalingConfig. In an elastic job minWorkers,
-            maxWorkers, workersPerPod, startWaitSeconds and resizeIntervalSeconds replace numWorkers.
         worker_pods: the maximum number of Ray worker nodes; in an elastic job the head's
             environment holds how many are wanted at its start.
         callbacks: run.callbacks, `module:Class` each.
-        checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
-        progress: {metric, totalMetric}; empty = the default metrics.
         max_failures: run.failure.maxFailures, or None.
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         log_level: LoggingConfig.log_level, or None.
@@ -59,13 +139,11 @@ class JobInput:
         archive_wanted: spec.logs.archive, or empty.
         archive_per_rank, archive_per_run: bounds of the archive, in bytes.
         storage_path: a URI, or None when it is a path (then in the environment).
-        datasets: {name: {format, uri, split}} or {name: {function, split}}; a uri that is a
-            path is in the environment instead.
-        ray_node: {head: ..., worker: ...}.
+        datasets: by name; a uri that is a path is in the environment instead.
         drain_seconds: spec.worker.drainSeconds or its default, 0 = a worker exits at once on SIGTERM.
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
-        git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
+        git: None = the code comes from elsewhere.
         source_digest: of the files of spec.source.inline (`contract.text`); empty = there are none.
     """
 
@@ -73,9 +151,9 @@ class JobInput:
     name: str
     uid: str
     run_name: str
-    scaling: dict[str, Any]
+    scaling: ScalingInput
     worker_pods: int
-    ray_node: dict[str, RayNode]
+    ray_node: RayNodes = field(default_factory=RayNodes)
     is_sharing_run: bool = False
     former_uids: list[str] = field(default_factory=list)
     framework: str = ""
@@ -84,11 +162,11 @@ class JobInput:
     build: str = ""
     entrypoint: list[str] = field(default_factory=list)
     train_loop_config: dict[str, Any] = field(default_factory=dict)
-    backend: dict[str, Any] = field(default_factory=dict)
-    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    backend: BackendInput = field(default_factory=BackendInput)
+    datasets: Dict[str, DatasetInput] = field(default_factory=dict)
     callbacks: list[str] = field(default_factory=list)
-    checkpoint: dict[str, Any] = field(default_factory=dict)
-    progress: dict[str, str] = field(default_factory=dict)
+    checkpoint: CheckpointInput = field(default_factory=CheckpointInput)
+    progress: ProgressInput = field(default_factory=ProgressInput)
     max_failures: Optional[int] = None
     collective_timeout_seconds: Optional[int] = None
     log_level: Optional[str] = None
@@ -100,24 +178,19 @@ class JobInput:
     drain_seconds: int = 0
     is_drain_required: bool = False
     storage_path: Optional[str] = None
-    git: dict[str, Any] = field(default_factory=dict)
+    git: Optional[GitInput] = None
     source_digest: str = ""
     runtime_env: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_elastic(self) -> bool:
-        return "minWorkers" in self.scaling
-
-    @property
-    def most_workers(self) -> int:
-        """The maximum number of Ray Train workers."""
-        return int(self.scaling["maxWorkers" if self.is_elastic else "numWorkers"])
+        return self.scaling.elastic is not None
 
     def to_json(self) -> str:
-        return json.dumps(vars(self), sort_keys=True)
+        return json.dumps(asdict(self), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> JobInput:
         """Unknown keys are dropped, so that an older bundle can read a newer operator's input."""
-        values = json.loads(text)
-        return JobInput(**{k: v for k, v in values.items() if k in JobInput.__dataclass_fields__})
+        job: JobInput = load_value(JobInput, json.loads(text))
+        return job

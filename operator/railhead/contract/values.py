@@ -26,7 +26,7 @@ def load_value(kind: Any, value: Any) -> Any:
         return tuple(load_value(arguments[0], each) for each in value)
     if origin is dict:
         return {key: load_value(arguments[1], each) for key, each in value.items()}
-    if not isinstance(kind, type):
+    if origin is not None or not isinstance(kind, type):
         return value
     if is_dataclass(kind):
         if not isinstance(value, dict):

@@ -121,7 +121,7 @@ class AcceleratorCheck:
 
 
 def find_wrong_nodes(job: JobInput, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
-    wanted = job.scaling.get("acceleratorType")
+    wanted = job.scaling.accelerator_type
     return [node for node in nodes if ACCELERATOR + wanted not in node["Resources"]] if wanted else []
 
 
@@ -129,4 +129,4 @@ def _describe(job: JobInput, node: NodeInfo) -> str:
     found = sorted(name[len(ACCELERATOR) :] for name in node["Resources"] if name.startswith(ACCELERATOR))
     what = f"has {' and '.join(found)}" if found else "has no GPU of a type that Ray knows"
     where = f"worker pod {node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
-    return f"scaling.acceleratorType {job.scaling['acceleratorType']}: {where} {what}"
+    return f"scaling.acceleratorType {job.scaling.accelerator_type}: {where} {what}"

@@ -61,18 +61,20 @@ def run_fetch(variables: Mapping[str, str]) -> NoReturn:
     """Raises JobRefused or Unreachable."""
     exit_at_sigterm()
     wanted = JobInput.from_json(Path(variables[environment.INPUT], FILE).read_text()).git
+    if wanted is None:
+        raise ValueError("the job's input has no spec.source.git")
     folder = variables.get(environment.GIT_CREDENTIALS)
     git = Git(
-        wanted["repository"],
-        wanted["revision"],
-        wanted.get("path") or "",
+        wanted.repository,
+        wanted.revision,
+        wanted.path,
         variables,
         home=Path(variables[environment.TEMP]),
         credentials=Path(folder) if folder else None,
     )
     try:
         if git.credentials is not None:
-            check_credentials(git.credentials, repository=git.repository, secret=wanted["secretName"])
+            check_credentials(git.credentials, repository=git.repository, secret=wanted.secret_name)
         log(f"fetching commit {git.revision} of {git.repository}")
         fetch_commit(git, Path(variables[environment.SOURCE], CHECKOUT))
     except (OSError, ValueError) as error:  # a full disk, an unreadable Secret, a password that is no text

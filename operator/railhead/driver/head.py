@@ -266,7 +266,7 @@ def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
         trusted = str(ca) if ca.exists() else None
         endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
     base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
-    metrics = MetricReader(job.progress.get("metric", ""), job.progress.get("totalMetric", ""), job.train_loop_config)
+    metrics = MetricReader(job.progress.metric, job.progress.total_metric, job.train_loop_config)
     answer = Answer(progress_deadline_seconds=pod.progress_deadline)  # until the operator has answered
     return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics))
 

@@ -168,7 +168,7 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
         raise JobRefused("RayTrainNotUsable", problem) from error
     check_hooks(is_elastic=job.is_elastic)
     os.environ[CALLBACKS] = ",".join(filter(None, (CALLBACK, os.environ.get(CALLBACKS))))
-    bounds = Bounds.from_job(job.scaling, worker_pods=pod.worker_pods) if job.is_elastic else None
+    bounds = Bounds.from_job(job.scaling, worker_pods=pod.worker_pods)
     replace_parts(
         partial(make_retries, default=job.max_failures),
         make_sizes=partial(make_sizes, bounds) if bounds else None,

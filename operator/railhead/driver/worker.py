@@ -40,7 +40,7 @@ def run_worker(variables: Mapping[str, str]) -> NoReturn:
     if job.forward_logs == "Rank0":
         ray_variables[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)
-    count_gpus = begin_count_of_gpus() if job.scaling.get("useGPU") else lambda: 0
+    count_gpus = begin_count_of_gpus() if job.scaling.use_gpu else lambda: 0
     address = wait_for_address(pod.head_host, own=pod.ip, hosts_file=variables.get(environment.HOSTS_FILE))
     log(f"joining Ray's head at {write_address(address, pod.head_port)}")
     command = build_worker_command(pod, job, head_address=address)

@@ -19,7 +19,20 @@ from railhead.api.run import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
 from railhead.api.trainer import DEFAULT_FRAMEWORK
-from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
+from railhead.contract.job_input import (
+    CA_KEY,
+    FILE,
+    SOURCE_PREFIX,
+    BackendInput,
+    CheckpointInput,
+    DatasetInput,
+    ElasticInput,
+    GitInput,
+    JobInput,
+    ProgressInput,
+    RayNodes,
+    ScalingInput,
+)
 from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy, choose_archive
 from railhead.contract.text import digest, digest_files
 from railhead.resources.base import JobRef, OperatorSettings, build_immutable, build_metadata
@@ -56,6 +69,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
     git = spec.source.git if spec.source else None
     run, scaling, backend, inline = spec.run, spec.scaling, spec.trainer.backend, _get_inline(spec)
     logs = spec.logs or Logs()
+    checkpoint, progress = run.checkpoint, run.progress
     return JobInput(
         namespace=job.namespace,
         name=job.name,
@@ -69,19 +83,20 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         build=spec.trainer.build or "",
         entrypoint=spec.trainer.entrypoint or [],
         train_loop_config=spec.trainer.train_loop_config or {},
-        backend=backend.model_dump(by_alias=True, exclude_none=True) if backend else {},
-        scaling={
-            **_count_workers(scaling),
-            "useGPU": scaling.use_gpu,
-            "resourcesPerWorker": dict(sizes.per_worker),
-            "placementStrategy": scaling.placement_strategy,
-            "acceleratorType": scaling.accelerator_type,
-            "rayLabelSelector": find_ray_labels(scaling.ray_label_selector),
-        },
+        backend=BackendInput(**backend.model_dump()) if backend else BackendInput(),
+        scaling=ScalingInput(
+            num_workers=scaling.most_workers,
+            use_gpu=scaling.use_gpu,
+            resources_per_worker=dict(sizes.per_worker),
+            placement_strategy=scaling.placement_strategy,
+            accelerator_type=scaling.accelerator_type,
+            ray_label_selector=find_ray_labels(scaling.ray_label_selector),
+            elastic=_describe_elastic(scaling),
+        ),
         worker_pods=max(1, scaling.most_workers // scaling.workers_per_pod),
-        checkpoint=run.checkpoint.model_dump(by_alias=True, exclude_none=True) if run.checkpoint else {},
+        checkpoint=CheckpointInput(**checkpoint.model_dump()) if checkpoint else CheckpointInput(),
         callbacks=run.callbacks or [],
-        progress=run.progress.model_dump(by_alias=True) if run.progress else {},
+        progress=ProgressInput(progress.metric, progress.total_metric) if progress else ProgressInput(),
         max_failures=run.failure.max_failures if run.failure else None,
         collective_timeout_seconds=run.collective_timeout_seconds,
         datasets={name: _describe_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
@@ -95,29 +110,34 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         is_drain_required=spec.worker.drain_seconds is not None,
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
         runtime_env=spec.runtime_env.model_dump(by_alias=True, exclude_none=True) if spec.runtime_env else {},
-        git=git.model_dump(by_alias=True, exclude_none=True) if git else {},
+        git=GitInput(git.repository, git.revision, git.path or "", git.secret_name or "") if git else None,
         source_digest=digest_files({n: text.encode() for n, text in inline.items()}) if inline else "",
-        ray_node={"head": sizes.head.ray, "worker": sizes.worker.ray},
+        ray_node=RayNodes(sizes.head.ray, sizes.worker.ray),
     )
 
 
-def _count_workers(scaling: Scaling) -> dict[str, int]:
-    """Returns a fixed number, or an elastic job's bounds. Not desiredWorkers, which may change: the input may not."""
+def _describe_elastic(scaling: Scaling) -> ElasticInput | None:
+    """Returns an elastic job's bounds, without desiredWorkers, which may change: the input may not."""
     if not scaling.is_elastic:
-        return {"numWorkers": scaling.most_workers}
-    wait, interval = scaling.start_wait_seconds, scaling.elastic_resize_monitor_interval_seconds
-    return {
-        "minWorkers": scaling.least_workers,
-        "maxWorkers": scaling.most_workers,
-        "workersPerPod": scaling.workers_per_pod,
-        "startWaitSeconds": START_WAIT_SECONDS if wait is None else wait,
-        "resizeIntervalSeconds": RESIZE_INTERVAL_SECONDS if interval is None else interval,
-    }
+        return None
+    wait = scaling.start_wait_seconds
+    interval = scaling.elastic_resize_monitor_interval_seconds
+    return ElasticInput(
+        min_workers=scaling.least_workers,
+        workers_per_pod=scaling.workers_per_pod,
+        start_wait_seconds=START_WAIT_SECONDS if wait is None else wait,
+        resize_interval_seconds=RESIZE_INTERVAL_SECONDS if interval is None else interval,
+    )
 
 
-def _describe_dataset(dataset: Dataset) -> Object:
-    values = dataset.model_dump(by_alias=True, exclude_none=True)
-    return {key: value for key, value in values.items() if key != "uri" or not value.startswith("/")}
+def _describe_dataset(dataset: Dataset) -> DatasetInput:
+    uri = dataset.uri or ""
+    return DatasetInput(
+        function=dataset.function or "",
+        format=dataset.format or "",
+        uri="" if uri.startswith("/") else uri,
+        split=dataset.split,
+    )
 
 
 def build_dataset_paths(spec: TrainJobSpec) -> dict[str, str]:

@@ -117,7 +117,7 @@ def _worker(spec: TrainJobSpec) -> PodSize:
         cpus=int(cpus.to_integral_value(rounding=ROUND_CEILING)),  # ray start accepts whole CPUs only
         gpus=int(gpus),
         resources={**slots, **{name: float(value) for name, value in devices.items()}},
-        objectStoreBytes=int(store),
+        object_store_bytes=int(store),
         labels=find_ray_labels(spec.scaling.ray_label_selector),
     )
     return _pod_size(total, shared=shared + store, unreserved=shared - reserved, ray=ray)
@@ -135,7 +135,7 @@ def _head(spec: TrainJobSpec) -> PodSize:
     default = _sum(parse_resources(DATA_HEAD if spec.datasets else DEFAULT_HEAD), per_worker)
     total = {**default, **parse_resources(spec.head.resources)}
     store = parse_quantity(HEAD_OBJECT_STORE)
-    ray = RayNode(cpus=0, gpus=0, resources={}, objectStoreBytes=int(store), labels={})
+    ray = RayNode(cpus=0, gpus=0, resources={}, object_store_bytes=int(store), labels={})
     return _pod_size(total, shared=parse_quantity(HEAD_SHARED_MEMORY), unreserved=Decimal(0), ray=ray)
 
 

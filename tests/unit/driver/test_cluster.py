@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from railhead.contract.job_input import ScalingInput
 from railhead.contract.report import Report
 from railhead.driver import cluster
 from railhead.driver.cluster import AcceleratorCheck, find_wrong_nodes
@@ -42,7 +43,7 @@ NODES = 2
 
 
 def make_gpu_job(accelerator: str | None) -> Any:
-    return make_job(scaling={"numWorkers": NODES, "useGPU": True, "acceleratorType": accelerator})
+    return make_job(scaling=ScalingInput(NODES, use_gpu=True, accelerator_type=accelerator))
 
 
 def make_node(number: int, *types: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
-from railhead.contract.job_input import FILE, JobInput
+from railhead.contract.job_input import FILE, GitInput, JobInput, ScalingInput
 from railhead.contract.outcome import Outcome
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.fetch import (
@@ -254,9 +254,9 @@ def test_reports_a_missing_secret_or_one_of_the_wrong_kind(secret: Path, tmp_pat
 
 def run_container(place: Place, tmp_path: Path, bundle: str, **git: Any) -> tuple[int, str, Outcome | None]:
     """As a kubelet runs the init container: exit code, log, termination message."""
-    source = {"repository": place.server.url("code"), "revision": place.commits[1], "secretName": "s", **git}
+    source = replace(GitInput(place.server.url("code"), place.commits[1], secret_name="s"), **git)
     values: dict[str, Any] = {"namespace": "n", "name": "j", "uid": "u", "run_name": "r", "framework": "Torch"}
-    job = JobInput(**values, train_func="m:f", scaling={}, worker_pods=1, ray_node={}, git=source)
+    job = JobInput(**values, train_func="m:f", scaling=ScalingInput(1), worker_pods=1, git=source)
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / FILE).write_text(job.to_json())
     end = tmp_path / "end"

@@ -18,7 +18,7 @@ import pytest
 
 from railhead.contract import environment
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.job_input import JobInput
+from railhead.contract.job_input import JobInput, ScalingInput
 from railhead.contract.report import Report
 from railhead.driver import head
 from railhead.driver.archive.archive import Archive
@@ -173,7 +173,10 @@ def end_with_history(
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)
     publisher.start()
     with pytest.raises(SystemExit):
-        end(Head(pod, JobInput("ns", "n", "u", "run", {}, 1, {}), mailbox, publisher, Ranks(), Archive()), ending)
+        end(
+            Head(pod, JobInput("ns", "n", "u", "run", ScalingInput(1), 1), mailbox, publisher, Ranks(), Archive()),
+            ending,
+        )
 
 
 @pytest.mark.parametrize("ending", [TERMINATED, Success()])
@@ -249,7 +252,7 @@ def test_the_archive_gets_the_last_line_and_hears_of_a_success(
     ranks = head._watch_output("All", archive)
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=Report("ns", "n", "u", 1, "STARTING"))
     publisher.start()
-    job, pod = JobInput("ns", "n", "u", "run", {}, 1, {}), Pod.from_environment(make_environment(tmp_path))
+    job, pod = JobInput("ns", "n", "u", "run", ScalingInput(1), 1), Pod.from_environment(make_environment(tmp_path))
     with pytest.raises(SystemExit):
         end(Head(pod, job, mailbox, publisher, ranks, archive), ending)
     *before, last, end_of_all = archive.heard

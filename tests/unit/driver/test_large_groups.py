@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ray.train import WorkerGroupError
 
+from railhead.contract.job_input import ScalingInput
 from railhead.contract.outcome import LIMIT_BYTES as OUTCOME_BYTES
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import LIMIT_BYTES, MAX_LOST_PODS, Report
@@ -110,7 +111,7 @@ def test_a_round_asks_ray_once_and_probes_only_while_a_lost_node_is_listed(
     ray_cluster.nodes = rounds[0]
     monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=next_round))
     publisher = SimpleNamespace(update=lambda change: counts.append(change(BASE).joined), forget_warning=str)
-    job = make_job(worker_pods=size, scaling={"acceleratorType": "H100"})
+    job = make_job(worker_pods=size, scaling=ScalingInput(size, accelerator_type="H100"))
     with pytest.raises(StopIteration):
         cluster.watch_nodes(POD, job, publisher, on_fatal=pytest.fail)  # type: ignore[arg-type]
     assert counts == [size // 2 - 1, size]

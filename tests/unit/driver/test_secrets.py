@@ -12,7 +12,7 @@ import pytest
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.job_input import JobInput
+from railhead.contract.job_input import JobInput, ScalingInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning
 from railhead.driver.archive.archive import Archive
@@ -144,7 +144,7 @@ def test_no_end_of_an_attempt_has_one(
     mailbox, pod = Mailbox(tmp_path), make_pod(tmp_path)
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)
     publisher.start()
-    job = JobInput("ns", "n", "u", "run", {}, 1, {})
+    job = JobInput("ns", "n", "u", "run", ScalingInput(1), 1)
     with pytest.raises(SystemExit):
         end(
             Head(pod, job, mailbox, publisher, Ranks(), Archive()),

@@ -10,7 +10,17 @@ import pytest
 
 from railhead.api import names
 from railhead.api.status import JobStatus
-from railhead.contract.job_input import CA_KEY, FILE, WORKER_SLOT, JobInput
+from railhead.contract.job_input import (
+    CA_KEY,
+    FILE,
+    WORKER_SLOT,
+    BackendInput,
+    CheckpointInput,
+    DatasetInput,
+    JobInput,
+    ProgressInput,
+    ScalingInput,
+)
 from railhead.contract.log_archive import ArchivePolicy
 from railhead.contract.text import digest
 from railhead.resources.base import JobRef
@@ -109,19 +119,19 @@ def test_input_is_the_spec_in_rays_terms() -> None:
         },
     )
     built = build_job_input(JOB, spec)
-    assert built.scaling == {
-        "numWorkers": 8,
-        "useGPU": True,
-        "resourcesPerWorker": {"CPU": 0.5, "GPU": 1.0, WORKER_SLOT: 1.0},
-        "placementStrategy": "PACK",
-        "acceleratorType": "H100",
-        "rayLabelSelector": {"pool": "a"},
-    }
+    assert built.scaling == ScalingInput(
+        num_workers=8,
+        use_gpu=True,
+        resources_per_worker={"CPU": 0.5, "GPU": 1.0, WORKER_SLOT: 1.0},
+        placement_strategy="PACK",
+        accelerator_type="H100",
+        ray_label_selector={"pool": "a"},
+    )
     assert built.worker_pods == 2
     assert built.train_loop_config == {"lr": 0.1}
-    assert built.backend == {"name": "gloo", "timeoutSeconds": 9}
-    assert (built.checkpoint, built.max_failures, built.log_level) == ({"numToKeep": 2}, 3, "DEBUG")
-    assert built.ray_node["worker"] == compute_sizes(spec).worker.ray
+    assert built.backend == BackendInput("gloo", timeout_seconds=9)
+    assert (built.checkpoint, built.max_failures, built.log_level) == (CheckpointInput(num_to_keep=2), 3, "DEBUG")
+    assert built.ray_node.worker == compute_sizes(spec).worker.ray
 
 
 @pytest.mark.parametrize(
@@ -156,8 +166,8 @@ def test_the_driver_learns_which_metrics_say_how_far_training_is() -> None:
         **make_spec().run.model_dump(by_alias=True, exclude_none=True),
         "progress": {"metric": "n", "totalMetric": "m"},
     }
-    assert build_job_input(JOB, make_spec(run=run)).progress == {"metric": "n", "totalMetric": "m"}
-    assert build_job_input(JOB, make_spec()).progress == {}
+    assert build_job_input(JOB, make_spec(run=run)).progress == ProgressInput("n", "m")
+    assert build_job_input(JOB, make_spec()).progress == ProgressInput()
 
 
 @pytest.mark.parametrize(
@@ -200,9 +210,9 @@ def test_the_input_has_datasets_and_the_heads_environment_their_paths() -> None:
         }
     )
     assert build_job_input(JOB, spec).datasets == {
-        "train": {"format": "csv", "split": True},
-        "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
-        "made": {"function": "data:build", "split": True},
+        "train": DatasetInput(format="csv"),
+        "far": DatasetInput(format="parquet", uri="s3://bucket/far", split=False),
+        "made": DatasetInput(function="data:build"),
     }
     head = build_head_pod(Attempt(JOB, spec, 1, MOUNTS), settings=SETTINGS, status=JobStatus(), worker_pods=2)
     env = {v["name"]: v.get("value") for c in head["spec"]["containers"] for v in c["env"]}

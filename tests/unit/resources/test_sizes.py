@@ -80,18 +80,18 @@ def number(quantities: Any, name: str) -> Any:
 def test_rays_resources_and_the_overhead_add_up_to_the_requests(raw: dict[str, Any]) -> None:
     worker = compute_sizes(make_spec(**raw)).worker
     overhead = raw["worker"]["overhead"]
-    assert worker.ray["cpus"] == math.ceil(number(worker.requests, "cpu") - number(overhead, "cpu"))
-    assert worker.ray["gpus"] == number(worker.requests, gpu_of(raw))
-    assert worker.ray["resources"].get("example.com/nic", 0) == number(worker.requests, "example.com/nic")
+    assert worker.ray.cpus == math.ceil(number(worker.requests, "cpu") - number(overhead, "cpu"))
+    assert worker.ray.gpus == number(worker.requests, gpu_of(raw))
+    assert worker.ray.resources.get("example.com/nic", 0) == number(worker.requests, "example.com/nic")
 
 
 @given(raw_specs())
 def test_a_pod_requests_the_gpus_that_ray_is_told_and_no_others(raw: dict[str, Any]) -> None:
     sizes = compute_sizes(make_spec(**raw))
     gpus = {name: int(value) for name, value in sizes.worker.requests.items() if is_gpu(name)}
-    assert gpus == ({gpu_of(raw): sizes.worker.ray["gpus"]} if raw["scaling"]["useGPU"] else {})
-    assert sizes.worker.ray["gpus"] == raw["scaling"]["workersPerPod"] * sizes.per_worker.get("GPU", 0)
-    assert not any(is_gpu(name) for name in (*sizes.worker.ray["resources"], *sizes.per_worker)), "as no other resource"
+    assert gpus == ({gpu_of(raw): sizes.worker.ray.gpus} if raw["scaling"]["useGPU"] else {})
+    assert sizes.worker.ray.gpus == raw["scaling"]["workersPerPod"] * sizes.per_worker.get("GPU", 0)
+    assert not any(is_gpu(name) for name in (*sizes.worker.ray.resources, *sizes.per_worker)), "as no other resource"
     assert not any(is_gpu(name) for name in sizes.head.requests)
 
 
@@ -103,7 +103,7 @@ def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str
     workers = scaling["workersPerPod"] * one_worker(raw, "memory")
     extra = number(extra_of(raw), "memory")
     overhead = parse_quantity(given_["overhead"].get("memory", "1536Mi"))
-    assert worker.ray["objectStoreBytes"] == store
+    assert worker.ray.object_store_bytes == store
     assert parse_quantity(worker.shared_memory) == number(given_, "sharedMemory") + store
     assert number(worker.requests, "memory") == workers + extra + overhead + parse_quantity(worker.shared_memory)
 
@@ -112,7 +112,7 @@ def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str
 def test_a_pod_has_room_for_exactly_its_workers(raw: dict[str, Any]) -> None:
     sizes, count = compute_sizes(make_spec(**raw)), raw["scaling"]["workersPerPod"]
     ray = sizes.worker.ray
-    room = {**ray["resources"], "CPU": ray["cpus"], "GPU": ray["gpus"]}
+    room = {**ray.resources, "CPU": ray.cpus, "GPU": ray.gpus}
     assert all(value * count <= room[name] + 1e-6 for name, value in sizes.per_worker.items())
     assert room[WORKER_SLOT] == count * sizes.per_worker[WORKER_SLOT]
 
@@ -123,14 +123,14 @@ def test_rays_placement_group_fits_the_pods(raw: dict[str, Any]) -> None:
     spec = make_spec(**raw)
     sizes, scaling = compute_sizes(spec), spec.scaling
     node = sizes.worker.ray
-    room = {**node["resources"], "CPU": node["cpus"], "GPU": node["gpus"]}
+    room = {**node.resources, "CPU": node.cpus, "GPU": node.gpus}
     per_node = min(room[name] / value for name, value in sizes.per_worker.items())
     assert math.floor(per_node + 1e-6) == scaling.workers_per_pod
     pods = scaling.most_workers // scaling.workers_per_pod
     assert scaling.placement_strategy != "STRICT_PACK" or math.floor(per_node + 1e-6) == scaling.num_workers
     assert scaling.placement_strategy != "STRICT_SPREAD" or pods == scaling.num_workers
-    ray_labels = build_job_input(JobRef("team", "digits", UID), spec).scaling["rayLabelSelector"]
-    assert ray_labels == node["labels"]
+    ray_labels = build_job_input(JobRef("team", "digits", UID), spec).scaling.ray_label_selector
+    assert ray_labels == node.labels
     for key, value in ray_labels.items():
         assert parse_selector((scaling.ray_label_selector or {})[key]) == ("In", [value])
 
@@ -142,7 +142,7 @@ def test_ray_data_has_a_full_cpu_exactly_if_the_extra_one_suffices(raw: dict[str
     used = count * one_worker(raw, "cpu")
     extra = number(extra_of(raw), "cpu")
     millis_left = int((used + extra) * 1000 + 999) // 1000 * 1000 - int(used * 1000)
-    assert (millis_left >= 1000) == (sizes.worker.ray["cpus"] - used >= 1)
+    assert (millis_left >= 1000) == (sizes.worker.ray.cpus - used >= 1)
     if "cpu" not in raw["worker"]["extraResources"]:
         assert (millis_left >= 1000) == ("datasets" in raw)
 
@@ -150,13 +150,13 @@ def test_ray_data_has_a_full_cpu_exactly_if_the_extra_one_suffices(raw: dict[str
 def test_datasets_raise_the_sizes_unless_the_job_sets_them() -> None:
     datasets = {"train": {"function": "data:build"}}
     sizes = compute_sizes(make_spec(datasets=datasets))
-    assert (sizes.worker.ray["cpus"], sizes.worker.requests["cpu"]) == (2, "2")
-    assert (sizes.worker.ray["objectStoreBytes"], sizes.worker.requests["memory"]) == (1024 * MIB, "5Gi")
+    assert (sizes.worker.ray.cpus, sizes.worker.requests["cpu"]) == (2, "2")
+    assert (sizes.worker.ray.object_store_bytes, sizes.worker.requests["memory"]) == (1024 * MIB, "5Gi")
     assert sizes.head.requests == {"cpu": "2", "memory": "8Gi"}
-    assert (sizes.head.ray["cpus"], sizes.per_worker["CPU"]) == (0, 1.0)
+    assert (sizes.head.ray.cpus, sizes.per_worker["CPU"]) == (0, 1.0)
     worker = {"extraResources": {"cpu": "3", "memory": "1Gi"}, "objectStore": "2Gi"}
     sizes = compute_sizes(make_spec(datasets=datasets, worker=worker, head={"resources": {"memory": "4Gi"}}))
-    assert (sizes.worker.ray["cpus"], sizes.worker.requests["memory"]) == (4, "7Gi")
+    assert (sizes.worker.ray.cpus, sizes.worker.requests["memory"]) == (4, "7Gi")
     assert sizes.head.requests == {"cpu": "2", "memory": "4Gi"}
 
 
@@ -171,7 +171,7 @@ def test_limits_are_the_requests_except_cpu(raw: dict[str, Any]) -> None:
 def test_the_head_never_trains() -> None:
     sizes = compute_sizes(make_spec(scaling={"numWorkers": 2, "useGPU": True}, head={"resources": {"cpu": "8"}}))
     assert sizes.head.requests == {"cpu": "8", "memory": "4Gi"}
-    assert (sizes.head.ray["cpus"], sizes.head.ray["gpus"], sizes.head.ray["resources"]) == (0, 0, {})
+    assert (sizes.head.ray.cpus, sizes.head.ray.gpus, sizes.head.ray.resources) == (0, 0, {})
 
 
 def test_use_gpu_gives_each_worker_one_gpu() -> None:
@@ -184,7 +184,7 @@ def test_use_gpu_gives_each_worker_one_gpu() -> None:
 
 @pytest.mark.parametrize(("requested", "bytes_"), [("1Mi", 80 * MIB), ("80Mi", 80 * MIB), ("1Gi", 1024 * MIB)])
 def test_the_object_store_has_rays_minimum_size(requested: str, bytes_: int) -> None:
-    assert compute_sizes(make_spec(worker={"objectStore": requested})).worker.ray["objectStoreBytes"] == bytes_
+    assert compute_sizes(make_spec(worker={"objectStore": requested})).worker.ray.object_store_bytes == bytes_
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract.job_input import JobInput
+from railhead.contract.job_input import GitInput, JobInput
 from railhead.resources.mounts import build_input
 from tests.unit.builders import SETTINGS, make_spec
 from tests.unit.resources.test_pods import JOB, ROLES, build, env, mounts, ray, volumes
@@ -96,4 +96,6 @@ def test_it_runs_after_the_templates_init_containers_and_owns_its_name() -> None
 
 def test_the_input_holds_the_commit_to_fetch() -> None:
     made = build_input(JOB, make_spec(source={"git": GIT}), settings=SETTINGS)
-    assert JobInput.from_json(made["data"]["job.json"]).git == GIT
+    assert JobInput.from_json(made["data"]["job.json"]).git == GitInput(
+        GIT["repository"], GIT["revision"], GIT.get("path", ""), GIT.get("secretName", "")
+    )

@@ -71,7 +71,7 @@ class Feature:
 FEATURES = (
     Feature("trainer.validationFunction", (2, 54), lambda job: bool(job.validation_function)),
     Feature("scaling.minWorkers", (2, 55), lambda job: job.is_elastic),
-    Feature("scaling.rayLabelSelector", (2, 55), lambda job: bool(job.scaling.get("rayLabelSelector"))),
+    Feature("scaling.rayLabelSelector", (2, 55), lambda job: bool(job.scaling.ray_label_selector)),
     Feature("worker.drainSeconds", NOTICES, lambda job: job.is_drain_required),
     Feature("run.logLevel", (2, 56), lambda job: bool(job.log_level)),
 )
@@ -135,10 +135,10 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
     result = {name: value for name, value in environment.items() if not is_removed(name)}
     for name, value in {**DEFAULTS, **plan_drain(job.drain_seconds)}.items():
         result.setdefault(name, value)
-    result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.most_workers)))
+    result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.scaling.num_workers)))
     if job.is_elastic:
         # The group can be smaller, and need not insist on a node that was just lost.
-        result.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(20 + job.most_workers // 10))
+        result.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(20 + job.scaling.num_workers // 10))
     if job.collective_timeout_seconds is not None:
         result.setdefault("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", str(job.collective_timeout_seconds))
     result.setdefault(WORKING_FOLDER, folder)
@@ -165,7 +165,7 @@ def plan_drain(seconds: int) -> dict[str, str]:
 
 def plan_hang_detector(job: JobInput, *, client: Optional[str]) -> dict[str, str]:
     """Ray's own, which asks NCCL on the workers with `client`, a program of NCCL's, and only logs what it finds."""
-    if not (client and job.scaling.get("useGPU")):
+    if not (client and job.scaling.use_gpu):
         return {}
     return {"RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR": "1", "RAY_TRAIN_NCCL_RAS_ACTION": "observe"}
 
@@ -177,9 +177,8 @@ def compute_poll_seconds(workers: int) -> float:
 
 def build_head_command(pod: Pod, job: JobInput) -> list[str]:
     """Returns the command for Ray's head, without CPUs and GPUs: only the control plane and the driver run there."""
-    node: RayNode = {**job.ray_node.get("head", {}), "cpus": 0, "gpus": 0}
     return [
-        *_build_start(pod, node),
+        *_build_start(pod, replace(job.ray_node.head, cpus=0, gpus=0)),
         "--head",
         f"--port={pod.head_port}",
         "--include-dashboard=false",
@@ -189,7 +188,7 @@ def build_head_command(pod: Pod, job: JobInput) -> list[str]:
 
 def build_worker_command(pod: Pod, job: JobInput, *, head_address: str) -> list[str]:
     return [
-        *_build_start(pod, job.ray_node.get("worker", {})),
+        *_build_start(pod, job.ray_node.worker),
         f"--address={write_address(head_address, pod.head_port)}",
         *(["--include-log-monitor=false"] if job.forward_logs == "None" else []),
     ]
@@ -203,14 +202,14 @@ def _build_start(pod: Pod, node: RayNode) -> list[str]:
         "start",
         f"--node-ip-address={pod.ip}",
         f"--temp-dir={pod.temp}",
-        f"--num-cpus={int(node.get('cpus', 0))}",
-        f"--num-gpus={int(node.get('gpus', 0))}",
+        f"--num-cpus={node.cpus}",
+        f"--num-gpus={node.gpus}",
         "--block",
     ]
-    if node.get("resources"):
-        command.append(f"--resources={json.dumps(dict(node['resources']), sort_keys=True)}")
-    if node.get("labels"):
-        command.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(node["labels"].items())))
-    if node.get("objectStoreBytes"):
-        command.append(f"--object-store-memory={int(node['objectStoreBytes'])}")
+    if node.resources:
+        command.append(f"--resources={json.dumps(node.resources, sort_keys=True)}")
+    if node.labels:
+        command.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(node.labels.items())))
+    if node.object_store_bytes:
+        command.append(f"--object-store-memory={node.object_store_bytes}")
     return command

@@ -62,7 +62,7 @@ def build_environment(environment: Mapping[str, str], *, pod: Pod, job: JobInput
         **environment,
         RUN_NAME: job.run_name,
         STORAGE_PATH: find_storage_path(pod, job),
-        NUM_WORKERS: str(job.most_workers),
+        NUM_WORKERS: str(job.scaling.num_workers),
         SCRIPT: "1",
         "RAY_ADDRESS": write_address(pod.ip, pod.head_port),
         "RAY_TRAIN_CALLBACKS": ",".join(filter(None, callbacks)),

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional
+from typing import Optional
 
+from railhead.contract.job_input import ScalingInput
 from railhead.driver.describe import log
 from railhead.driver.ray.nodes import find_lost_nodes, list_worker_nodes
 from railhead.driver.run_context import RunContext
@@ -41,17 +42,18 @@ class Bounds:
     resize_interval: float
 
     @staticmethod
-    def from_job(scaling: Mapping[str, Any], *, worker_pods: Optional[int]) -> Bounds:
-        """`scaling`: from the job's input; `worker_pods`: desired at this start, None = all."""
-        per_pod = int(scaling["workersPerPod"])
-        most = int(scaling["maxWorkers"])
+    def from_job(scaling: ScalingInput, *, worker_pods: Optional[int]) -> Optional[Bounds]:
+        """Returns None for a job with a fixed size. `worker_pods`: desired at this start, None = all."""
+        elastic, most = scaling.elastic, scaling.num_workers
+        if elastic is None:
+            return None
         return Bounds(
-            least=int(scaling["minWorkers"]),
+            least=elastic.min_workers,
             most=most,
-            desired=most if worker_pods is None else min(worker_pods * per_pod, most),
-            per_pod=per_pod,
-            start_wait=float(scaling["startWaitSeconds"]),
-            resize_interval=float(scaling["resizeIntervalSeconds"]),
+            desired=most if worker_pods is None else min(worker_pods * elastic.workers_per_pod, most),
+            per_pod=elastic.workers_per_pod,
+            start_wait=elastic.start_wait_seconds,
+            resize_interval=elastic.resize_interval_seconds,
         )
 
 

@@ -31,10 +31,10 @@ def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, obje
     `paths` has the URIs of those that are paths, which a local node rewrites.
     """
     return {
-        name: _call(name, values["function"], job)
-        if values.get("function")
-        else _read(name, values["format"], uri=paths.get(name) or values["uri"])
-        for name, values in job.datasets.items()
+        name: _call(name, dataset.function, job)
+        if dataset.function
+        else _read(name, dataset.format, uri=paths.get(name) or dataset.uri)
+        for name, dataset in job.datasets.items()
     }
 
 
@@ -42,7 +42,7 @@ def build_data_config(job: JobInput) -> object:
     """Returns a ray.train.DataConfig."""
     from ray.train import DataConfig
 
-    return DataConfig(datasets_to_split=[name for name, values in job.datasets.items() if values.get("split", True)])
+    return DataConfig(datasets_to_split=[name for name, each in job.datasets.items() if each.split])
 
 
 def _read(name: str, format: str, *, uri: str) -> object:

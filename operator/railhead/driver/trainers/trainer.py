@@ -14,11 +14,11 @@ import importlib.util
 import os
 import pkgutil
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from railhead.contract import environment
-from railhead.contract.job_input import JobInput
+from railhead.contract.job_input import BackendInput, JobInput
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.run import run_train_func
@@ -32,6 +32,8 @@ Options = Dict[str, Any]  # keyword arguments for one of Ray Train's classes
 # With only one, Ray deletes the old checkpoint right after writing the new one's snapshot;
 # in between, or with a truncated snapshot, a reader would find none.
 MIN_TO_KEEP = 2
+# As users write them.
+BACKEND_FIELDS = {"name": "name", "timeout_seconds": "timeoutSeconds", "init_method": "initMethod"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mappin
     scaling_config, run_config = build_configs(job, storage_path=storage_path)
     resume_from = os.environ.get(environment.RESUME_FROM, "")
     with refuse_configuration():
-        options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
+        options = plan_options(job.framework, job.backend, use_gpu=job.scaling.use_gpu)
         more: dict[str, object] = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
         add_callbacks(run_config, job.callbacks)
         if job.validation_function:
@@ -95,7 +97,7 @@ def leaves_out_torch(job: JobInput) -> bool:
 
     Not if the driver or Ray Train's controller imports modules of the user's, which may use torch there.
     """
-    runs_own_code = job.callbacks or job.build or any(values.get("function") for values in job.datasets.values())
+    runs_own_code = job.callbacks or job.build or any(each.function for each in job.datasets.values())
     return job.framework == "Torch" and not runs_own_code
 
 
@@ -124,13 +126,14 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def plan_options(framework: str, backend: Mapping[str, object], *, use_gpu: bool = False) -> dict[str, object]:
+def plan_options(framework: str, backend: BackendInput, *, use_gpu: bool = False) -> dict[str, object]:
     """The keyword arguments of the framework's config. Raises ValueError for an unknown option."""
     known = FRAMEWORKS[framework]
-    unknown = sorted(set(backend) - set(known.options))
+    given = {BACKEND_FIELDS[name]: value for name, value in asdict(backend).items() if value is not None}
+    unknown = sorted(set(given) - set(known.options))
     if unknown:
         raise ValueError(f"trainer.backend.{unknown[0]}: {framework} has no such option; remove it")
-    options = {known.options[key]: value for key, value in backend.items()}
+    options = {known.options[key]: value for key, value in given.items()}
     return {**options, known.gpu_option: True} if known.gpu_option and use_gpu else options
 
 
@@ -177,23 +180,23 @@ class ConfigPlan(NamedTuple):
 
 
 def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
-    scaling, keep = job.scaling, job.checkpoint.get("numToKeep")
+    scaling, elastic, keep = job.scaling, job.scaling.elastic, job.checkpoint.num_to_keep
     return ConfigPlan(
         scaling=_present(
-            num_workers=(scaling["minWorkers"], job.most_workers) if job.is_elastic else job.most_workers,
-            use_gpu=bool(scaling.get("useGPU")),
-            resources_per_worker=_plan_resources(scaling.get("resourcesPerWorker") or {}) or None,
-            placement_strategy=scaling.get("placementStrategy"),
-            accelerator_type=scaling.get("acceleratorType"),
-            label_selector=scaling.get("rayLabelSelector") or None,
-            elastic_resize_monitor_interval_s=scaling.get("resizeIntervalSeconds"),
+            num_workers=(elastic.min_workers, scaling.num_workers) if elastic else scaling.num_workers,
+            use_gpu=scaling.use_gpu,
+            resources_per_worker=_plan_resources(scaling.resources_per_worker) or None,
+            placement_strategy=scaling.placement_strategy,
+            accelerator_type=scaling.accelerator_type,
+            label_selector=scaling.ray_label_selector or None,
+            elastic_resize_monitor_interval_s=elastic.resize_interval_seconds if elastic else None,
         ),
         run=_present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
         failure=_present(max_failures=job.max_failures),
         checkpoint=_present(
             num_to_keep=None if keep is None else max(keep, MIN_TO_KEEP),
-            checkpoint_score_attribute=job.checkpoint.get("scoreAttribute"),
-            checkpoint_score_order=job.checkpoint.get("scoreOrder"),
+            checkpoint_score_attribute=job.checkpoint.score_attribute,
+            checkpoint_score_order=job.checkpoint.score_order,
         ),
         logging=_present(log_level=job.log_level),
     )

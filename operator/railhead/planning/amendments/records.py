@@ -149,7 +149,7 @@ def count_time(job: Job, decision: Decision) -> Decision:
     new = change.apply(old)
     if old.goodput is None and new.attempt == old.attempt and new.phase != "Queued":
         return decision  # an operator that did not count has begun the attempt
-    gpus = job.desired_workers * compute_sizes(job.spec).worker.ray["gpus"]
+    gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
     return replace(decision, status=replace(change, goodput=settle_time(old, new, now=job.now, gpus=gpus)))
 
 

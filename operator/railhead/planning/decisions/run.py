@@ -68,7 +68,7 @@ def decide_restored(job: Job) -> Decision | None:
         avoided_nodes=None,
         formerly_avoided_nodes=None,
     )
-    gpus = job.desired_workers * compute_sizes(job.spec).worker.ray["gpus"]
+    gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
     change = replace(change, goodput=settle_time(job.status, change.apply(job.status), now=since, gpus=gpus))
     status = change.requiring(Requirement.FRESH_PODS)
     return Decision(status=status, events=(Event("Normal", RESTORED, message),))

@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast
 
 import pytest
 
-from railhead.contract.job_input import JobInput
+from railhead.contract.job_input import JobInput, ScalingInput
 from railhead.contract.run_folder import LOGS
 from railhead.driver.archive import archive as archive_module
 from railhead.driver.archive.archive import Archive, StoredArchive, TrainLogs, send_upload, start_archive
@@ -28,7 +28,7 @@ from railhead.driver.logs import Ranks, RankStream
 from railhead.driver.pod import Pod
 
 JOB = JobInput(
-    "ns", "n", "0a1b2c3d-0000", "run", {}, 1, {}, archive_logs="Failed", archive_per_rank=4, archive_per_run=9
+    "ns", "n", "0a1b2c3d-0000", "run", ScalingInput(1), 1, archive_logs="Failed", archive_per_rank=4, archive_per_run=9
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import ray.train
 from ray._common.network_utils import build_address, parse_address
 
 from railhead.contract import environment as e
+from railhead.contract.job_input import ElasticInput, RayNode, RayNodes, ScalingInput
 from railhead.driver.node.hosts import write_address
 from railhead.driver.node.ray_node import (
     REMOVED,
@@ -39,7 +41,7 @@ POD = Pod.from_environment(ENVIRONMENT)
 
 
 def test_head_offers_no_cpus_or_gpus_even_if_configured() -> None:
-    job = make_job(ray_node={"head": {"cpus": 4, "gpus": 1, "objectStoreBytes": 7}, "worker": {}})
+    job = make_job(ray_node=RayNodes(head=RayNode(cpus=4, gpus=1, object_store_bytes=7)))
     command = build_head_command(POD, job)
     assert command[1:4] == ["/opt/railhead/railhead.pyz", "ray", "start"]
     for argument in (
@@ -58,8 +60,8 @@ def test_head_offers_no_cpus_or_gpus_even_if_configured() -> None:
 
 
 def test_worker_command_sets_its_resources() -> None:
-    node = {"cpus": 3, "gpus": 2, "resources": {"example.com/nic": 1.0}, "objectStoreBytes": 9}
-    command = build_worker_command(POD, make_job(ray_node={"worker": node}), head_address="10.0.0.1")
+    node = RayNode(cpus=3, gpus=2, resources={"example.com/nic": 1.0}, object_store_bytes=9)
+    command = build_worker_command(POD, make_job(ray_node=RayNodes(worker=node)), head_address="10.0.0.1")
     assert {"--num-cpus=3", "--num-gpus=2", "--address=10.0.0.1:23456"} <= set(command)
     resources = next(a for a in command if a.startswith("--resources="))
     assert json.loads(resources.partition("=")[2]) == {"example.com/nic": 1.0}
@@ -128,8 +130,8 @@ def test_an_image_or_env_from_decides_nothing_that_is_the_operators() -> None:
 
 
 def test_worker_command_sets_labels_in_rays_format() -> None:
-    node = {"cpus": 1, "labels": {"zone": "a", "example.com/gpu": "H100"}}
-    command = build_worker_command(POD, make_job(ray_node={"worker": node}), head_address="10.0.0.2")
+    node = RayNode(cpus=1, labels={"zone": "a", "example.com/gpu": "H100"})
+    command = build_worker_command(POD, make_job(ray_node=RayNodes(worker=node)), head_address="10.0.0.2")
     assert "--labels=example.com/gpu=H100,zone=a" in command
     assert not any(a.startswith("--labels") for a in build_worker_command(POD, make_job(), head_address="10.0.0.2"))
 
@@ -142,7 +144,7 @@ def test_storage_is_the_path_of_the_environment_or_the_uri_of_the_input() -> Non
 def test_rays_hang_detector_observes_where_gpus_and_nccls_client_are() -> None:
     """The names are Ray's; a Ray that does not know them ignores them."""
     job = make_job()
-    with_gpus = make_job(scaling={**job.scaling, "useGPU": True})
+    with_gpus = make_job(scaling=replace(job.scaling, use_gpu=True))
     assert plan_hang_detector(job, client="/usr/bin/ncclras") == {}
     assert plan_hang_detector(with_gpus, client=None) == {}
     found = plan_hang_detector(with_gpus, client="/usr/bin/ncclras")
@@ -173,15 +175,12 @@ def test_rejects_an_old_ray_with_a_clear_message(version: str, is_rejected: bool
         assert "spec.image" in problem
 
 
-def make_scaling(**more: Any) -> dict[str, Any]:
-    return {**make_job().scaling, **more}
-
-
+ELASTIC = ElasticInput(min_workers=1, workers_per_pod=1, start_wait_seconds=1, resize_interval_seconds=1)
 # The job's fields, the field named, the newest Ray without it and the oldest with it.
 FEATURES = [
-    ({"scaling": make_scaling(rayLabelSelector={"pool": "a"})}, "scaling.rayLabelSelector", "2.54.9", "2.55.0"),
+    ({"scaling": ScalingInput(2, ray_label_selector={"pool": "a"})}, "scaling.rayLabelSelector", "2.54.9", "2.55.0"),
     ({"validation_function": "user:validate"}, "trainer.validationFunction", "2.53.0", "2.54.0"),
-    ({"scaling": make_scaling(minWorkers=1, maxWorkers=2)}, "scaling.minWorkers", "2.54.9", "2.55.0"),
+    ({"scaling": ScalingInput(2, elastic=ELASTIC)}, "scaling.minWorkers", "2.54.9", "2.55.0"),
     ({"drain_seconds": 30, "is_drain_required": True}, "worker.drainSeconds", "2.57.0", "2.58.0"),
     ({"log_level": "DEBUG"}, "run.logLevel", "2.55.1", "2.56.0"),
 ]

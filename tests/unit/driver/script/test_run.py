@@ -18,6 +18,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.job_input import ScalingInput
 from railhead.contract.outcome import Outcome
 from railhead.driver.ending import Ending, build_outcome, find_exit_code
 from railhead.driver.errors import AttemptFailed, JobRefused
@@ -136,7 +137,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(folder: Path, code: str, *, scripts: Scripts | None = None, entrypoint: list[str] | None = None) -> Ending:
     (folder / "train.py").write_text(textwrap.dedent(code))
-    command, scaling = entrypoint or ["python", "train.py", "two words"], {"numWorkers": 3}
+    command, scaling = entrypoint or ["python", "train.py", "two words"], ScalingInput(3)
     job = make_job(train_func="", entrypoint=command, run_name="the-run", scaling=scaling)
     own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
     pod = Pod.from_environment({**own, e.STORAGE: "/runs"})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.contract.job_input import WORKER_SLOT
+from railhead.contract.job_input import WORKER_SLOT, ElasticInput, ScalingInput
 from railhead.driver.node.ray_node import build_ray_environment
 from railhead.driver.ray import nodes as ray_nodes
 from railhead.driver.ray.nodes import LostNode
@@ -22,7 +22,10 @@ from railhead.resources.mounts import build_job_input
 from tests.ray.pods import make_job
 from tests.unit.builders import make_spec
 
-SCALING = {"minWorkers": 2, "maxWorkers": 8, "workersPerPod": 2, "startWaitSeconds": 30, "resizeIntervalSeconds": 60}
+SCALING = ScalingInput(
+    8,
+    elastic=ElasticInput(min_workers=2, workers_per_pod=2, start_wait_seconds=30, resize_interval_seconds=60),
+)
 BOUNDS = Bounds.from_job(SCALING, worker_pods=3)
 
 
@@ -82,7 +85,7 @@ def test_a_group_is_within_its_bounds_and_fills_its_pods(nodes: int, waited: flo
 def test_considers_a_resize_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes(monkeypatch, frozenset("abc"))
     group = Group()
-    decider = elastic.ResizeDecider(Bounds.from_job({**SCALING, "resizeIntervalSeconds": 0}, worker_pods=3), group)
+    decider = elastic.ResizeDecider(replace(BOUNDS, resize_interval=0), group)
     assert decider.decide_start() == 6
     assert decider.decide_resize(workers=4) is None and nodes.lists == 1
     group.commits = 1
@@ -132,7 +135,7 @@ def test_ray_receives_the_bounds_and_the_input_omits_the_desired_number() -> Non
     built = build_job_input(job, make_spec(scaling={**bounds, "desiredWorkers": 4}))
     assert built == build_job_input(job, make_spec(scaling={**bounds, "desiredWorkers": 8}))
     assert built.worker_pods == 4
-    assert {key: built.scaling[key] for key in SCALING} == {**SCALING, "startWaitSeconds": 120}
+    assert built.scaling.elastic == ElasticInput(2, 2, start_wait_seconds=120, resize_interval_seconds=60)
     plan = plan_configs(built, storage_path="/runs")
     assert plan.scaling["num_workers"] == (2, 8)
     assert plan.scaling["elastic_resize_monitor_interval_s"] == 60
@@ -141,10 +144,10 @@ def test_ray_receives_the_bounds_and_the_input_omits_the_desired_number() -> Non
 def test_an_elastic_group_has_a_short_start_timeout() -> None:
     from tests.unit.driver.node.test_ray_node import POD
 
-    def timeout(**scaling: int) -> str | None:
+    def timeout(scaling: ScalingInput) -> str | None:
         job = make_job(scaling=scaling)
         built = build_ray_environment({}, job=job, pod=POD, folder="/")
         return built.get("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S")
 
-    assert timeout(minWorkers=1, maxWorkers=2) == "20"
-    assert timeout(numWorkers=2) is None
+    assert timeout(ScalingInput(2, elastic=SCALING.elastic)) == "20"
+    assert timeout(ScalingInput(2)) is None

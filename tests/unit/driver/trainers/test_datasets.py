@@ -11,6 +11,7 @@ import ray.data
 import ray.exceptions
 
 from railhead.contract import environment as e
+from railhead.contract.job_input import DatasetInput
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.storage.call import is_passing
 from railhead.driver.trainers.datasets import (
@@ -51,7 +52,7 @@ def test_names_a_function_that_returns_no_dataset(
     monkeypatch.setenv(e.SOURCE, str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "dataset_code", raising=False)
-    job = make_job(datasets={"train": {"function": f"dataset_code:{function}"}}, train_loop_config={"rows": 3})
+    job = make_job(datasets={"train": DatasetInput(function=f"dataset_code:{function}")}, train_loop_config={"rows": 3})
     with pytest.raises(kind, match=rf"datasets\.train\.function dataset_code:{function}: .*{expected}"):
         build_datasets(job, paths={})
 
@@ -73,7 +74,7 @@ def test_network_errors_are_temporary_and_user_errors_are_not() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_trainer_gets_the_datasets_and_which_of_them_are_split(tmp_path: Path) -> None:
-    job = make_job(datasets={"a": {"function": "m:f", "split": True}, "b": {"function": "m:f", "split": False}})
+    job = make_job(datasets={"a": DatasetInput("m:f"), "b": DatasetInput("m:f", split=False)})
     config: Any = build_data_config(job)
     assert config._datasets_to_split == ["a"]
     datasets = {"a": object(), "b": object()}

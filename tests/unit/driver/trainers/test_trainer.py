@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from railhead.api.trainer import Backend, Framework
+from railhead.contract.job_input import BackendInput, CheckpointInput, DatasetInput, ScalingInput
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.run import run_train_func
 from railhead.driver.trainers import trainer
@@ -33,15 +34,15 @@ def test_defaults_are_left_to_ray() -> None:
 
 def test_passes_on_every_option() -> None:
     job = make_job(
-        scaling={
-            "numWorkers": 4,
-            "useGPU": True,
-            "resourcesPerWorker": {"CPU": 2.0, "GPU": 1.0},
-            "placementStrategy": "SPREAD",
-            "acceleratorType": "H100",
-            "rayLabelSelector": {"pool": "a"},
-        },
-        checkpoint={"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"},
+        scaling=ScalingInput(
+            num_workers=4,
+            use_gpu=True,
+            resources_per_worker={"CPU": 2.0, "GPU": 1.0},
+            placement_strategy="SPREAD",
+            accelerator_type="H100",
+            ray_label_selector={"pool": "a"},
+        ),
+        checkpoint=CheckpointInput(num_to_keep=3, score_attribute="loss", score_order="min"),
         max_failures=2,
         log_level="WARNING",
     )
@@ -65,32 +66,34 @@ def test_passes_on_every_option() -> None:
 
 def test_whole_numbers_are_integers() -> None:
     """JaxTrainer makes a list of a worker's devices by `range(GPU)`."""
-    scaling = {"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"CPU": 0.5, "GPU": 2.0}}
+    scaling = ScalingInput(1, use_gpu=True, resources_per_worker={"CPU": 0.5, "GPU": 2.0})
     planned = plan_configs(make_job(scaling=scaling), storage_path="/r").scaling["resources_per_worker"]
     assert planned == {"CPU": 0.5, "GPU": 2}
     assert isinstance(planned["GPU"], int)
 
 
 def test_ray_keeps_at_least_two_checkpoints() -> None:
-    assert plan_configs(make_job(checkpoint={"numToKeep": 1}), storage_path="/r").checkpoint == {"num_to_keep": 2}
+    assert plan_configs(make_job(checkpoint=CheckpointInput(num_to_keep=1)), storage_path="/r").checkpoint == {
+        "num_to_keep": 2
+    }
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("framework", "backend"),
     [  # TensorFlow takes seconds to import; tests/e2e/test_examples.py has it
-        ("Torch", {"name": "gloo", "timeoutSeconds": 60, "initMethod": "tcp"}),
-        ("XGBoost", {"name": "rabit"}),
-        ("LightGBM", {}),
-        ("JAX", {}),
-        ("Python", {}),
+        ("Torch", BackendInput("gloo", 60, "tcp")),
+        ("XGBoost", BackendInput("rabit")),
+        ("LightGBM", BackendInput()),
+        ("JAX", BackendInput()),
+        ("Python", BackendInput()),
     ],
 )
-def test_ray_accepts_the_arguments(framework: str, backend: dict[str, str], tmp_path: Path) -> None:
+def test_ray_accepts_the_arguments(framework: str, backend: BackendInput, tmp_path: Path) -> None:
     job = make_job(
         framework=framework,
         backend=backend,
-        checkpoint={"numToKeep": 3, "scoreAttribute": "loss"},
+        checkpoint=CheckpointInput(num_to_keep=3, score_attribute="loss"),
         train_loop_config={"lr": 0.1},
         log_level="ERROR",
     )
@@ -106,11 +109,11 @@ def test_ray_accepts_the_arguments(framework: str, backend: dict[str, str], tmp_
     [
         ({}, True),
         ({"validation_function": "user:validate"}, True),
-        ({"datasets": {"train": {"format": "csv", "uri": "/data"}}}, True),
+        ({"datasets": {"train": DatasetInput(format="csv", uri="/data")}}, True),
         ({"framework": "XGBoost"}, False),
         ({"callbacks": ["user:Callback"]}, False),
         ({"build": "user:build"}, False),
-        ({"datasets": {"train": {"function": "user:read"}}}, False),
+        ({"datasets": {"train": DatasetInput(function="user:read")}}, False),
     ],
 )
 def test_torch_is_left_out_only_where_no_code_of_the_user_runs_in_the_head(
@@ -131,23 +134,23 @@ def test_the_api_has_the_same_frameworks_and_options() -> None:
 
 
 def test_options_have_the_names_of_their_framework() -> None:
-    torch = {"name": "nccl", "timeoutSeconds": 60, "initMethod": "tcp"}
+    torch = BackendInput("nccl", 60, "tcp")
     assert plan_options("Torch", torch) == {"backend": "nccl", "timeout_s": 60, "init_method": "tcp"}
-    assert plan_options("XGBoost", {"name": "rabit"}) == {"xgboost_communicator": "rabit"}
+    assert plan_options("XGBoost", BackendInput("rabit")) == {"xgboost_communicator": "rabit"}
 
 
 @pytest.mark.parametrize(("framework", "options"), [("JAX", {"use_gpu": True}), ("Torch", {}), ("TensorFlow", {})])
 def test_only_jax_needs_the_gpu_option(framework: str, options: dict[str, Any]) -> None:
-    assert plan_options(framework, {}, use_gpu=True) == options
-    assert plan_options(framework, {}, use_gpu=False) == {}
+    assert plan_options(framework, BackendInput(), use_gpu=True) == options
+    assert plan_options(framework, BackendInput(), use_gpu=False) == {}
 
 
 def test_rejects_unknown_options_by_field() -> None:
     for framework in ("TensorFlow", "LightGBM", "JAX", "Python"):
         with pytest.raises(ValueError, match=rf"trainer\.backend\.name: {framework} has no such option"):
-            plan_options(framework, {"name": "gloo"})
+            plan_options(framework, BackendInput("gloo"))
     with pytest.raises(ValueError, match=r"trainer\.backend\.timeoutSeconds: XGBoost has no such option"):
-        plan_options("XGBoost", {"timeoutSeconds": 60})
+        plan_options("XGBoost", BackendInput(timeout_seconds=60))
 
 
 def test_a_package_that_the_image_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
