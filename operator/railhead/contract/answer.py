@@ -50,13 +50,11 @@ class Answer:
             raise ValueError(str(error)) from error
         deadline = answer.progress_deadline_seconds
         restarts = answer.restarts_in_place
-        numbers = (deadline if deadline is not None else 0, restarts if restarts is not None else 0)
-        if not all(isinstance(number, (int, float)) for number in (*numbers, answer.next_report_seconds)):
+        if not isinstance(deadline, (int, float, type(None))) or not isinstance(restarts, (int, type(None))):
             raise ValueError("a limit of the answer is not a number")
+        if not isinstance(answer.next_report_seconds, (int, float)):
+            raise ValueError("next_report_seconds of the answer is not a number")
         if not isinstance(answer.hang_policy, str):
             raise ValueError("hang_policy of the answer is not a text")
         known = tuple(rule for rule in answer.metric_rules if rule.type in TYPES)
         return replace(answer, metric_rules=known)
-
-
-NO_ANSWER_YET = Answer()

@@ -80,10 +80,13 @@ class HangWatch:
 
     def look(self) -> Optional[Suspicion]:
         """Only a final suspicion, or the first one until there are steps again."""
-        fit, answer, now = self._mailbox.read_newest_fit(), self._publisher.answer, time.monotonic()
+        fit = self._mailbox.read_newest_fit()
+        answer = self._publisher.answer
+        now = time.monotonic()
         steps = self._steps
         steps.look(fit.heartbeat, fit.progress, now=now)
-        seconds, limit = self._silence.count(fit.progress, now=now), answer.progress_deadline_seconds
+        seconds = self._silence.count(fit.progress, now=now)
+        limit = answer.progress_deadline_seconds
         if limit is not None and seconds >= limit:
             because = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
             advice = "If training is merely slow, raise the limit; this takes effect on the running job"

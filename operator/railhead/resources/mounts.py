@@ -69,7 +69,8 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
     git = spec.source.git if spec.source else None
     run, scaling, backend, inline = spec.run, spec.scaling, spec.trainer.backend, _get_inline(spec)
     logs = spec.logs or Logs()
-    checkpoint, progress = run.checkpoint, run.progress
+    checkpoint = run.checkpoint
+    progress = run.progress
     return JobInput(
         namespace=job.namespace,
         name=job.name,

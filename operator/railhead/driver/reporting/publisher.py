@@ -19,7 +19,7 @@ from functools import partial
 from typing import Callable, Optional
 from urllib.parse import urlsplit
 
-from railhead.contract.answer import NO_ANSWER_YET, Answer
+from railhead.contract.answer import Answer
 from railhead.contract.report import (
     MAX_LOST_PODS,
     PATH,
@@ -68,12 +68,12 @@ class Publisher:
         endpoint: Optional[Endpoint],
         mailbox: Mailbox,
         base: Report,
-        answer: Answer = NO_ANSWER_YET,
+        answer: Optional[Answer] = None,
         estimate: Optional[RunEstimate] = None,
     ) -> None:
         self._endpoint = endpoint
         self._mailbox = mailbox
-        self.answer = answer
+        self.answer = answer or Answer()
         self._report = base
         self._estimate = estimate or RunEstimate(MetricReader())
         self._account = TimeAccount(now=time.monotonic())

@@ -44,7 +44,8 @@ class Bounds:
     @staticmethod
     def from_job(scaling: ScalingInput, *, worker_pods: Optional[int]) -> Optional[Bounds]:
         """Returns None for a job with a fixed size. `worker_pods`: desired at this start, None = all."""
-        elastic, most = scaling.elastic, scaling.num_workers
+        elastic = scaling.elastic
+        most = scaling.num_workers
         if elastic is None:
             return None
         return Bounds(

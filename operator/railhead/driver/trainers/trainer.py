@@ -180,7 +180,9 @@ class ConfigPlan(NamedTuple):
 
 
 def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
-    scaling, elastic, keep = job.scaling, job.scaling.elastic, job.checkpoint.num_to_keep
+    scaling = job.scaling
+    elastic = scaling.elastic
+    keep = job.checkpoint.num_to_keep
     return ConfigPlan(
         scaling=_present(
             num_workers=(elastic.min_workers, scaling.num_workers) if elastic else scaling.num_workers,
