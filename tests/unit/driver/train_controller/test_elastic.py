@@ -26,7 +26,7 @@ SCALING = ScalingInput(
     8,
     elastic=ElasticInput(min_workers=2, workers_per_pod=2, start_wait_seconds=30, resize_interval_seconds=60),
 )
-BOUNDS = Bounds.from_job(SCALING, worker_pods=3)
+BOUNDS = Bounds(least=2, most=8, desired=6, per_pod=2, start_wait=30, resize_interval=60)
 
 
 class Nodes:
@@ -127,6 +127,12 @@ def test_a_group_below_its_minimum_waits_without_spinning_or_probing(monkeypatch
     assert nodes.lists <= 1 + 1 + 60 and calls <= 60 * 6
     now = 62.0
     assert decider.decide_start() == 60, "by now Ray itself would have noticed"
+
+
+def test_the_bounds_of_a_start_are_those_of_the_input_and_the_wanted_pods() -> None:
+    assert Bounds.from_job(SCALING, worker_pods=3) == BOUNDS
+    assert Bounds.from_job(SCALING, worker_pods=None) == replace(BOUNDS, desired=8)
+    assert Bounds.from_job(ScalingInput(8), worker_pods=3) is None
 
 
 def test_ray_receives_the_bounds_and_the_input_omits_the_desired_number() -> None:

@@ -134,6 +134,7 @@ def allowed(sim: Simulation) -> int:
     """As the answer to a report says."""
     facts = sim.operator.state.find_facts(KEY)
     assert facts is not None
+    assert facts.answer.restarts_in_place is not None
     return facts.answer.restarts_in_place
 
 
