@@ -129,7 +129,7 @@ def test_wait_returns_the_status_or_raises_why_it_failed(client: Client, api_ser
     with pytest.raises(ClientError, match=r"three is not running after 0.2 s") as error:
         submit(client, "three").wait("running", timeout=0.2)
     assert error.value.code == ExitCode.TIMED_OUT
-    with pytest.raises(ClientError, match="'done' is no state to wait for; use one of finished, "):
+    with pytest.raises(ClientError, match="cannot wait for 'done'; use one of finished, "):
         job.wait("done")  # type: ignore[arg-type]
 
 

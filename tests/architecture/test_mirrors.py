@@ -18,7 +18,7 @@ FILES = sorted(
 TESTED_BY = {
     "tests/api/test_crd_accepts.py": ("api/*",),  # models: their fields become the CRD
     "tests/api/test_client.py": ("client/suspension",),
-    "tests/api/test_session.py": ("client/session",),
+    "tests/api/test_session.py": ("client/python_api",),
     "tests/api/test_crd_changes.py": ("api/changes",),
     "tests/chart/test_operator.py": ("cli/operator",),
     "tests/local/test_session.py": ("local/supervisor",),

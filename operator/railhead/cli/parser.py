@@ -93,7 +93,7 @@ def _add_for_cluster(
 def job_name(text: str) -> str:
     """Returns the name; any other text would become another path of the API. Raises ArgumentTypeError."""
     if not re.fullmatch(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a TrainJob")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid TrainJob name")
     return text
 
 

@@ -192,5 +192,6 @@ def name_module(script: PurePath, folder: PurePath) -> str:
     except ValueError:
         raise ClientError(f"{script} is not in the folder of --code, {folder}", ExitCode.USAGE) from None
     if not all(part.isidentifier() for part in parts):
-        raise ClientError(f"{script} cannot be imported: {'.'.join(parts)} is no module; rename it", ExitCode.USAGE)
+        dotted = ".".join(parts)
+        raise ClientError(f"{script} cannot be imported: {dotted} is not a module name; rename it", ExitCode.USAGE)
     return ".".join(parts)

@@ -166,7 +166,7 @@ def _inspect(file: BinaryIO, name: PurePosixPath, size: int) -> dict[str, int] |
     if head.startswith(b"PK\x03\x04"):  # torch.save, numpy.savez
         return _check_archive(file, size)
     if name.suffix in (".pt", ".pth", ".npz") and not head.startswith(b"\x80"):  # so begins a pickle of an older torch
-        raise ValueError("it is no zip archive" if head else "it is empty")
+        raise ValueError("it is not a zip archive" if head else "it is empty")
     if name.suffix == ".safetensors":
         return _check_tensors(file, size)
     if size <= HEADER_BYTES and name.name == ".metadata":

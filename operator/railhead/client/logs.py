@@ -111,7 +111,7 @@ async def print_logs(
     if wanted.is_all and {pod.role for pod in chosen} == {names.HEAD}:
         printer.remark(f"attempt {shown} has no worker pods now; --rank R reads what the archive has of a rank")
     if failures:
-        message = f"{len(failures)} of {len(chosen)} logs could not be read, as said before"
+        message = f"{len(failures)} of {len(chosen)} logs could not be read; see the errors above"
         raise failures[0] if len(chosen) == 1 else ClientError(message, failures[0].code)
     return bool(chosen)
 

@@ -102,7 +102,7 @@ async def collect_stacks(cluster: Cluster, name: str) -> list[RankStack]:
 
 def parse_stacks(output: str, pod: str) -> list[RankStack]:
     """Returns what the pod has printed, which may be anything. Raises ClientError."""
-    found = parse_answer(list[RankStack], output, f"pod {pod} answers with something that is no list of stacks")
+    found = parse_answer(list[RankStack], output, f"pod {pod} did not return a list of stacks")
     return sorted(found, key=lambda each: each.rank)
 
 

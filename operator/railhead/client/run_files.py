@@ -208,13 +208,13 @@ class StoreFiles:
 
 def parse_listing(data: bytes, names: Sequence[str], place: str) -> list[RunFile]:
     """Returns the files of a listing from a pod. Raises ClientError if it is anything but what was asked for."""
-    found = parse_answer(list[tuple[str, int, float]], data, f"{place} answers with something that is no list of files")
+    found = parse_answer(list[tuple[str, int, float]], data, f"{place} did not return a list of files")
     return check_listing([RunFile(*each) for each in found], names, place)
 
 
 def parse_checks(data: bytes, count: int, place: str) -> list[FileCheck]:
     """Returns the answer of a pod. Raises ClientError if it is anything but that many checks."""
-    problem = f"{place} answers with something that is no list of {count} checks"
+    problem = f"{place} did not return a list of {count} checks"
     found = parse_answer(list[FileCheck], data, problem)
     if len(found) != count:
         raise ClientError(problem)

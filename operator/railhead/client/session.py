@@ -139,7 +139,7 @@ class Job:
                 failure is no error.
         """
         if goal not in GOALS:
-            raise ClientError(f"{goal!r} is no state to wait for; use one of {', '.join(GOALS)}")
+            raise ClientError(f"cannot wait for {goal!r}; use one of {', '.join(GOALS)}")
 
         async def wait(cluster: Cluster, _: Object) -> JobStatus:
             ending = await wait_for(cluster, self.name, goal, timeout=timeout, echo=log.info)

@@ -67,7 +67,7 @@ def find_source(function: Callable[..., object]) -> Source:
 def _check(function: Callable[..., object]) -> None:
     """Refuses what no pod can import by a name."""
     if not inspect.isfunction(function):
-        raise _refuse(repr(function), f"it is no function but of type {type(function).__name__}")
+        raise _refuse(repr(function), f"it is not a function but of type {type(function).__name__}")
     name = function.__name__
     if name == "<lambda>":
         raise _refuse("a lambda", "pods import the function by its name; write it with def")

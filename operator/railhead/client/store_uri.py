@@ -87,7 +87,7 @@ def parse_endpoint(text: str, *, scheme: str = "https") -> Endpoint:
     found = ENDPOINT.fullmatch(text)
     scheme = (found and found["scheme"]) or scheme
     if found is None or scheme not in PORTS or int(found["port"] or 1) not in range(1, 65536):
-        raise ClientError(f"{clean_line(text)[:200]!r} is no [https://]HOST[:PORT]", ExitCode.USAGE)
+        raise ClientError(f"{clean_line(text)[:200]!r} is not [https://]HOST[:PORT]", ExitCode.USAGE)
     return Endpoint(scheme, found["host"].lower(), int(found["port"] or PORTS[scheme]))
 
 
@@ -163,9 +163,9 @@ def _read_override(options: Mapping[str, str]) -> Endpoint | None:
     try:
         endpoint = parse_endpoint(text, scheme=_read_scheme(options))
     except ClientError:
-        raise _NotUnderstood("an endpoint_override that is no host") from None
+        raise _NotUnderstood("an endpoint_override that is not a host") from None
     if endpoint.scheme not in ("http", "https"):
-        raise _NotUnderstood("an endpoint_override that is no host")
+        raise _NotUnderstood("an endpoint_override that is not a host")
     return endpoint
 
 
@@ -176,9 +176,9 @@ def _pick(options: Mapping[str, str], *names: str) -> dict[str, str]:
 def _read_s3(place: str, options: Mapping[str, str]) -> _Store:
     region = options.get("region", "")
     if not BUCKET.fullmatch(place):
-        raise _NotUnderstood("a bucket that is no plain name")
+        raise _NotUnderstood("a bucket that is not a plain name")
     if region and not WORD.fullmatch(region):
-        raise _NotUnderstood("a region that is no plain name")
+        raise _NotUnderstood("a region that is not a plain name")
     own = ".".join(part for part in ("s3", region, "amazonaws.com") if part)
     scheme = _read_scheme(options)
     endpoint = _read_override(options) or Endpoint(scheme, own, PORTS[scheme])
@@ -189,7 +189,7 @@ def _read_s3(place: str, options: Mapping[str, str]) -> _Store:
 
 def _read_gs(place: str, options: Mapping[str, str]) -> _Store:
     if not BUCKET.fullmatch(place.removeprefix("anonymous@")):
-        raise _NotUnderstood("a bucket that is no plain name")
+        raise _NotUnderstood("a bucket that is not a plain name")
     scheme = _read_scheme(options)
     endpoint = _read_override(options) or Endpoint(scheme, GOOGLE, PORTS[scheme])
     is_own = endpoint == Endpoint("https", GOOGLE, PORTS["https"])
@@ -200,7 +200,7 @@ def _read_abfs(place: str, options: Mapping[str, str]) -> _Store:
     """Reads `[CONTAINER@]ACCOUNT.dfs.core.windows.net`, `ACCOUNT@CONTAINER` and `ACCOUNT@HOST[:PORT]`."""
     user, _, host = place.rpartition("@")
     if user and not BUCKET.fullmatch(user):
-        raise _NotUnderstood("an account that is no plain name")
+        raise _NotUnderstood("an account that is not a plain name")
     tls = options.get("enable_tls", "true")
     if tls not in ("true", "false"):
         raise _NotUnderstood("an enable_tls that is neither true nor false")
@@ -213,7 +213,7 @@ def _read_abfs(place: str, options: Mapping[str, str]) -> _Store:
     try:
         endpoint = parse_endpoint(server, scheme=scheme)
     except ClientError:
-        raise _NotUnderstood("an account that is no plain name") from None
+        raise _NotUnderstood("an account that is not a plain name") from None
     is_own = scheme == "https" and endpoint.port == PORTS["https"] and AZURE.fullmatch(endpoint.host)
     kept = _pick(options, "enable_tls")
     if options.get("credential_kind") == "anonymous":

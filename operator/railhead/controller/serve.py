@@ -63,7 +63,7 @@ class Listener:
         self._grace = grace
         self._requests = requests
         self._strangers: dict[asyncio.Task[None], float] = {}  # with the time of their arrival, the oldest first
-        self._ends: dict[web.RequestHandler, asyncio.Event] = {}  # set when a stranger is none any more
+        self._ends: dict[web.RequestHandler, asyncio.Event] = {}  # set once a report of the connection is accepted
         self._of_pods: WeakValueDictionary[str, asyncio.Transport] = WeakValueDictionary()
         self._counted: WeakKeyDictionary[asyncio.Transport, int] = WeakKeyDictionary()  # requests
 
@@ -149,7 +149,7 @@ class Listener:
             oldest.cancel()
 
     async def _await_end(self, connection: socket.socket, server: web.Server) -> None:
-        """Ends when the stranger is none any more, or its time is over."""
+        """Ends once the connection has had a report accepted, or its time is over."""
         protocol, transport = server(), None
         end = self._ends[protocol] = asyncio.Event()
         try:

@@ -131,7 +131,7 @@ def check_content(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _replaced(kind: str, end: str) -> AttemptFailed:
-    message = f"somebody replaced the {kind} whose name ends with {end}; delete it, and the operator creates it again"
+    message = f"the {kind} whose name ends with {end} was replaced; delete it, and the operator creates it again"
     return AttemptFailed(Failure(FailureClass.INFRASTRUCTURE, "ContentReplaced", message))
 
 

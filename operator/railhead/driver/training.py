@@ -83,7 +83,7 @@ def run_training(attempt: Attempt) -> Ending:
 
 
 def _has_succeeded_before(attempt: Attempt) -> bool:
-    """By the file in the run's folder; tells the progress of then, as the controller of this attempt would."""
+    """Reads it from the run's folder, and reports the progress recorded there, as this attempt's controller would."""
     pod, job, path = attempt.pod, attempt.job, attempt.storage_path
 
     def read() -> Optional[Outcome]:

@@ -1,6 +1,6 @@
 """Verbs on plain dicts; `transport.py` sends the requests.
 
-Never deserialises into models: the hot path is `codec.decode` only.
+Never deserialises into models: the hot path is `bodies.decode` only.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ mounted, digest, copy, log, role = sys.argv[1:]
 with open(mounted, "rb") as file:
     driver = file.read()
 if hashlib.sha256(driver).hexdigest()[:{CHARS}] != digest:
-    text = "railhead: somebody replaced the ConfigMap with the driver, which ends with " + digest + "; delete it"
+    text = "railhead: the ConfigMap with the driver, which ends with " + digest + ", was replaced; delete it"
     print(text, file=sys.stderr)
     with open(log, "w") as file:
         file.write(text)

@@ -171,7 +171,7 @@ def test_a_text_that_is_no_name_of_a_job_is_bad_usage(
     with pytest.raises(SystemExit) as exit_:
         main([command, name])
     assert exit_.value.code == 2
-    assert "is no name of a TrainJob" in capsys.readouterr().err
+    assert "is not a valid TrainJob name" in capsys.readouterr().err
 
 
 def test_windows_calls_a_reader_that_is_gone_an_invalid_argument(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,7 +242,7 @@ def test_the_module_of_a_script_is_its_path_in_the_folder() -> None:
 
 @pytest.mark.parametrize(
     ("script", "message"),
-    [("/b/train.py", "is not in the folder of --code"), ("/a/my-code/train.py", "my-code.train is no module")],
+    [("/b/train.py", "is not in the folder of --code"), ("/a/my-code/train.py", "my-code.train is not a module name")],
 )
 def test_a_script_that_cannot_be_imported_is_refused(script: str, message: str) -> None:
     with pytest.raises(ClientError, match=message):

@@ -112,5 +112,5 @@ def test_the_answer_is_read_in_the_order_of_ranks() -> None:
     ],
 )
 def test_a_pod_that_answers_anything_else_is_named(output: str) -> None:
-    with pytest.raises(ClientError, match="pod h answers with something that is no list of stacks"):
+    with pytest.raises(ClientError, match="pod h did not return a list of stacks"):
         parse_stacks(output, "h")

@@ -80,7 +80,7 @@ async def test_files_are_checked_where_they_are(files: RunFiles, run: Path) -> N
     "output", ["x", "[]", "{}", "[7]", '[["a"]]', "[[7, null]]", '[["", {"a": "b"}]]', '[["", [1]]]', "[" * 100_000]
 )
 def test_a_hostile_list_of_checks_is_refused(output: str) -> None:
-    with pytest.raises(ClientError, match="no list of 1 checks"):
+    with pytest.raises(ClientError, match="did not return a list of 1 checks"):
         parse_checks(output.encode(), 1, "the pod")
 
 
@@ -152,18 +152,18 @@ async def test_a_process_that_fails_is_quoted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("", "no list of files"),
-        ("[[1, 2, 3", "no list of files"),
-        ('{"a": 1}', "no list of files"),
+        ("", "did not return a list of files"),
+        ("[[1, 2, 3", "did not return a list of files"),
+        ('{"a": 1}', "did not return a list of files"),
         (json.dumps([["ck/../../x", 1, 0]]), "whose name is refused"),
         (json.dumps([["/etc/x", 1, 0]]), "whose name is refused"),
         (json.dumps([["ck/a\x1b[2J", 1, 0]]), "whose name is refused"),
-        (json.dumps([[7, 1, 0]]), "no list of files"),
+        (json.dumps([[7, 1, 0]]), "did not return a list of files"),
         (json.dumps([["elsewhere", 1, 0]]), "which is not in ck"),
         (json.dumps([["cka", 1, 0]]), "which is not in ck"),
         (json.dumps([["ck/a", -1, 0]]), "no size"),
-        (json.dumps([["ck/a", 1.5, 0]]), "no list of files"),
-        (json.dumps([["ck/a", True, 0]]), "no list of files"),
+        (json.dumps([["ck/a", 1.5, 0]]), "did not return a list of files"),
+        (json.dumps([["ck/a", True, 0]]), "did not return a list of files"),
     ],
 )
 def test_a_hostile_listing_is_refused(output: str, message: str) -> None:

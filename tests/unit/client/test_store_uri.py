@@ -125,7 +125,7 @@ def test_the_variables_of_the_reader_name_hosts(variable: str) -> None:
     "named", ["evil/path", "a b", "http://", "host:99999", "ftp://host", "user@host", "\x1b[1mhost"]
 )
 def test_a_name_that_is_no_host_is_a_usage_error(named: str) -> None:
-    with pytest.raises(ClientError, match=r"is no \[https://\]HOST\[:PORT\]") as error:
+    with pytest.raises(ClientError, match=r"is not \[https://\]HOST\[:PORT\]") as error:
         read_endpoints([named], {})
     assert error.value.code == ExitCode.USAGE
     assert "\x1b" not in str(error.value)

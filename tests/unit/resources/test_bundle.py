@@ -183,7 +183,7 @@ def test_the_driver_runs_from_a_copy_that_nobody_else_can_change(tmp_path: Path)
 @pytest.mark.parametrize("driver", [b"print('foreign code')", DRIVER + b"x", b""])
 def test_a_foreign_driver_does_not_run(tmp_path: Path, driver: bytes) -> None:
     run = start(tmp_path, "head", wanted=digest(DRIVER), driver=driver)
-    message = f"railhead: somebody replaced the ConfigMap with the driver, which ends with {digest(DRIVER)}; delete it"
+    message = f"railhead: the ConfigMap with the driver, which ends with {digest(DRIVER)}, was replaced; delete it"
     assert (run.returncode, run.stdout, run.stderr.strip()) == (66, "", message)
     assert (tmp_path / "log").read_text() == message
     assert not (tmp_path / "temp").exists()

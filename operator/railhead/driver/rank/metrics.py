@@ -91,7 +91,7 @@ def _check_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise NotWritable(f"its text is no Unicode ({error})") from None
+        raise NotWritable(f"its text is not valid Unicode ({error})") from None
     return text
 
 

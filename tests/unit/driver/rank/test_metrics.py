@@ -154,7 +154,7 @@ def cycle() -> Any:
         (lambda: test_what_pydantic_writes_stays_as_it_is, "a builtins.function is neither"),
         (lambda: {"a": [Score(object())]}, r"a .*\.Score is neither"),  # type: ignore[arg-type]
         (lambda: b"\xff", "a builtins.bytes is neither"),
-        (lambda: "\ud800", "its text is no Unicode"),
+        (lambda: "\ud800", "its text is not valid Unicode"),
         (lambda: nest(300), "it has more than 200 levels"),
         (cycle, "it has more than 200 levels"),
         (lambda: range(3), "a builtins.range is neither"),
