@@ -32,7 +32,7 @@ from benchmarks.scale.reporting import start_drivers
 from benchmarks.scale.subject import Subject, load_subject
 from railhead.cli.main import interrupt_on_termination
 from railhead.controller.tokens import read_claims
-from railhead.driver.reporting.metrics_server import MetricsServer
+from railhead.driver.head.metrics_server import MetricsServer
 from railhead.local import LocalError
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane

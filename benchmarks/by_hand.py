@@ -29,8 +29,8 @@ from benchmarks.milestones import DRIVER_END, read_milestones
 from benchmarks.run import LIMIT_SECONDS, Run, RunFailed
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import JobInput
-from railhead.driver.pod import Pod
-from railhead.driver.trainers.trainer import plan_configs, plan_options
+from railhead.driver.container.pod_input import Pod
+from railhead.driver.fit.train_func_trainer import plan_configs, plan_options
 from railhead.local.addresses import AddressPool, free_port
 from railhead.local.node.container import base_environment
 from railhead.local.processes import MARKER, end_marked, spawn

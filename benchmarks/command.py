@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.milestones import Incomplete
 from benchmarks.run import RunFailed
-from railhead.cli.local import Console, uninterrupted
+from railhead.cli.local import TimedConsole, uninterrupted
 from railhead.cli.main import interrupt_on_termination
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
@@ -28,7 +28,7 @@ def find_folder() -> Path:
 
 
 @contextmanager
-def start_session(console: Console, capacity: Capacity | None = None) -> Iterator[Session]:
+def start_session(console: TimedConsole, capacity: Capacity | None = None) -> Iterator[Session]:
     """A local cluster for the benchmark only, completely removed afterwards."""
     binaries = resolve(console.echo)
     session = Session(Path(tempfile.mkdtemp(dir=find_folder(), prefix="run-")))

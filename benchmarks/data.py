@@ -25,8 +25,8 @@ from benchmarks.machine import Meter, wait_until_quiet
 from benchmarks.run import DISTURBED, LIMIT_SECONDS, RunFailed
 from benchmarks.turns import APPLIED, BY_HAND, alternate
 from benchmarks.watch import Watch
-from railhead.api.job import parse_spec
-from railhead.cli.local import Console
+from railhead.api.parsed_spec import parse_spec
+from railhead.cli.local import TimedConsole
 from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
 from railhead.local.session import Session
@@ -121,7 +121,7 @@ class Bench:
 
 
 def bench(rounds: int, bound: float) -> int:
-    console = Console()
+    console = TimedConsole()
     data = find_folder() / f"data-{FILES}-{ROWS}-{COLUMNS}"
     write_files(data)
     with start_session(console) as session, Watch(str(session.kubeconfig)) as watch:

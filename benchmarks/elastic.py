@@ -27,7 +27,7 @@ from benchmarks.loss import (
     find_last_worker,
     measure_loss,
 )
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
 from railhead.local.session import Session

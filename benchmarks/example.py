@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.api.spec import TrainJobSpec
 
 FOLDER = Path(__file__).resolve().parents[1] / "manifests" / "examples"

@@ -36,8 +36,8 @@ from benchmarks.loss import (
 )
 from benchmarks.steps import FAIL
 from benchmarks.turns import APPLIED, BY_HAND, TakesTurns
-from railhead.api.job import parse_spec
-from railhead.cli.local import Console
+from railhead.api.parsed_spec import parse_spec
+from railhead.cli.local import TimedConsole
 from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
 from railhead.local.session import Session
@@ -145,7 +145,7 @@ def run_by_hand(pool: AddressPool, storage: Path) -> float:
 
 
 def bench(rounds: int, bound: float) -> int:
-    console = Console()
+    console = TimedConsole()
     print("\n".join(f"{at:6.1f} s  {kind}" for at, kind in plan_losses()), flush=True)
     with start_session(console) as session:
         ways = {APPLIED: partial(run_applied, session), BY_HAND: partial(run_by_hand, AddressPool())}

@@ -28,7 +28,7 @@ from benchmarks.loss import (
 )
 from benchmarks.machine import wait_until_quiet
 from benchmarks.turns import describe
-from railhead.cli.local import Console
+from railhead.cli.local import TimedConsole
 from railhead.local.session import Session
 
 FRESH, AGAIN = "a fresh job", "after the loss of the head"
@@ -48,7 +48,7 @@ def measure(session: Session, storage: Path) -> tuple[float, float]:
 
 
 def bench(rounds: int, bound: float) -> int:
-    console = Console()
+    console = TimedConsole()
     seconds: dict[str, list[float]] = {FRESH: [], AGAIN: []}
     with start_session(console) as session:
         for number in range(rounds):

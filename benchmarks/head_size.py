@@ -21,9 +21,9 @@ from typing import Any
 from benchmarks.command import start_session
 from benchmarks.loss import Notes, applied, find_ray_start
 from benchmarks.machine import read_used
-from railhead.cli.local import Console
+from railhead.cli.local import TimedConsole
 from railhead.cli.main import interrupt_on_termination
-from railhead.driver.node.machine import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import find_descendants, read_process_table
 from railhead.local.install import Kubectl
 from railhead.local.session import Capacity, Session
 
@@ -162,7 +162,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="between a rank's reports (default: %(default)s)")
     options = parser.parse_args()
     interrupt_on_termination()
-    console, heads = Console(), []
+    console, heads = TimedConsole(), []
     with start_session(console, Capacity(cpus=1000, memory=10 << 40)) as session:
         for workers in options.workers:
             heads.append(measure(session, workers=workers, framework=options.framework, seconds=options.seconds))

@@ -23,7 +23,7 @@ from benchmarks.loss import (
 )
 from benchmarks.steps import FAIL
 from benchmarks.turns import TakesTurns, describe
-from railhead.cli.local import Console
+from railhead.cli.local import TimedConsole
 from railhead.local.session import Session
 
 BOUND = 0.8
@@ -43,7 +43,7 @@ def measure(session: Session, storage: Path, *, is_in_place: bool) -> float:
 
 
 def bench(rounds: int, bound: float) -> int:
-    console = Console()
+    console = TimedConsole()
     with start_session(console) as session:
         ways = {
             IN_PLACE: partial(measure, session, is_in_place=True),

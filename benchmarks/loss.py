@@ -14,8 +14,8 @@ from typing import Any
 
 from benchmarks.command import start_session
 from benchmarks.turns import APPLIED, BY_HAND, TakesTurns, describe
-from railhead.cli.local import Console
-from railhead.driver.node.machine import find_descendants, read_process_table
+from railhead.cli.local import TimedConsole
+from railhead.driver.container.pod_processes import find_descendants, read_process_table
 from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
 from railhead.local.session import Session
@@ -120,7 +120,7 @@ def compare_losses(
     run_by_hand: Callable[[AddressPool, Path], float],
 ) -> int:
     """The same loss in a TrainJob and by hand, in turn; returns the exit code."""
-    console = Console()
+    console = TimedConsole()
     with start_session(console) as session:
         ways = {APPLIED: partial(run_applied, session), BY_HAND: partial(run_by_hand, AddressPool())}
         bench = TakesTurns(session, console, ways)

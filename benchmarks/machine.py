@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from railhead.driver.node.machine import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import find_descendants, read_process_table
 from railhead.local.processes import Identity, is_alive
 
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -21,7 +21,7 @@ from benchmarks.run import Run, count_undisturbed, select_undisturbed
 from benchmarks.table import describe_milestones, describe_plain, describe_run, describe_verdict
 from benchmarks.turns import alternate
 from benchmarks.watch import Watch
-from railhead.cli.local import Console
+from railhead.cli.local import TimedConsole
 from railhead.local.addresses import AddressPool
 from railhead.local.session import Session
 
@@ -33,7 +33,7 @@ APPLIED, BY_HAND, DEFAULTS = "kubectl apply", "by hand", "by hand, Ray's default
 class Bench:
     """All ways of starting next to one session; the order changes from round to round."""
 
-    def __init__(self, session: Session, watch: Watch, console: Console) -> None:
+    def __init__(self, session: Session, watch: Watch, console: TimedConsole) -> None:
         self._session = session
         self._watch = watch
         self._console = console
@@ -73,7 +73,7 @@ class Bench:
 
 
 def bench(rounds: int, bound: float) -> int:
-    console = Console()
+    console = TimedConsole()
     with start_session(console) as session, Watch(str(session.kubeconfig)) as watch:
         bench = Bench(session, watch, console)
         console.echo(f"one warm-up round, then {rounds} that count; load {os.getloadavg()[0]:.2f}")

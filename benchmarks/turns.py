@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.machine import wait_until_quiet
-from railhead.cli.local import Console
+from railhead.cli.local import TimedConsole
 from railhead.local.session import Session
 
 APPLIED, BY_HAND = "TrainJob", "by hand"
@@ -29,7 +29,7 @@ class TakesTurns:
         seconds: what each way returned, or another number with the `unit`.
     """
 
-    def __init__(self, session: Session, console: Console, ways: Ways, *, unit: str = "s") -> None:
+    def __init__(self, session: Session, console: TimedConsole, ways: Ways, *, unit: str = "s") -> None:
         self._unit = unit
         self._session = session
         self._console = console

@@ -27,7 +27,7 @@ from benchmarks.loss import (
     kill_node,
     measure_loss,
 )
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.local.addresses import AddressPool
 from railhead.local.session import Session
 

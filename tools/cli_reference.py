@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from railhead.cli.parser import build_parser
-from railhead.client.errors import ExitCode
+from railhead.client.exit_codes import ExitCode
 from railhead.client.outputs import OUTPUTS
 
 INTRO = """# Command line

@@ -18,12 +18,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from railhead.cli.local import Console, describe_access, uninterrupted
+from railhead.cli.local import TimedConsole, describe_access, uninterrupted
 from railhead.cli.main import interrupt_on_termination
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl
-from railhead.local.jobs import JobResult, follow
+from railhead.local.local_jobs import JobResult, follow
 from railhead.local.session import Session, default_capacity
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -63,7 +63,7 @@ def read_manifest() -> str:
     return text
 
 
-def train(kubectl: Kubectl, session: Session, console: Console) -> dict[str, Any] | None:
+def train(kubectl: Kubectl, session: Session, console: TimedConsole) -> dict[str, Any] | None:
     """Applies the example, kills a worker and follows the job; returns its status if it succeeded."""
     console.echo(f"sed 's/epochs: 10/epochs: {EPOCHS}/' manifests/examples/digits.yaml | kubectl apply -f -")
     for line in kubectl("apply", "-f", "-", stdin=read_manifest()).splitlines():
@@ -77,7 +77,7 @@ def train(kubectl: Kubectl, session: Session, console: Console) -> dict[str, Any
     return status
 
 
-async def follow_and_kill(session: Session, console: Console) -> JobResult:
+async def follow_and_kill(session: Session, console: TimedConsole) -> JobResult:
     """Follows the job to its end, and deletes a worker pod once the status has a checkpoint."""
     killing = asyncio.create_task(kill_worker(session, console))
     try:
@@ -87,7 +87,7 @@ async def follow_and_kill(session: Session, console: Console) -> JobResult:
         await asyncio.gather(killing, return_exceptions=True)
 
 
-async def kill_worker(session: Session, console: Console) -> None:
+async def kill_worker(session: Session, console: TimedConsole) -> None:
     waiting = ["wait", "--for=jsonpath={.status.checkpoint.uri}", "rtj/digits", f"--timeout={WAIT_SECONDS}s"]
     killing = ["delete", "pods", "-l", VICTIM, "--wait=false"]
     if await call(session, waiting) == 0:
@@ -109,7 +109,7 @@ async def call(session: Session, arguments: list[str]) -> int:
             await process.wait()
 
 
-def prove(status: dict[str, Any], log: str, console: Console) -> bool:
+def prove(status: dict[str, Any], log: str, console: TimedConsole) -> bool:
     """Whether the worker was replaced, training resumed, and the checkpoint that the status names has its accuracy."""
     resumed = RESUMED.search(log)
     if not status["round"] or resumed is None:
@@ -141,7 +141,7 @@ def tell_more(session: Session, *, is_kept: bool) -> None:
 
 
 def run(*, is_kept: bool) -> int:
-    console = Console()
+    console = TimedConsole()
     console.echo("a Kubernetes control plane on this machine, a node whose pods are processes, the operator")
     base = Path(os.environ.get("RAILHEAD_DEMO_DIR") or Path.home() / ".railhead" / "demo")
     base.mkdir(parents=True, exist_ok=True)

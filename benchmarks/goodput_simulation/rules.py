@@ -12,7 +12,7 @@ from typing import Protocol
 
 from benchmarks.goodput_simulation.faults import HEAD, Fault, Kind
 from railhead.api import names
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.api.status import (
     Budget,
     CheckpointStatus,
@@ -23,13 +23,13 @@ from railhead.api.status import (
     WorkersStatus,
 )
 from railhead.contract.failure import Failure, FailureClass, Payer
-from railhead.contract.text import format_time
-from railhead.driver.errors import Kind as ErrorKind
-from railhead.driver.train_controller.failure import (
+from railhead.contract.times import format_time
+from railhead.driver.messages.attempt_errors import RankErrorKind as ErrorKind
+from railhead.driver.train_controller.failures.classify_failure import (
     FailureFacts,
-    History,
+    FailureOrigin,
     RankError,
-    Source,
+    RestartHistory,
     classify_failure,
     decide_retry,
     is_of_broken_gpu,
@@ -135,7 +135,7 @@ class Railhead:
         failure = classify_failure(facts)
         self._count(failure)
         allowed = count_allowed_restarts(self._spec, self._status, now)
-        history = History(unexplained=self._same, same=self._same, hangs=self._hangs, allowed=allowed)
+        history = RestartHistory(unexplained=self._same, same=self._same, hangs=self._hangs, allowed=allowed)
         if not decide_retry(facts, failure, history):
             return self._begin_attempt(failure, loss, now)
         return self._restart(failure, loss, pod, now)
@@ -220,6 +220,6 @@ class Railhead:
 def _find_facts(loss: Loss, pod: str) -> FailureFacts:
     """What the driver finds: a lost node, or the error of a rank."""
     if loss.fault.kind is Kind.HOST:
-        return FailureFacts(Source.WORKERS, lost_nodes=(loss.node,), lost_pods=(pod,))
+        return FailureFacts(FailureOrigin.WORKERS, lost_nodes=(loss.node,), lost_pods=(pod,))
     error = RankError(loss.fault.slot, _ERRORS[loss.fault.kind], loss.fault.kind.value, pod=pod)
-    return FailureFacts(Source.WORKERS, errors=(error,))
+    return FailureFacts(FailureOrigin.WORKERS, errors=(error,))

@@ -14,8 +14,8 @@ from benchmarks.run import RunFailed
 from benchmarks.scale.api import Api, Object
 from benchmarks.scale.plane import NAMESPACE
 from railhead.contract.answer import Answer
-from railhead.contract.report import AUDIENCE, Checkpoint, Report
-from railhead.contract.text import format_time
+from railhead.contract.report import AUDIENCE, CommittedCheckpoint, Report
+from railhead.contract.times import format_time
 
 ACCOUNT = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -53,7 +53,7 @@ class Driver:
     url: str
     answers: Counter[int]
     reports: int = 0
-    checkpoint: Checkpoint | None = None
+    checkpoint: CommittedCheckpoint | None = None
     next_seconds: float = 0.0
 
     @property
@@ -63,7 +63,9 @@ class Driver:
     def commit(self) -> int:
         """A new checkpoint for the next report; its index."""
         index = self.checkpoint.index + 1 if self.checkpoint else 0
-        self.checkpoint = Checkpoint(f"s3://bucket/runs/{self.name}/checkpoint_{index:06}", index, _now(), METRICS, 1)
+        self.checkpoint = CommittedCheckpoint(
+            f"s3://bucket/runs/{self.name}/checkpoint_{index:06}", index, _now(), METRICS, 1
+        )
         return index
 
     def build_report(self) -> Report:

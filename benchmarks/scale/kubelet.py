@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from benchmarks.scale.api import Api, Object, for_each
 from benchmarks.scale.plane import PODS
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 
 
 def build_running(pod: Object) -> Object:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.go_program import SOURCES, NotBuilt, resolve_program
 
 from benchmarks.run import RunFailed
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.local import Echo
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from railhead.contract.history import JOURNAL, METRICS, Header, Record, SegmentName, parse_segment
+from railhead.contract.history_format import JOURNAL, METRICS, Header, Record, SegmentName, parse_segment
 
 __all__ = ["JOURNAL", "METRICS", "History", "Record", "read_history"]
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from railhead.api.base import Object
 from railhead.cli.main import main
-from railhead.client.cluster import Cluster, Target, open_cluster
-from railhead.client.errors import ClientError, ExitCode
+from railhead.client.cluster.connection import Cluster, Target, open_cluster
+from railhead.client.cluster.waiting import wait_for
+from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.goals import Goal
-from railhead.client.waiting import wait_for
+from railhead.json_object import Object
 from railhead.local.control_plane import ControlPlane
 from tests.api.conftest import RUNS_COMMANDS, Run
 from tests.api.server import MERGE_PATCH, ApiServer

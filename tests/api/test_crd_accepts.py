@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.api.status import parse_status
 from railhead.api.trainer import Framework
 from tests.api.server import ApiServer

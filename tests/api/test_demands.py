@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.planning.planner import plan
 from tests.api.conftest import Cluster
 from tests.api.server import Answer, ApiServer

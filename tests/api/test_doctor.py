@@ -13,9 +13,9 @@ import pytest
 from railhead._version import __version__
 from railhead.api.served import PATH as SCHEMA
 from railhead.cli.main import main
-from railhead.client.doctor import PROBES
-from railhead.client.errors import ExitCode
-from railhead.client.readiness import ERROR, NOT_PERMITTED, OK, WARNING
+from railhead.client.cluster.examine import PROBES
+from railhead.client.cluster.readiness import ERROR, NOT_PERMITTED, OK, WARNING
+from railhead.client.exit_codes import ExitCode
 from railhead.kube.clock import micro_now
 from railhead.kube.kinds import (
     DAEMON_SET,

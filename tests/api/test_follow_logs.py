@@ -19,7 +19,7 @@ import pytest
 
 import railhead
 from railhead.api import crd, names
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.control_plane.servers import FIRST, write_kubeconfig

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from railhead.api.job import InvalidSpec, parse_spec
+from railhead.api.parsed_spec import InvalidSpec, parse_spec
 from tests.api.server import Answer, ApiServer
 from tests.api.test_crd_accepts import VALID
 from tests.api.trainjobs import PATH, make_job

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, Decision, find_refused
+from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, FieldDecision, find_refused
 from railhead.resources.merge import APPENDED, MERGE_KEYS
 from tests.api.server import ApiServer
 from tests.api.trainjobs import PATH, make_job
@@ -28,7 +28,9 @@ def schemas(api_server: ApiServer) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize(("kind", "decided"), [("PodSpec", POD_FIELDS), ("Container", CONTAINER_FIELDS)])
-def test_every_field_has_a_decision(schemas: Mapping[str, Any], kind: str, decided: Mapping[str, Decision]) -> None:
+def test_every_field_has_a_decision(
+    schemas: Mapping[str, Any], kind: str, decided: Mapping[str, FieldDecision]
+) -> None:
     """A field that is missing here is new: decide in api/pod_fields.py whether a template may have it."""
     fields = set(schemas[PREFIX + kind]["properties"])
     assert len(fields) > 20

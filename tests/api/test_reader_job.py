@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
-from railhead.client.cluster import Target, open_cluster
-from railhead.client.errors import ClientError, ExitCode
-from railhead.client.reader_job import build_reader, run_reader
+from railhead.client.cluster.connection import Target, open_cluster
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.run.reader_job import build_reader, run_reader
+from railhead.json_object import Object
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.trainjobs import make_job

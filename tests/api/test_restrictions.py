@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tools.helm import resolve_helm
 
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.planning.planner import plan
 from tests.api.restricted_jobs import (
     ANYTHING_NAMED,

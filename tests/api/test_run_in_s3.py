@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from railhead.client.errors import ExitCode
-from railhead.contract.history import Header, write_line
+from railhead.client.exit_codes import ExitCode
+from railhead.contract.history_format import Header, write_line
 from railhead.contract.run_folder import name_attempt
 from tests.api.conftest import RUNS_COMMANDS, Run
 from tests.api.server import ApiServer

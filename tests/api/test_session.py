@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
-from railhead.client.curves import Curve
-from railhead.client.errors import ClientError, ExitCode
-from railhead.client.session import Client, Job
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.python_api import Client, Job
+from railhead.client.run.curves import Curve
+from railhead.json_object import Object
 from railhead.local.control_plane import ControlPlane
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.test_client import FAILED, SUSPENDED, report

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from railhead.api.base import Object
 from railhead.cli.main import main
-from railhead.client.code_files import LONGEST_PATH, MOST_BYTES, MOST_FILES
-from railhead.client.errors import ExitCode
+from railhead.client.exit_codes import ExitCode
+from railhead.client.submit.code_files import LONGEST_PATH, MOST_BYTES, MOST_FILES
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient, Request
 from railhead.local.control_plane import ControlPlane
 from tests.api.conftest import RUNS_COMMANDS, Run

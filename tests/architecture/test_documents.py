@@ -16,7 +16,7 @@ from tests.architecture.counted_claims import CLAIMS, find_numbers
 from tools.reference import describe_type
 
 from railhead.api.changes import ALWAYS, SUSPENDED
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.cli import operator
 from railhead.contract.failure import POLICIES
 

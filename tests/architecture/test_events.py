@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from railhead.contract.metric_policy import METRIC_MISSING, METRIC_NOT_FINITE, METRIC_RULE
+from railhead.contract.metric_rule import METRIC_MISSING, METRIC_NOT_FINITE, METRIC_RULE
 from railhead.contract.report import (
     CHECKPOINT_NAME_REPEATED,
     END_NOT_ANNOUNCED,
@@ -17,14 +17,14 @@ from railhead.contract.report import (
     STORAGE_TROUBLES,
 )
 from railhead.controller.observe import STUCK
-from railhead.planning.decisions import attempts, run, suspend
+from railhead.planning.decisions import continued_run, next_attempt, suspend
 from railhead.planning.facts import reasons
 
 PROJECT = Path(__file__).resolve().parents[2]
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
 NAMED = {
     "SUSPENDED": suspend.SUSPENDED,
-    "RESTORED": run.RESTORED,
+    "RESTORED": continued_run.RESTORED,
     "NODE_REFUSED_POD": reasons.NODE_REFUSED_POD,
     "POD_NOT_STARTED": reasons.POD_NOT_STARTED,
     "STATUS_DENIED": reasons.STATUS_DENIED,
@@ -35,8 +35,8 @@ PASSED_ON = {
     *STUCK,
     *LOSSES,
     *STORAGE_TROUBLES,
-    *(attempts.NOT_FOUND, attempts.RUNS, attempts.NOTHING),
-    *(run.RUN_IN_USE, run.OF_ANOTHER_JOB, run.WITHOUT_STATUS),
+    *(next_attempt.NOT_FOUND, next_attempt.RUNS, next_attempt.NOTHING),
+    *(continued_run.RUN_IN_USE, continued_run.OF_ANOTHER_JOB, continued_run.WITHOUT_STATUS),
     *("RunNameDiffers", "StoragePathDiffers", CHECKPOINT_NAME_REPEATED, END_NOT_ANNOUNCED, RAY_NOT_TESTED),
     *(NO_STEPS, METRIC_RULE, METRIC_MISSING, METRIC_NOT_FINITE),
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.driver.node import ray_node
+from railhead.driver.ray import supported_versions
 
 PROJECT = Path(__file__).resolve().parents[2]
 NO_FIELD = "\N{EN DASH}"
@@ -108,7 +108,7 @@ def _last_word(why: str, name: str) -> str:
 
 def test_fields_that_need_a_newer_ray_are_listed_with_the_version_the_driver_requires() -> None:
     section = TABLE.read_text().partition("## Which Ray")[2].partition("\n## ")[0]
-    for feature in ray_node.FEATURES:
+    for feature in supported_versions.FEATURES:
         version = ".".join(map(str, feature.since))
         assert re.search(rf"^\| `{re.escape(feature.field)}`[^|]*\| {version} \|", section, re.MULTILINE), feature.field
 

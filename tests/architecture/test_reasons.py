@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.architecture.test_events import CAMEL_CASE, PASSED_ON
 
 from railhead.api import conditions as types
-from railhead.client.causes import read_causes
+from railhead.client.explain.causes import read_causes
 from railhead.contract.failure import FailureClass
-from railhead.planning.decisions.run import RESTORED
+from railhead.planning.decisions.continued_run import RESTORED
 from railhead.planning.decisions.suspend import SUSPENDED, SUSPENDING
 from railhead.planning.facts import reasons
 

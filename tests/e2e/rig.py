@@ -14,8 +14,8 @@ from pathlib import Path
 from railhead.api import names
 from railhead.contract import environment as e
 from railhead.contract.snapshot import SNAPSHOT, SnapshotUnreadable, parse_snapshot
-from railhead.driver.node.hosts import is_listening
-from railhead.driver.node.machine import find_descendants, read_process_table
+from railhead.driver.container.hosts import is_listening
+from railhead.driver.container.pod_processes import find_descendants, read_process_table
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from railhead.local.session import STOPPED, Session, default_capacity

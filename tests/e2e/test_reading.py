@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.client.errors import ExitCode
+from railhead.client.exit_codes import ExitCode
 from tests.e2e.cluster import Cluster, Object, wait_until
 from tests.e2e.command_line import CommandLine
 from tests.e2e.jobs import make_job, with_config

@@ -42,7 +42,7 @@ def find_commit(root: Path, *, back: int) -> str:
     return run_git(root / "code", "rev-parse", f"HEAD~{back}")
 
 
-@pytest.mark.slow  # the next test fetches too, and so does tests/unit/driver/test_fetch.py, with a real git
+@pytest.mark.slow  # the next test fetches too, and so does tests/unit/driver/pod/test_fetch_source.py, with a real git
 def test_a_job_trains_with_an_older_commit(cluster: Cluster, server: GitServer) -> None:
     job = make_git_job("from-git", cluster, server, revision=find_commit(server.root, back=1))
     cluster.apply(with_config(job, epochs=2))

@@ -7,13 +7,13 @@ from typing import Any
 
 from railhead.api import names
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 from tests.fuzz.rig import Rig
 from tests.model.world import NAMESPACE
 
 Object = dict[str, Any]
 TIME = "2026-01-01T12:00:00Z"
-CHECKPOINT = Checkpoint("/runs/digits/c7", 7, TIME, {"loss": "0.5"}, 1)
+CHECKPOINT = CommittedCheckpoint("/runs/digits/c7", 7, TIME, {"loss": "0.5"}, 1)
 OUTCOME = Outcome("Application", "Raised", "ValueError: no", CHECKPOINT, CHECKPOINT, {"loss": "0.5"}, 9, 1, "w", 2, 1)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from railhead.api.status import parse_status
-from railhead.contract.history import read_line, write_line
-from railhead.controller.metrics import Metrics
+from railhead.contract.history_format import read_line, write_line
+from railhead.controller.operator_metrics import OperatorMetrics
 from railhead.driver.archive.spool import Spool
-from railhead.driver.reporting.records import build_metrics
+from railhead.driver.storage.history_records import build_metrics
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.rig import make_rig
 from tests.fuzz.secrets import MARK, METADATA, SPEC, Pages, find_secrets
@@ -52,7 +52,7 @@ def check(api: ModelApiServer, pages: Pages) -> None:
 
 def count(statuses: list[dict[str, object]]) -> str:
     """/metrics after these changes."""
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     parsed = [parse_status(each) for each in statuses]
     for old, new in pairwise(parsed):
         metrics.count_change("team", old, new)

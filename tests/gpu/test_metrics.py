@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 
-from railhead.driver.rank.gpus import read_gpus
+from railhead.driver.rank.gpu_use import read_gpus
 from tests.gpu.devices import GPUS, needs_gpus
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from railhead.driver.rank.sections import Sections
-from railhead.driver.rank.steps import Beat
+from railhead.driver.rank.steps import RankProgress
 from tests.gpu.devices import needs_gpus
 
 CYCLES = 100_000_000  # about 50 ms
@@ -17,7 +17,7 @@ spin: Any = torch.cuda._sleep
 
 @needs_gpus(1)
 def test_events_measure_what_the_gpu_does_and_the_host_does_not_wait() -> None:
-    sums = Beat()
+    sums = RankProgress()
     sections = Sections(sums)
     torch.zeros(1, device="cuda")
     spin(CYCLES)
@@ -40,7 +40,7 @@ def test_events_measure_what_the_gpu_does_and_the_host_does_not_wait() -> None:
 
 @needs_gpus(1)
 def test_a_section_costs_the_host_microseconds_and_a_captured_one_does_no_harm() -> None:
-    sums = Beat()
+    sums = RankProgress()
     sections = Sections(sums)
     value = torch.zeros(1, device="cuda")
     graph = torch.cuda.CUDAGraph()

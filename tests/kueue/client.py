@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.kueue.definitions import API
 from tests.kueue.workload import Object

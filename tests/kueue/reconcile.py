@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from tests.kueue.quota import DoesNotFit, get_priority, nominate
 from tests.kueue.topology import Nodes, place
 from tests.kueue.workload import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from tests.kueue.client import build_pod_set, build_workload
 from tests.kueue.reconcile import World, advance
 from tests.kueue.workload import (

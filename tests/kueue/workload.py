@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 
 Object = dict[str, Any]
 FINALIZER = "kueue.x-k8s.io/resource-in-use"

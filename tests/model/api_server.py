@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from railhead.api.changes import SUSPENDED
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.kube import kinds
 from railhead.kube.client import METADATA_ONLY
 from railhead.kube.errors import KubeError, classify_response

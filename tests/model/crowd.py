@@ -16,7 +16,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.contract.report import Report
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
 from tests.model.faults import Faults
 from tests.model.operator import PODS, ModelOperator

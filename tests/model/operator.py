@@ -8,20 +8,20 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from railhead.api.base import Object
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.contract.report import Report
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
+from railhead.controller.keyed_queue import KeyedQueue, Timer
 from railhead.controller.loop import Loop
-from railhead.controller.queue import KeyedQueue, Timer
 from railhead.controller.queues import RETRY_SECONDS
 from railhead.controller.report.schedule import Urgency, WriteSchedule
-from railhead.controller.report.writer import ReportWriter, Waiting
+from railhead.controller.report.writer import PendingReport, ReportWriter
 from railhead.controller.store import Store
 from railhead.controller.watch_guard import sweep_once
+from railhead.json_object import Object
 from railhead.kube.client import Scope
 from railhead.kube.errors import KubeError, is_refusal
 from railhead.kube.informer import Informer
@@ -202,5 +202,5 @@ class ModelOperator:
     async def report(self, report: Report) -> bool:
         """As the report endpoint accepts it; returns whether it need not be retried."""
         key = JobKey(report.namespace, report.name)
-        await self.writer._write(key, Waiting(report, Urgency.STATE, 0.0))
+        await self.writer._write(key, PendingReport(report, Urgency.STATE, 0.0))
         return self.writer._latest.pop(key, None) is None

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from railhead.api import names
 from railhead.api.status import parse_status
-from railhead.contract.text import parse_time
+from railhead.contract.times import parse_time
 from railhead.planning.facts.deadlines import HOLD_SECONDS
 from railhead.planning.pod_view import STUCK_SECONDS, UNANSWERED_SECONDS
 from tests.model.api_server import Entry, ModelApiServer, Object

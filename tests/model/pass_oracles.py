@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import names
 from railhead.planning.facts.deadlines import OUTAGE_SECONDS
-from railhead.planning.facts.failure import LossReason
+from railhead.planning.facts.pod_failure import LossReason
 from railhead.planning.facts.reasons import EXCEEDS_QUOTA, PARTIAL_START, QUOTA_EXCEEDED, REJECTIONS, RELEASED
 from tests.model.api_server import Entry, Object, Place
 from tests.model.oracles import run_of

@@ -6,7 +6,7 @@ from collections import Counter
 from datetime import timedelta
 
 from railhead.api import names
-from railhead.contract.text import parse_time
+from railhead.contract.times import parse_time
 from railhead.planning.pod_view import UNANSWERED_SECONDS
 from tests.kueue.workload import FINALIZER, Object, holds_quota, is_active, is_true
 from tests.model.api_server import Entry

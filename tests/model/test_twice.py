@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from tests.model.actors.catalogue import CATALOGUE, ENABLED
 from tests.model.actors.full_cluster import FullCluster
 from tests.model.actors.shared_quota import SharedQuota

@@ -14,11 +14,11 @@ from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.job_input import FILE, JobInput
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Checkpoint, Report, ReportedOutcome, RestartInPlace, State
-from railhead.contract.text import format_time, parse_time
-from railhead.controller.metrics import find_loss
-from railhead.driver.reporting.progress import Progress, ReportTimes
-from railhead.driver.reporting.time_account import TimeAccount
+from railhead.contract.report import CommittedCheckpoint, Report, ReportedOutcome, RestartInPlace, State
+from railhead.contract.times import format_time, parse_time
+from railhead.controller.operator_metrics import find_loss
+from railhead.driver.head.time_account import TimeAccount
+from railhead.driver.mailbox.progress import Progress, ReportTimes
 from railhead.resources.base import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object, Place
 from tests.model.kueue import ModelKueue
@@ -621,11 +621,11 @@ class World:
             for p in self.pods(names.WORKER)
         )
 
-    def _checkpoint(self, driver: Driver) -> Checkpoint | None:
+    def _checkpoint(self, driver: Driver) -> CommittedCheckpoint | None:
         if not driver.commits:
             return None
         index = driver.first_index + driver.commits - 1
-        return Checkpoint(f"/runs/c{driver.run.last}", index, "2026-01-01T00:00:00Z")
+        return CommittedCheckpoint(f"/runs/c{driver.run.last}", index, "2026-01-01T00:00:00Z")
 
     def _report(self, head: Object, driver: Driver, outcome: ReportedOutcome | None = None) -> None:
         [owner] = head["metadata"]["ownerReferences"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import AUDIENCE
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.kube.bodies import build_event
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.operator.running import RunningOperator

@@ -8,14 +8,14 @@ from typing import Any
 
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 from tests.kueue.client import Kueue, build_pod_set, build_workload
 from tests.kueue.workload import find_condition, holds_quota, is_true
 from tests.operator.cluster import Cluster, Object
 
 QUOTA = 4  # GPUs
 CHECKPOINT: dict[str, Any] = {"uri": "/runs/x/checkpoint_4", "index": 4, "time": "2026-01-01T00:00:04Z", "metrics": {}}
-PREEMPTED = Outcome("Preemption", reason="Terminated", checkpoint=Checkpoint(**CHECKPOINT))
+PREEMPTED = Outcome("Preemption", reason="Terminated", checkpoint=CommittedCheckpoint(**CHECKPOINT))
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Stage:
 
     def end_head(self, job: str) -> None:
         """As the kubelet, once the driver has ended with success."""
-        last = Outcome(SUCCEEDED, checkpoint=Checkpoint(**CHECKPOINT))
+        last = Outcome(SUCCEEDED, checkpoint=CommittedCheckpoint(**CHECKPOINT))
         self.cluster.end_pod(self.cluster.head(job), code=0, outcome=last)
 
     def workload(self, job: str) -> Object:

@@ -16,7 +16,7 @@ from typing import Any
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 from tests.operator.cluster import Cluster, Object
 from tests.operator.proxy import Ledger
 from tests.waiting import NotInTime
@@ -106,7 +106,7 @@ class ScenarioRun:
 
     def succeed(self, attempt: int) -> Iterator[None]:
         """The driver's last report, and the status that follows."""
-        last = Outcome(SUCCEEDED, checkpoint=Checkpoint(**checkpoint(9)), reports=2)
+        last = Outcome(SUCCEEDED, checkpoint=CommittedCheckpoint(**checkpoint(9)), reports=2)
         self.cluster.end_pod(self.head(attempt), code=0, outcome=last)
         yield from self.until(lambda: self.status.get("phase") == "Succeeded" and len(self.pods) == 1)
 

@@ -6,9 +6,9 @@ import base64
 from collections import Counter
 
 from railhead.api import names
-from railhead.api.base import Object
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.controller.report.certificate import SECRET_NAME
+from railhead.json_object import Object
 from railhead.local.install import NAMESPACE
 from railhead.resources.base import JobRef, OperatorSettings
 from railhead.resources.bundle import BUNDLE_FILE, build_bundle, bundle_name

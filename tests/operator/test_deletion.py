@@ -8,14 +8,14 @@ import pytest
 
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 from tests.operator.audit import WRITES, AuditLog
 from tests.operator.cluster import Cluster
 from tests.operator.scenarios import RAISED
 from tests.waiting import wait_until
 
 JOB = "leaves"
-LAST = Checkpoint("/runs/x/checkpoint_4", 4, "2026-01-01T00:00:04Z")
+LAST = CommittedCheckpoint("/runs/x/checkpoint_4", 4, "2026-01-01T00:00:04Z")
 
 
 def start(cluster: Cluster, *, is_bound: bool = False) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from railhead.resources.placement import HOSTNAME
-from railhead.resources.queues.topology import REQUIRED_TOPOLOGY, UNCONSTRAINED_TOPOLOGY
+from railhead.resources.queues.kueue_topology import REQUIRED_TOPOLOGY, UNCONSTRAINED_TOPOLOGY
 from tests.kueue.workload import Object
 from tests.operator.queue_stage import Stage
 from tests.operator.racks import RACK, Racks, find_node

@@ -6,7 +6,7 @@ from typing import Any
 
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 from tests.operator.cluster import Cluster
 from tests.waiting import wait_until
 
@@ -27,7 +27,7 @@ def test_the_head_ends_first_then_the_workers_and_the_job_resumes_in_a_new_attem
     wait_until("the deletion of the head", lambda: cluster.head("rests")["metadata"].get("deletionTimestamp"))
     deleting = {name for name, pod in cluster.pods("rests").items() if pod["metadata"].get("deletionTimestamp")}
     assert deleting == {head["metadata"]["name"]}
-    outcome = Outcome("Preemption", reason="Terminated", checkpoint=Checkpoint(**LAST))
+    outcome = Outcome("Preemption", reason="Terminated", checkpoint=CommittedCheckpoint(**LAST))
     cluster.end_pod(head, code=FailureClass.PREEMPTION.exit_code, outcome=outcome)
     wait_until(
         "the deletion of the workers",

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from railhead.contract.outcome import SUCCEEDED, Outcome
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 from tests.operator.audit import WRITES, AuditLog
 from tests.operator.cluster import Cluster
 from tests.waiting import wait_until
@@ -29,7 +29,7 @@ def play(cluster: Cluster, name: str, **spec: Any) -> None:
         assert cluster.report(name, token=token, **fields, checkpoint=checkpoint) == 202
         cluster.wait_reports(name, number + 1)
     cluster.wait_phase(name, "Running")
-    last = Checkpoint("/runs/x/checkpoint_1", 1, "2026-01-01T00:00:02Z")
+    last = CommittedCheckpoint("/runs/x/checkpoint_1", 1, "2026-01-01T00:00:02Z")
     cluster.end_pod(head, code=0, outcome=Outcome(SUCCEEDED, checkpoint=last, metrics={"loss": "0.1"}, reports=4))
     wait_until("the last event", lambda: "Succeeded" in {event["reason"] for event in cluster.events(name)})
     cluster.wait_pods(name, 1)

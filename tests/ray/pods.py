@@ -28,8 +28,8 @@ from railhead.contract import environment as e
 from railhead.contract.answer import Answer
 from railhead.contract.job_input import CA_KEY, FILE, JobInput, RayNode, RayNodes, ScalingInput
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Checkpoint
-from railhead.driver.node.machine import find_descendants, read_process_table
+from railhead.contract.report import CommittedCheckpoint
+from railhead.driver.container.pod_processes import find_descendants, read_process_table
 from railhead.local.addresses import AddressPool, free_port
 from railhead.resources.bundle import build_bundle
 
@@ -69,12 +69,12 @@ def share_pod(job: JobInput) -> JobInput:
     return replace(job, worker_pods=1, ray_node=replace(job.ray_node, worker=worker))
 
 
-def describe_known(*found: Checkpoint) -> str:
+def describe_known(*found: CommittedCheckpoint) -> str:
     """Checkpoints of earlier attempts, as passed to a head in `contract.environment.KNOWN_CHECKPOINTS`."""
     return json.dumps([_describe(c) for c in found])
 
 
-def _describe(found: Checkpoint) -> dict[str, Any]:
+def _describe(found: CommittedCheckpoint) -> dict[str, Any]:
     place = {"name": Path(found.uri).name, "run": Path(found.uri).parent.name}
     return {**place, "index": found.index, "time": found.time, "attempt": found.attempt}
 

@@ -15,7 +15,7 @@ from ray.train.v2._internal.callbacks import datasets
 from ray.train.v2._internal.execution.worker_group import worker_group
 
 import ray
-from railhead.driver.train_controller.group_checks import Barriers
+from railhead.driver.train_controller.railhead_callback import Barriers
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RANKS = 1200

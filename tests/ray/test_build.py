@@ -131,7 +131,7 @@ def make_trainer(scaling_config, run_config, **others):
 """
 
 
-@pytest.mark.slow  # tests/unit/driver/train_controller/test_failure_policy.py has a set-up that fails
+@pytest.mark.slow  # tests/unit/driver/train_controller/failures/test_failure_policy.py has a set-up that fails
 def test_a_gpu_that_breaks_while_the_process_group_forms_names_its_rank_and_pod(tmp_path: Path) -> None:
     """Before Ray Train calls the callback that tells which processes the group has."""
     job = make_job(train_func="", build="user:make_trainer", framework="")

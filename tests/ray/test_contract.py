@@ -25,22 +25,22 @@ from ray.train import CheckpointConfig
 
 import ray
 from railhead.contract.snapshot import parse_snapshot, write_snapshot
-from railhead.driver.cluster import ACCELERATOR
-from railhead.driver.node import ray_node
-from railhead.driver.node.ray_node import DEFAULTS
-from railhead.driver.rank.uploads import MARKER_CHECK
-from railhead.driver.ray import controller
-from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.ray.context import COPIED, COPY, METHODS, NOTICE, REPORT, UPLOAD
+from railhead.driver.container.packages import parse_version
+from railhead.driver.container.run_context import RunContext
+from railhead.driver.head.ray_cluster import ACCELERATOR
+from railhead.driver.mailbox.progress import _STATES
+from railhead.driver.pod import ray_start
+from railhead.driver.pod.ray_start import DEFAULTS
+from railhead.driver.rank.watched_uploads import MARKER_CHECK
+from railhead.driver.ray import controller_parts, supported_versions
+from railhead.driver.ray.checkpoint_manager import find_fields
 from railhead.driver.ray.daemons import AGENT_OPTION, OPTIONS
 from railhead.driver.ray.start_worker import CONTEXT, LANGUAGE
-from railhead.driver.reporting.progress import _STATES
-from railhead.driver.run_context import RunContext
+from railhead.driver.ray.train_context import COPIED, COPY, METHODS, NOTICE, REPORT, UPLOAD
 from railhead.driver.train_controller import CALLBACK
-from railhead.driver.train_controller.callback import RailheadCallback
 from railhead.driver.train_controller.elastic import Bounds, make_sizes
-from railhead.driver.train_controller.failure_policy import make_retries
-from railhead.driver.versions import parse_version
+from railhead.driver.train_controller.failures.failure_policy import make_retries
+from railhead.driver.train_controller.railhead_callback import RailheadCallback
 from ray import cloudpickle
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions in the matrix
@@ -72,7 +72,7 @@ def read_sources(folder: str) -> str:
 
 
 def test_fit_hands_its_policies_to_the_controller_where_the_driver_replaces_them() -> None:
-    used_by = "driver/ray/controller.py"
+    used_by = "driver/ray/controller_parts.py"
     module = "ray.train.v2.api.data_parallel_trainer"
     fit = find(module, "DataParallelTrainer.fit", used_by=used_by)
     find(module, "DataParallelTrainer._initialize_and_run_controller", used_by=used_by)
@@ -106,7 +106,7 @@ def hand_over(trainer: Any, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
 
     monkeypatch.setattr(module.DataParallelTrainer, "_initialize_and_run_controller", run)
     monkeypatch.setattr(module, "ObjectRefWrapper", lambda function: function)
-    controller.replace_parts(partial(make_retries, default=0), **options)
+    controller_parts.replace_parts(partial(make_retries, default=0), **options)
     trainer.fit()
     names = ("failure_policy", "scaling_policy", "callbacks")
     return {name: cloudpickle.loads(cloudpickle.dumps(seen[name])) for name in names}
@@ -173,7 +173,7 @@ def test_the_gcs_accepts_that_a_node_is_dead() -> None:
     ],
 )
 def test_failures_are_known_by_these_names(module: str, name: str, attribute: str) -> None:
-    used_by = "driver/train_controller/failure_policy.py"
+    used_by = "driver/train_controller/failures/failure_policy.py"
     kind = find(module, name, used_by=used_by)
     set_there = kind.__init__.__code__.co_names if attribute else ()
     assert not attribute or attribute in set_there, (
@@ -182,7 +182,7 @@ def test_failures_are_known_by_these_names(module: str, name: str, attribute: st
 
 
 def test_callbacks_receive_the_arguments_that_the_driver_reads() -> None:
-    used_by = "driver/ray/callback.py"
+    used_by = "driver/ray/steps_callback.py"
     module = "ray.train.v2._internal.execution.callback"
     for name, method, parameters in (
         ("ControllerCallback", "after_controller_state_update", ("previous_state", "current_state")),
@@ -204,7 +204,7 @@ def test_callbacks_receive_the_arguments_that_the_driver_reads() -> None:
 
 def test_new_workers_of_a_group_reach_the_steps_before_they_train() -> None:
     """Ray starts each part of a group, and one that it replaces, with `start_training`."""
-    used_by = "driver/ray/callback.py"
+    used_by = "driver/ray/steps_callback.py"
     bases = {each.__name__ for each in RailheadCallback.__mro__}
     callback = importlib.import_module("ray.train.v2._internal.execution.callback")
     if not hasattr(callback, "ReplicaGroupCallback"):
@@ -225,7 +225,7 @@ def test_new_workers_of_a_group_reach_the_steps_before_they_train() -> None:
 
 def test_a_group_is_polled_only_after_the_steps_know_it() -> None:
     """A Ray that polls a group before `after_worker_group_start` would hide its first answers from the steps."""
-    used_by = "driver/ray/callback.py"
+    used_by = "driver/ray/steps_callback.py"
     group = find("ray.train.v2._internal.execution.worker_group", "WorkerGroup", used_by=used_by)
     poll = inspect.getsource(group.poll_status)
     order = [poll.index(each) for each in ("self._assert_active()", ".after_worker_group_poll_status(")]
@@ -240,21 +240,21 @@ def test_a_group_is_polled_only_after_the_steps_know_it() -> None:
 
 
 @pytest.mark.skipif(
-    (parse_version(ray.__version__) or ray_node.NOTICES) < ray_node.NOTICES,
+    (parse_version(ray.__version__) or supported_versions.NOTICES) < supported_versions.NOTICES,
     reason="this Ray sends no notices",
 )
 def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches() -> None:
-    used_by = "driver/ray/context.py"
+    used_by = "driver/ray/train_context.py"
     info = find("ray.train.v2.api.preemption", "PreemptionInfo", used_by=used_by)
     want_parameters(info, "deadline_ms", "preempted_node_to_ranks", used_by=used_by)
     worker = "ray.train.v2._internal.execution.worker_group.worker"
     want_parameters(find(worker, "RayTrainWorker.mark_preempt", used_by=used_by), "info", used_by=used_by)
     utils = "ray.train.v2._internal.execution.train_fn_utils"
-    find(utils, f"DistributedTrainFnUtils.{NOTICE}", used_by="driver/ray/context.py")
+    find(utils, f"DistributedTrainFnUtils.{NOTICE}", used_by="driver/ray/train_context.py")
 
 
 def test_barriers_are_started_where_the_driver_makes_room_for_all_ranks() -> None:
-    used_by = "driver/ray/controller.py"
+    used_by = "driver/ray/controller_parts.py"
     group = find("ray.train.v2._internal.execution.worker_group.worker_group", "WorkerGroup", used_by=used_by)
     text = inspect.getsource(group)
     assert text.index(".before_worker_group_start(") < text.index("SynchronizationActor.options("), (
@@ -272,7 +272,7 @@ def test_barriers_are_started_where_the_driver_makes_room_for_all_ranks() -> Non
 
 
 def test_ranks_upload_through_the_methods_that_the_driver_watches() -> None:
-    used_by = "driver/ray/context.py"
+    used_by = "driver/ray/train_context.py"
     module = "ray.train.v2._internal.execution.context"
     for name, parameters in METHODS.items():
         method = find(module, f"TrainContext.{name}", used_by=used_by)
@@ -292,14 +292,14 @@ def test_every_state_of_the_controller_is_known() -> None:
     states = find(
         "ray.train.v2._internal.execution.controller.state",
         "TrainControllerStateType",
-        used_by="driver/reporting/progress.py",
+        used_by="driver/mailbox/progress.py",
     )
     unknown = {state.state_name for state in states} - set(_STATES) - {"SHUTTING_DOWN"}
-    assert not unknown, f"Ray {ray.__version__} has states that driver/reporting/progress.py does not know: {unknown}"
+    assert not unknown, f"Ray {ray.__version__} has states that driver/mailbox/progress.py does not know: {unknown}"
 
 
 def test_callbacks_are_named_in_the_environment_and_come_after_rays_own() -> None:
-    used_by = "driver/training.py"
+    used_by = "driver/head/run_attempt.py"
     name = find("ray.train.v2._internal.constants", "RAY_TRAIN_CALLBACKS_ENV_VAR", used_by=used_by)
     assert name == "RAY_TRAIN_CALLBACKS"
     controller = find("ray.train.v2._internal.execution.controller.controller", "TrainController", used_by=used_by)
@@ -311,7 +311,7 @@ def test_callbacks_are_named_in_the_environment_and_come_after_rays_own() -> Non
 STARTS_TORCH = """
 import sys
 from pathlib import Path
-from railhead.driver.trainers import torch_on_ranks
+from railhead.driver.fit import torch_on_ranks
 from ray import cloudpickle
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -341,7 +341,7 @@ assert ray.train.torch.TorchConfig is type(config)
 READS_CONFIG = """
 import pickle, sys
 from pathlib import Path
-from railhead.driver.trainers import torch_on_ranks
+from railhead.driver.fit import torch_on_ranks
 
 config = pickle.loads(Path(sys.argv[1]).read_bytes())
 assert config.timeout_s == 9 and "torch" not in sys.modules
@@ -353,7 +353,7 @@ def test_a_torch_group_starts_without_torch_in_driver_and_controller(tmp_path: P
     for code in (STARTS_TORCH, READS_CONFIG):
         command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "config")]
         done = subprocess.run(command, env={**os.environ, "RAY_TRAIN_V2_ENABLED": "1"}, capture_output=True, text=True)
-        assert done.returncode == 0, f"driver/trainers/torch_on_ranks.py: {done.stderr}"
+        assert done.returncode == 0, f"driver/fit/torch_on_ranks.py: {done.stderr}"
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_a_torch_group_starts_without_torch_in_driver_and_controller(tmp_path: P
     ],
 )
 def test_ray_makes_a_trainer_of_the_config_alone(framework: str, own: set[str]) -> None:
-    """driver/trainers/trainer.py uses their base class. The files import the frameworks, so they are only read."""
+    """driver/fit/train_func_trainer.py uses their base class. The files import the frameworks: they are read only."""
     text = (FOLDER / f"train/v2/{framework}/{framework}_trainer.py").read_text()
     [trainer] = [each for each in ast.parse(text).body if isinstance(each, ast.ClassDef)]
     assert [ast.unparse(each) for each in trainer.bases] == ["DataParallelTrainer"]
@@ -387,7 +387,7 @@ def test_ray_reads_each_variable_that_the_driver_sets(name: str) -> None:
         known = name.removeprefix("RAY_").encode() in (FOLDER / "core/src/ray/raylet/raylet").read_bytes()
     else:
         known = any(f'{name.removeprefix(p)}"' in read_sources(f) for f in SOURCES for p in ("", "RAY_"))
-    assert known, f"Ray {ray.__version__} does not read {name}, which driver/node/ray_node.py sets"
+    assert known, f"Ray {ray.__version__} does not read {name}, which driver/pod/ray_start.py sets"
 
 
 SOURCES = ("train/v2", "_private", "_common", "data")
@@ -401,7 +401,7 @@ def test_ray_start_accepts_the_drivers_options() -> None:
     given |= {"--port", "--include-dashboard", "--object-store-memory", "--labels", "--address", "--no-monitor"}
     given |= {"--include-log-monitor"}
     missing = given.union(OPTIONS) - known
-    assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/node/ray_node.py gives them"
+    assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/pod/ray_start.py gives them"
 
 
 def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_out() -> None:
@@ -426,7 +426,7 @@ def test_an_elastic_trainer_with_rays_own_policy_keeps_the_coordinator(
         pytest.skip(f"Ray {ray.__version__} has no elastic trainers")
     scaling, config = ScalingConfig(num_workers=(1, 2)), RunConfig(storage_path=str(tmp_path))
     seen = hand_over(DataParallelTrainer(lambda: None, scaling_config=scaling, run_config=config), monkeypatch)
-    assert not set(controller.REQUESTS) & set(vars(seen["scaling_policy"]))
+    assert not set(controller_parts.REQUESTS) & set(vars(seen["scaling_policy"]))
 
 
 @pytest.mark.parametrize("has_datasets", [False, True])
@@ -444,12 +444,12 @@ def test_actors_that_nobody_needs_are_left_out(
     seen = hand_over(trainer, monkeypatch)
     callbacks = {type(each).__name__: each for each in seen["callbacks"]}
     policy = seen["scaling_policy"]
-    assert callbacks and controller.CLEANER not in callbacks
-    replaced = set(controller.REQUESTS) & set(vars(policy))
-    has_requests = any(hasattr(policy, name) for name in controller.REQUESTS)
-    assert replaced == (set(controller.REQUESTS) if has_requests and not has_datasets else set())
-    data = callbacks.get(controller.DATASETS)
-    has_manager = hasattr(sys.modules.get(type(data).__module__), controller.MANAGER)
+    assert callbacks and controller_parts.CLEANER not in callbacks
+    replaced = set(controller_parts.REQUESTS) & set(vars(policy))
+    has_requests = any(hasattr(policy, name) for name in controller_parts.REQUESTS)
+    assert replaced == (set(controller_parts.REQUESTS) if has_requests and not has_datasets else set())
+    data = callbacks.get(controller_parts.DATASETS)
+    has_manager = hasattr(sys.modules.get(type(data).__module__), controller_parts.MANAGER)
     assert ("before_init_train_context" in vars(data or object)) == (has_manager and not has_datasets)
     if has_datasets:
         return
@@ -513,7 +513,7 @@ def test_workers_are_set_up_with_what_the_driver_reads() -> None:
 
 
 def test_ray_uses_the_names_of_resources_and_overrides() -> None:
-    constants = find("ray._private.ray_constants", "__dict__", used_by="driver/node/ray_node.py")
+    constants = find("ray._private.ray_constants", "__dict__", used_by="driver/pod/ray_start.py")
     names = {constants["RESOURCES_ENVIRONMENT_VARIABLE"], constants["LABELS_ENVIRONMENT_VARIABLE"]}
     assert names == {"RAY_OVERRIDE_RESOURCES", "RAY_OVERRIDE_LABELS"}
     for text in (f'"{ACCELERATOR}"', '"node:__internal_head__"'):
@@ -585,13 +585,13 @@ def test_each_variable_of_ray_that_decides_on_trust_is_decided_on() -> None:
     )
     assert sorted(name for name in found - exact if not name.startswith(prefixes)) == []
     removed = {name for name in exact if re.search(rf"`{name}`[^|]*\|[^|]*\| removed", DOCUMENT.read_text())}
-    assert removed == {*ray_node.REMOVED}
+    assert removed == {*ray_start.REMOVED}
 
 
 def test_the_scaling_policy_of_elastic_groups_decides_with_the_methods_that_the_driver_replaces() -> None:
-    used_by = "driver/ray/controller.py"
+    used_by = "driver/ray/controller_parts.py"
     if (parse_version(ray.__version__) or (2, 55)) < (2, 55):
-        pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/node/ray_node.py refuses them")
+        pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/pod/ray_start.py refuses them")
     policies = "ray.train.v2._internal.execution.scaling_policy"
     find(policies, "NoopDecision", used_by=used_by)
     want_parameters(
@@ -604,7 +604,7 @@ def test_the_scaling_policy_of_elastic_groups_decides_with_the_methods_that_the_
 
 
 def test_the_checkpoint_manager_commits_and_deletes_with_the_fenced_methods() -> None:
-    used_by = "driver/ray/checkpoints.py"
+    used_by = "driver/ray/checkpoint_manager.py"
     module = "ray.train.v2._internal.execution.checkpoint.checkpoint_manager"
     commit = find(module, "CheckpointManager._save_state_and_delete_old_checkpoints", used_by=used_by)
     register = find(module, "CheckpointManager.register_checkpoint", used_by=used_by)
@@ -622,11 +622,11 @@ def test_the_checkpoint_manager_commits_and_deletes_with_the_fenced_methods() ->
     assert not others, f"{used_by}: Ray deletes in another way too: {others}"
     writes = [line for line in read_sources("train/v2/_internal").splitlines() if "_write_state_to_storage(" in line]
     assert len(writes) == 2, f"{used_by}: the definition and one call were expected: {writes}"
-    find("ray.train.v2._internal.execution.storage", "get_fs_and_path", used_by="driver/ray/checkpoints.py")
+    find("ray.train.v2._internal.execution.storage", "get_fs_and_path", used_by="driver/ray/checkpoint_manager.py")
 
 
 def test_a_workers_checkpoint_is_that_of_its_context() -> None:
-    used_by = "driver/ray/context.py"
+    used_by = "driver/ray/train_context.py"
     module = "ray.train.v2._internal.execution.context"
     find(module, "get_train_context", used_by=used_by)
     fields = find(module, "TrainContext", used_by=used_by).__dataclass_fields__
@@ -637,7 +637,7 @@ def test_a_workers_checkpoint_is_that_of_its_context() -> None:
 
 async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) -> None:
     """By Ray's own manager, in a real folder."""
-    used_by = "driver/ray/checkpoints.py"
+    used_by = "driver/ray/checkpoint_manager.py"
     context = find("ray.train.v2._internal.execution.storage", "StorageContext", used_by=used_by)(
         storage_path=str(tmp_path), experiment_dir_name="run"
     )
@@ -645,8 +645,8 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
         "ray.train.v2._internal.execution.checkpoint.checkpoint_manager", "CheckpointManager", used_by=used_by
     )(checkpoint_config=CheckpointConfig(num_to_keep=2), storage_context=context)
     copied = list(inspect.signature(getattr(type(context), COPY)).parameters)
-    assert copied == COPIED, "driver/ray/context.py wraps it"
-    assert callable(getattr(context, MARKER_CHECK))  # seen in tracebacks by driver/rank/uploads.py
+    assert copied == COPIED, "driver/ray/train_context.py wraps it"
+    assert callable(getattr(context, MARKER_CHECK))  # seen in tracebacks by driver/rank/watched_uploads.py
     snapshot = Path(context.checkpoint_manager_snapshot_path)
     assert snapshot == tmp_path / "run" / "checkpoint_manager_snapshot.json"
     for number in range(3):

@@ -16,11 +16,11 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import ScalingInput
 from railhead.contract.snapshot import SNAPSHOT
-from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.storage.acquire_run import restore_run
-from railhead.driver.storage.fence import Claimant, take_run
-from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.uploads import finish_commit
+from railhead.driver.fit.acquire_run import restore_run
+from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.storage.claims import Claimant, take_run
+from railhead.driver.storage.run_folder_files import RunFolder
+from railhead.driver.storage.unfinished_uploads import finish_commit
 from tests.ray.pods import Pods, make_job
 from tests.s3 import S3, start_s3
 

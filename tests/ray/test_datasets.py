@@ -199,7 +199,7 @@ def returns():
     return [1, 2, 3]
 
 def train_func(config):
-    from railhead.driver.describe import describe_exception
+    from railhead.driver.messages.exception_text import describe_exception
 
     shards = {name: ray.train.get_dataset_shard(name) for name in ("good", "pictures", "train")}
     started = os.path.join(config["out"], f"started-{ray.train.get_context().get_world_rank()}")

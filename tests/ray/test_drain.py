@@ -10,7 +10,7 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
-from railhead.driver.versions import parse_version
+from railhead.driver.container.packages import parse_version
 from tests.ray.pods import RAY_VERSION, Pods, make_job
 
 # Its regular checkpoints are 40 minutes of steps apart: none within the test, except one that is uploaded in the

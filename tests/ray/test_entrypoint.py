@@ -11,7 +11,7 @@ import pytest
 from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 from railhead.history import Record, read_history
 from tests.ray.pods import Pods, describe_known, make_job, share_pod
 from tests.waiting import wait_until
@@ -159,7 +159,7 @@ def test_each_fit_of_a_script_from_rays_documentation_resumes_its_own_run(tmp_pa
         pods.kill("head")
     assert newest["run_uri"] == f"{storage}/{job.run_name}-fit-2" and newest["warning"] is None
     assert newest["checkpoint"]["uri"].startswith(newest["run_uri"]) and newest["checkpoint"]["index"] == 5
-    checkpoint = Checkpoint.from_dict(newest["checkpoint"])
+    checkpoint = CommittedCheckpoint.from_dict(newest["checkpoint"])
     assert checkpoint is not None
     known = describe_known(replace(checkpoint, attempt=1))
     with Pods(tmp_path / "2", job, source={"train.py": DOCUMENTED}, storage=storage) as pods:

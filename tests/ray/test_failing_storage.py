@@ -11,7 +11,7 @@ import pytest
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import ScalingInput
 from railhead.contract.snapshot import SNAPSHOT
-from railhead.driver.storage.uploads import RECORDS
+from railhead.driver.storage.unfinished_uploads import RECORDS
 from tests.full_disk import mount_full_disk
 from tests.ray.pods import Pods, make_job, make_single_job, share_pod
 

@@ -10,8 +10,8 @@ import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import CheckpointInput, ScalingInput
-from railhead.driver.storage.fence import Claimant, take_run
-from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.claims import Claimant, take_run
+from railhead.driver.storage.run_folder_files import RunFolder
 from tests.ray.pods import Pods, make_job
 
 # Each epoch has a checkpoint. An attempt with `epochs` 0 continues until it is fenced.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from railhead.contract.failure import SUCCEEDED_CODE
-from railhead.driver.storage.fence import OUTCOME
+from railhead.driver.storage.claims import OUTCOME
 from tests.ray.pods import Pods, make_single_job
 
 TRAINING = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureClass
-from railhead.contract.metric_policy import MetricRule
+from railhead.contract.metric_rule import MetricRule
 from tests.ray.pods import Pods, make_single_job
 
 # The first group waits after its NaN; the second one returns right after it. Step 2, with which it begins, has no loss:

@@ -83,7 +83,7 @@ def test_the_pods_satisfy_the_strategy(
     assert all(seen["labels"] == expected for seen in sees)
 
 
-@pytest.mark.slow  # tests/unit/driver/test_cluster.py has the other types
+@pytest.mark.slow  # tests/unit/driver/head/test_ray_cluster.py has the other types
 def test_a_wrong_accelerator_is_reported_without_waiting(tmp_path: Path) -> None:
     job = make_input(numWorkers=1, useGPU=True, acceleratorType="H100")
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:

@@ -14,7 +14,7 @@ import grpc  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
 from railhead.contract import environment
-from railhead.driver.node.machine import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import find_descendants, read_process_table
 from tests.ray.pods import Pods, make_job
 
 WAITING = """

@@ -148,7 +148,7 @@ CASES = [
 ]
 
 
-@pytest.mark.slow  # tests/unit/driver/rank/test_run.py and train_controller/test_polls.py have each end of a rank
+@pytest.mark.slow  # tests/unit/driver/rank/test_run_rank.py and train_controller/test_polls.py have each end of a rank
 def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path) -> None:
     (tmp_path / "turns").mkdir()
     config = {"folder": str(tmp_path / "turns"), "plan": [[case.name, case.other] for case in CASES]}

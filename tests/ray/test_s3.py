@@ -12,8 +12,9 @@ from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.failure import FailureClass
-from railhead.driver.errors import JobRefused
-from railhead.driver.storage.acquire_run import check_resume_from, prepare_storage
+from railhead.driver.fit.acquire_run import check_resume_from
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.storage.write_check import prepare_storage
 from tests.ray.pods import Pods, make_job
 from tests.s3 import BUCKET, S3, start_s3
 from tests.unit.driver.storage.waiting import Waits, refuse_to_wait

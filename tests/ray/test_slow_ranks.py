@@ -26,8 +26,8 @@ def train_func(config):
     ray.train.report({"done": 1})
 """
 SHORTER = {
-    "railhead/driver/train_controller/slow_ranks.py": ("WINDOW_SECONDS = 60.0", "WINDOW_SECONDS = 0.5"),
-    "railhead/driver/train_controller/polls.py": ("HEARTBEAT_SECONDS = 10.0", "HEARTBEAT_SECONDS = 0.25"),
+    "railhead/driver/train_controller/slow_rank_watch.py": ("WINDOW_SECONDS = 60.0", "WINDOW_SECONDS = 0.5"),
+    "railhead/driver/train_controller/heartbeat_thread.py": ("HEARTBEAT_SECONDS = 10.0", "HEARTBEAT_SECONDS = 0.25"),
 }
 
 

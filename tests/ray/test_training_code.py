@@ -10,7 +10,7 @@ import pytest
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
 from railhead.contract.job_input import BackendInput
-from railhead.driver.versions import parse_version
+from railhead.driver.container.packages import parse_version
 from tests.ray.pods import RAY_VERSION, Pods, make_job, share_pod
 
 # It never saves regularly.

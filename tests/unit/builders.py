@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from railhead.api import conditions, names
-from railhead.api.job import parse_spec
+from railhead.api.parsed_spec import parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Checkpoint
-from railhead.planning.facts.admission import understand
+from railhead.contract.report import CommittedCheckpoint
+from railhead.planning.facts.admission import add_queue_obstacle
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
@@ -75,7 +75,7 @@ def make_job(*pods: PodView, status: dict[str, Any] | None = None, **changes: An
 
 def to_job(observed: Observed) -> Job:
     assert isinstance(observed.spec, TrainJobSpec)
-    return understand(observed, observed.spec)
+    return add_queue_obstacle(observed, observed.spec)
 
 
 def make_head(attempt: int = 1, **changes: Any) -> PodView:
@@ -102,7 +102,7 @@ def find_code(outcome: str) -> int:
 def ended(pod: PodView, outcome: str, message: str = "because", **changes: Any) -> PodView:
     """The pod after its driver has ended with this outcome."""
     code = find_code(outcome)
-    newest, best = (Checkpoint.from_dict(changes.pop(key, None)) for key in ("checkpoint", "best_checkpoint"))
+    newest, best = (CommittedCheckpoint.from_dict(changes.pop(key, None)) for key in ("checkpoint", "best_checkpoint"))
     result = Outcome(
         outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best
     ).to_json()

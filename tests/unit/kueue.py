@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from railhead.api.base import Object
 from railhead.api.conditions import Condition
 from railhead.api.queue import Toleration
+from railhead.json_object import Object
 from railhead.planning.facts.admission import build_request
 from railhead.planning.queue_view import Assignment, Flavor, QueueView, WorkloadView
 from railhead.resources.base import build_owner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from railhead.contract.history import METRICS, Header, write_line
+from railhead.contract.history_format import METRICS, Header, write_line
 from railhead.history import History, read_history
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel, time_field
+from railhead.api.model import StatusModel, time_field
 
 MAX_ATTEMPTS = 10
 MAX_REASON, MAX_NODE = 64, 96

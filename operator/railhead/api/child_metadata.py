@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from railhead.api.base import Model, optional, rules
+from railhead.api.model import Model, optional, rules
 
 KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")]

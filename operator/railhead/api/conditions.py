@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel, time_field
+from railhead.api.model import StatusModel, time_field
 
 RUNNING = "Running"
 COMPLETE = "Complete"

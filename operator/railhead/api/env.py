@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
-from railhead.api.base import Model, Name, checked, exactly_one, optional, rules
+from railhead.api.model import Model, Name, checked, exactly_one, optional, rules
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # Used between operator, driver and Ray: a user's value would break the job in ways that are hard to diagnose.

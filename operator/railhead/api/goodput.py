@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel, time_field
+from railhead.api.model import StatusModel, time_field
 
 MOST = 2**53 - 1  # exact in JSON numbers
 MOST_INTERRUPTIONS = 2**31 - 1  # int32

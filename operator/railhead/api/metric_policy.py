@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from railhead.api.base import NAMED_LIST, Model, checked, optional
-from railhead.contract.metric_policy import MetricRule as Rule
+from railhead.api.model import NAMED_LIST, Model, checked, optional
+from railhead.contract.metric_rule import MetricRule as Rule
 
 _NEEDS_METRIC = "['IsNaN', 'Above', 'Below', 'NotImproved']"
 RuleName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")]
 
 
-class MetricRule(Model):
+class MetricPolicyRule(Model):
     """One rule."""
 
     model_config = checked(
@@ -101,7 +101,7 @@ class MetricRule(Model):
 class MetricPolicy(Model):
     """What follows when metrics look wrong. The driver looks at each report of all ranks."""
 
-    rules: list[MetricRule] = Field(
+    rules: list[MetricPolicyRule] = Field(
         min_length=1,
         max_length=16,
         description="Rules, independent of each other. If several fire at once, the first one acts.",

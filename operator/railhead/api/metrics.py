@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from railhead.api.base import Model, checked
+from railhead.api.model import Model, checked
 
 # Of Ray's worker processes by default, and of the heads' GCS (`names.head_port`).
 OF_RAY = (10_000, 29_999)

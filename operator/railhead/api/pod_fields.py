@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 
-class Decision(Enum):
+class FieldDecision(Enum):
     """What Railhead does with a field."""
 
     KEPT = "goes into the pod as it is written; the API server judges it"
@@ -20,9 +20,14 @@ class Decision(Enum):
     OVERWRITTEN = "Railhead's own value replaces it"
 
 
-KEPT, MERGED, REFUSED, OVERWRITTEN = Decision.KEPT, Decision.MERGED, Decision.REFUSED, Decision.OVERWRITTEN
+KEPT, MERGED, REFUSED, OVERWRITTEN = (
+    FieldDecision.KEPT,
+    FieldDecision.MERGED,
+    FieldDecision.REFUSED,
+    FieldDecision.OVERWRITTEN,
+)
 
-POD_FIELDS: Mapping[str, Decision] = {
+POD_FIELDS: Mapping[str, FieldDecision] = {
     "activeDeadlineSeconds": KEPT,
     "affinity": MERGED,  # scheduling.topology, and the nodes that the job avoids
     "automountServiceAccountToken": OVERWRITTEN,
@@ -69,7 +74,7 @@ POD_FIELDS: Mapping[str, Decision] = {
     "workloadRef": KEPT,
 }
 # Of the container named ray.
-CONTAINER_FIELDS: Mapping[str, Decision] = {
+CONTAINER_FIELDS: Mapping[str, FieldDecision] = {
     "args": REFUSED,
     "command": REFUSED,
     "env": MERGED,
@@ -97,9 +102,9 @@ CONTAINER_FIELDS: Mapping[str, Decision] = {
     "workingDir": KEPT,
 }
 # Of an additional container. One that is missing here is KEPT.
-SIDECAR_FIELDS: Mapping[str, Decision] = {"restartPolicy": REFUSED, "restartPolicyRules": REFUSED}
+SIDECAR_FIELDS: Mapping[str, FieldDecision] = {"restartPolicy": REFUSED, "restartPolicyRules": REFUSED}
 
 
-def find_refused(fields: Mapping[str, Decision]) -> tuple[str, ...]:
+def find_refused(fields: Mapping[str, FieldDecision]) -> tuple[str, ...]:
     """Returns the names of the fields that a rule of the CRD refuses."""
     return tuple(name for name, decision in fields.items() if decision is REFUSED)

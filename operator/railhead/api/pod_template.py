@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
-from railhead.api.base import NAMED_LIST, rules
 from railhead.api.env import RESERVED, RESERVED_MESSAGE
+from railhead.api.model import NAMED_LIST, rules
 from railhead.api.names import CONTAINER
 from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, SIDECAR_FIELDS, find_refused
 from railhead.api.quantities import QUANTITY

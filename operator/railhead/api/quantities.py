@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from railhead.api.base import rules
+from railhead.api.model import rules
 
 
 def _as_text(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel, text_field
+from railhead.api.model import StatusModel, text_field
 
 MAX_LABELS, MAX_TOLERATIONS, MAX_FLAVORS, MAX_ANNOTATION = 16, 16, 16, 1024
 _Key = Annotated[str, Field(max_length=317)]

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from railhead.api.base import Function, Model, Name, checked, exactly_one, optional, rules
+from railhead.api.model import Function, Model, Name, checked, exactly_one, optional, rules
 
 # Folders of the pods' own volumes and of the image's system.
 OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel, optional, text_field
+from railhead.api.model import StatusModel, optional, text_field
 
 MAX_FORMER_UIDS = 8
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from railhead.api.base import Model, checked, optional, rules
+from railhead.api.model import Model, checked, optional, rules
 from railhead.api.quantities import WorkerResources
 
 DEFAULT_GPU = "nvidia.com/gpu"

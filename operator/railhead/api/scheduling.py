@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from railhead.api.base import Model, Name, optional
+from railhead.api.model import Model, Name, optional
 from railhead.api.topology import Topology
 
 GangSchedulerName = Literal["None", "Auto", "PodGroup", "Coscheduling", "Volcano"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.api.crd import build_crd
 from railhead.api.schema import find_narrowed
+from railhead.json_object import Object
 
 PATH = f"/openapi/v3/apis/{names.GROUP}/{names.VERSION}"
 NAMED_AT_MOST = 3

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel, text_field, time_field
+from railhead.api.model import StatusModel, text_field, time_field
 from railhead.contract.report import MAX_SLOW_RANKS
 
 

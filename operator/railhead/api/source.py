@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from railhead.api.base import Image, Model, Name, checked, exactly_one, optional, rules
+from railhead.api.model import Image, Model, Name, checked, exactly_one, optional, rules
 
 MAX_INLINE_BYTES = 32_768  # every watch event carries the whole spec
 Text = Annotated[str, Field(max_length=262144)]  # longer than a rule allows, whose message tells what to do

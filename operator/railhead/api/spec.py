@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from railhead.api.base import NAMED_LIST, Image, Model, checked, optional, rules, time_limit
 from railhead.api.child_metadata import ChildMetadata
 from railhead.api.env import ENV_SIZE, EnvFrom, EnvVar, RuntimeEnv
-from railhead.api.logs import MOST_FORWARDED, Logs
+from railhead.api.log_options import MOST_FORWARDED, Logs
 from railhead.api.metric_policy import MetricPolicy
 from railhead.api.metrics import Metrics
+from railhead.api.model import NAMED_LIST, Image, Model, checked, optional, rules, time_limit
 from railhead.api.pod_template import PodTemplate
-from railhead.api.pods import CPU_LIMIT_RULES, SHARED_MEMORY_RULE, HeadConfig, PullSecret, Worker
+from railhead.api.pod_templates import CPU_LIMIT_RULES, SHARED_MEMORY_RULE, HeadConfig, PullSecret, Worker
 from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
 from railhead.api.scaling import Scaling
 from railhead.api.scheduling import PRIORITY_RULE, GangSchedulerName, Scheduling
@@ -46,7 +46,7 @@ class OnExitCodes(Model):
     values: list[ExitCode] = Field(min_length=1, max_length=255, description="Exit codes.", json_schema_extra=SET)
 
 
-class FailureRule(Model):
+class FailurePolicyRule(Model):
     """One rule."""
 
     model_config = checked(
@@ -77,7 +77,7 @@ class FailureRule(Model):
 class FailureRules(Model):
     """What follows a lost attempt."""
 
-    rules: list[FailureRule] = Field(
+    rules: list[FailurePolicyRule] = Field(
         min_length=1,
         max_length=20,
         description="The first one that matches decides; without one, the class of the failure does.",

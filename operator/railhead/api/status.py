@@ -12,16 +12,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
-from railhead.api.base import ClassName, StatusModel, optional, text_field, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition, find_condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
+from railhead.api.model import ClassName, StatusModel, optional, text_field, time_field
 from railhead.api.queue import AdmissionStatus
 from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang
 from railhead.api.slow_ranks import SlowRanks
 from railhead.contract.failure import POLICIES, FailureClass
 from railhead.contract.report import MAX_LOST_PODS, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
-from railhead.contract.text import parse_time
+from railhead.contract.times import parse_time
 
 MAX_MESSAGE = 1024
 SUSPECT_POD = "Worker pod of the rank that seems to have failed first, as far as the driver knows."

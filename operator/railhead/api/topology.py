@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from railhead.api.base import Model
+from railhead.api.model import Model
 from railhead.api.scaling import LabelKey
 
 # For the whole spec.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from railhead.api.base import FreeObject, Function, Model, checked, free, optional
+from railhead.api.model import FreeObject, Function, Model, checked, free, optional
 
 Framework = Literal["Torch", "TensorFlow", "XGBoost", "LightGBM", "JAX", "Python"]
 DEFAULT_FRAMEWORK: Framework = "Torch"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 
-from railhead.api.base import Object
 from railhead.cli.cluster_command import confirm, in_cluster
 from railhead.cli.output import Console
-from railhead.client.changes import build_retry, parse_changes
-from railhead.client.cluster import Cluster
-from railhead.client.errors import ClientError, ExitCode
-from railhead.client.sending import keep_code
-from railhead.client.suspension import resume, suspend
-from railhead.client.waiting import wait_for
+from railhead.client.cluster.connection import Cluster
+from railhead.client.cluster.waiting import wait_for
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.submit.sending import keep_code
+from railhead.client.submit.spec_changes import build_retry, parse_changes
+from railhead.client.submit.suspension import resume, suspend
+from railhead.json_object import Object
 
 
 async def wait_for_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:

@@ -12,12 +12,12 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from railhead.api.base import Object
 from railhead.cli.output import Console
-from railhead.client.cluster import Cluster, Target, open_cluster
+from railhead.client.cluster.connection import Cluster, Target, open_cluster
+from railhead.json_object import Object
 
 if TYPE_CHECKING:
-    from railhead.client.run_files import RunFiles
+    from railhead.client.run.run_files import RunFiles
 
 Run = Callable[[argparse.Namespace, Cluster, Console], Awaitable[int]]
 # Python looks for garbage in all modules and objects that a command reads: a third of the time of a list of 2,000 jobs.
@@ -63,7 +63,7 @@ def open_files(
     options: argparse.Namespace, cluster: Cluster, job: Object, *, is_own: bool = False
 ) -> AbstractAsyncContextManager[RunFiles]:
     """Opens the files of the job's run, or with `is_own` the job's own folder, which may have several runs."""
-    from railhead.client.open_run import open_run  # and with it the planner, which a list of jobs does not need
+    from railhead.client.run.open_run import open_run  # and with it the planner, which a list of jobs does not need
 
     return open_run(
         cluster,

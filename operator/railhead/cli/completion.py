@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from railhead.cli.output import prepare_output
 from railhead.cli.parser import build_parser, job_name
-from railhead.client.errors import ClientError
+from railhead.client.exit_codes import ClientError
 
 ASK = "__complete"
 SECONDS = 3.0  # for the cluster's answer; a shell shows nothing meanwhile
@@ -148,8 +148,8 @@ def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
 
 
 async def _ask(action: argparse.Action, words: Words) -> list[str]:
-    from railhead.api.base import part
-    from railhead.client.cluster import Target, explaining, open_cluster
+    from railhead.client.cluster.connection import Target, explaining, open_cluster
+    from railhead.json_object import part
     from railhead.kube.client import Scope
     from railhead.kube.kinds import NAMESPACE, TRAIN_JOB
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Console
-from railhead.client.cluster import Cluster
-from railhead.client.doctor import examine
-from railhead.client.errors import ExitCode
+from railhead.client.cluster.connection import Cluster
+from railhead.client.cluster.examine import examine
+from railhead.client.cluster.readiness import ERROR, NOT_PERMITTED, Check
+from railhead.client.exit_codes import ExitCode
 from railhead.client.outputs import Checks
-from railhead.client.readiness import ERROR, NOT_PERMITTED, Check
 
 
 async def show_checks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:

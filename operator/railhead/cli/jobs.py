@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Column, Console
-from railhead.client.cluster import Cluster, explaining
-from railhead.client.rows import JobRow, describe_age, read_row
+from railhead.client.cluster.connection import Cluster, explaining
+from railhead.client.cluster.job_rows import JobRow, describe_age, read_row
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 30.0  # between two tables of top --watch: with changes, and for the ages
 OF_THE_SCREEN = 2  # lines without a job: the titles, and that of the cursor

@@ -17,7 +17,7 @@ from railhead.cli.parser import IMAGE_VARIABLE, default_folder
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, KubectlFailed
-from railhead.local.jobs import JobName, JobResult, find_job, follow
+from railhead.local.local_jobs import JobName, JobResult, find_job, follow
 from railhead.local.processes import is_alive
 from railhead.local.session import Session, default_capacity
 
@@ -31,7 +31,7 @@ def stop_command(folder: Path) -> str:
     return "railhead local down" + ("" if is_default else f" --dir {shlex.quote(str(folder))}")
 
 
-class Console:
+class TimedConsole:
     """Prints lines, each with the seconds since the command started."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ def uninterrupted() -> Iterator[None]:
 
 def start(options: argparse.Namespace) -> int:
     """Starts the cluster, which stays up after this command."""
-    console = Console()
+    console = TimedConsole()
     session = Session(options.dir)
     session.refuse_if_up()
     binaries = resolve(console.echo)
@@ -120,7 +120,7 @@ def show_status(options: argparse.Namespace) -> int:
 
 def run_job(options: argparse.Namespace) -> int:
     """Runs the file's job, in a cluster that it starts and stops unless one is up; returns 0 if the job succeeds."""
-    console = Console()
+    console = TimedConsole()
     job = find_job(options.file)
     session = Session(options.dir)
     if session.is_up():
@@ -138,7 +138,7 @@ def run_job(options: argparse.Namespace) -> int:
                 session.down()
 
 
-def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, console: Console) -> int:
+def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, console: TimedConsole) -> int:
     """Applies the file and follows the job. An interruption deletes the job if this command created it."""
     if session.state().gpus < options.gpus:
         raise LocalError(
@@ -169,7 +169,7 @@ def _delete(kubectl: Kubectl, job: JobName) -> None:
         print(f"the job {job.name} could not be deleted: {error}")
 
 
-def _report(result: JobResult, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
+def _report(result: JobResult, kubectl: Kubectl, *, job: JobName, console: TimedConsole) -> int:
     """Prints the result, with the end of the head pod's log after a failure; returns the exit code."""
     for line in result.lines:
         console.echo(line)

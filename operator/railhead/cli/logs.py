@@ -6,18 +6,19 @@ import argparse
 from collections import deque
 from datetime import timedelta
 
-from railhead.api.base import Object, part
 from railhead.api.run_status import list_uids
 from railhead.api.status import parse_status
 from railhead.cli.cluster_command import in_cluster, open_files, remark
 from railhead.cli.output import Console
-from railhead.client.archived_logs import choose_files, find_attempts, read_lines
-from railhead.client.cluster import Cluster
-from railhead.client.errors import ClientError, ExitCode
-from railhead.client.logs import Printer, Wanted, follow_logs, print_logs
-from railhead.client.run_files import read_each
+from railhead.client.cluster.connection import Cluster
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.run.archived_logs import choose_files, find_attempts, read_lines
+from railhead.client.run.follow_logs import follow_logs, print_logs
+from railhead.client.run.log_reader import Printer, Wanted
+from railhead.client.run.run_files import read_each
 from railhead.contract.run_folder import LOGS
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
+from railhead.json_object import Object, part
 
 
 async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:

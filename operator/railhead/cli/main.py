@@ -15,7 +15,7 @@ from importlib import import_module
 from railhead.cli.completion import ASK, complete_for_shell
 from railhead.cli.output import Console, prepare_output
 from railhead.cli.parser import parse_arguments
-from railhead.client.errors import ClientError, ExitCode
+from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.local import LocalError
 
 # What the modules of the commands are installed with that run on Linux only; the others talk to a cluster.
@@ -23,7 +23,7 @@ EXTRAS = {"local": "local,train", "operator": "operator"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code, one of `railhead.client.errors.ExitCode`; an error has a message on stderr."""
+    """Returns the exit code, one of `railhead.client.exit_codes.ExitCode`; an error has a message on stderr."""
     words = sys.argv[1:] if arguments is None else arguments
     prepare_output()
     if words[:1] == [ASK]:

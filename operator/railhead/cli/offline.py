@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from railhead.cli.output import Console
-from railhead.client.rendering import read_jobs, render_job
+from railhead.client.submit.rendering import read_jobs, render_job
 
 
 def render_file(options: argparse.Namespace) -> int:

@@ -12,11 +12,11 @@ from functools import partial
 from railhead.api import names
 from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Console
-from railhead.client.cluster import Cluster
-from railhead.client.errors import ClientError, ExitCode
-from railhead.client.kubectl import ask_pod, build_exec, find_pods
+from railhead.client.cluster.connection import Cluster
+from railhead.client.cluster.kubectl import ask_pod, build_exec, find_pods
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.explain.ranks import collect_stacks, find_rank, group_stacks
 from railhead.client.outputs import Stacks
-from railhead.client.ranks import collect_stacks, find_rank, group_stacks
 
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
 

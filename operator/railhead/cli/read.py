@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from railhead.api.run_status import list_uids
 from railhead.cli.cluster_command import in_cluster, open_files
 from railhead.cli.output import Column, Console
-from railhead.client.cluster import Cluster
+from railhead.client.cluster.connection import Cluster
+from railhead.client.cluster.job_snapshot import JobSnapshot
+from railhead.client.explain.summary import summarize
+from railhead.client.explain.timeline import Moment, build_timeline, read_moments
+from railhead.client.explain.why import Finding, explain_job
 from railhead.client.outputs import Explanation, Timeline
-from railhead.client.run_files import read_folder
-from railhead.client.snapshot import Snapshot
-from railhead.client.summary import summarize
-from railhead.client.timeline import Moment, build_timeline, read_moments
-from railhead.client.why import Finding, explain_job
+from railhead.client.run.run_files import read_folder
 from railhead.contract.run_folder import OWN_FOLDER
 from railhead.history import JOURNAL, read_history
 
@@ -86,7 +86,7 @@ async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: 
     return 0
 
 
-async def _read_journal(options: argparse.Namespace, cluster: Cluster, snapshot: Snapshot) -> list[Moment]:
+async def _read_journal(options: argparse.Namespace, cluster: Cluster, snapshot: JobSnapshot) -> list[Moment]:
     async with open_files(options, cluster, snapshot.job) as files:
         segments = await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}")
     uids = list_uids(str(snapshot.job["metadata"]["uid"]), snapshot.status.run)

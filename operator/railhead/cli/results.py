@@ -8,14 +8,14 @@ from functools import partial
 
 from railhead.cli.cluster_command import in_cluster, open_files, remark
 from railhead.cli.output import Column, Console
-from railhead.client.checkpoints import CheckpointRow, choose_checkpoint
-from railhead.client.cluster import Cluster
-from railhead.client.code_files import format_size
-from railhead.client.curves import Curve, Report, build_curves, draw, drop_repeated, find_range, write_csv
-from railhead.client.errors import ClientError, ExitCode
-from railhead.client.outputs import Checkpoints, Reports
-from railhead.client.plot import check_plot, write_plot
-from railhead.client.results import download_checkpoint, read_checkpoints, read_metrics, verify_checkpoints
+from railhead.client.cluster.connection import Cluster
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.outputs import Checkpoints, ReportList
+from railhead.client.run.checkpoints import CheckpointRow, choose_checkpoint
+from railhead.client.run.curves import Curve, RankReport, build_curves, draw, drop_repeated, find_range, write_csv
+from railhead.client.run.plot import check_plot, write_plot
+from railhead.client.run.run_results import download_checkpoint, read_checkpoints, read_metrics, verify_checkpoints
+from railhead.client.submit.code_files import format_size
 
 
 async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
@@ -24,7 +24,7 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
         raise ClientError("--folder is the run of one job; name one", ExitCode.USAGE)
     if options.plot:
         check_plot(options.plot)
-    reports: list[Report] = []
+    reports: list[RankReport] = []
     gaps: list[str] = []
     for name in options.names:
         job = await cluster.get_job(name)
@@ -38,7 +38,7 @@ async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: C
     if options.plot:
         write_plot(build_curves(drop_repeated(reports)), options.plot)
         remark(f"wrote {options.plot}")
-    if console.print_if_data(Reports(tuple(reports), tuple(gaps)), options.output):
+    if console.print_if_data(ReportList(tuple(reports), tuple(gaps)), options.output):
         return code
     if options.output == "csv":
         for line in write_csv(reports).split("\n"):

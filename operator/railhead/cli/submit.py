@@ -9,20 +9,21 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from railhead.api.base import Object, part, text
 from railhead.cli.cluster_command import confirm, in_cluster, remark
 from railhead.cli.output import Console
 from railhead.cli.parser import IMAGE_VARIABLE
-from railhead.client.changes import parse_changes, parse_config
-from railhead.client.cluster import Cluster
-from railhead.client.code_files import name_module, read_code
-from railhead.client.code_map import CodeMap, compare_files, is_held, make_code_map, read_demanded
-from railhead.client.errors import ClientError, ExitCode
-from railhead.client.logs import Printer, Wanted, follow_logs
-from railhead.client.quotas import describe_quota, sum_pods
-from railhead.client.rendering import read_jobs, render_job
-from railhead.client.sending import check_code, create_with_code, find_code, send_code
-from railhead.client.submission import (
+from railhead.client.cluster.connection import Cluster
+from railhead.client.cluster.waiting import wait_for
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.run.follow_logs import follow_logs
+from railhead.client.run.log_reader import Printer, Wanted
+from railhead.client.submit.code_files import name_module, read_code
+from railhead.client.submit.code_map import CodeMap, compare_files, is_held, make_code_map, read_demanded
+from railhead.client.submit.quotas import describe_quota, sum_pods
+from railhead.client.submit.rendering import read_jobs, render_job
+from railhead.client.submit.sending import check_code, create_with_code, find_code, send_code
+from railhead.client.submit.spec_changes import parse_changes, parse_config
+from railhead.client.submit.submission import (
     attach_code,
     build_job,
     change_job,
@@ -33,7 +34,7 @@ from railhead.client.submission import (
     mark,
     split_target,
 )
-from railhead.client.waiting import wait_for
+from railhead.json_object import Object, part, text
 
 
 @dataclass(frozen=True)

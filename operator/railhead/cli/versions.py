@@ -6,8 +6,8 @@ import argparse
 
 from railhead._version import __version__
 from railhead.api import names
-from railhead.driver.node.ray_node import FEATURES, OLDEST
-from railhead.driver.versions import write_version
+from railhead.driver.container.packages import write_version
+from railhead.driver.ray.supported_versions import FEATURES, OLDEST
 from railhead.resources.bundle import build_bundle, bundle_name
 
 

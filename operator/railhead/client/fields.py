@@ -6,8 +6,8 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from railhead.api.base import Object
 from railhead.api.crd import build_crd
+from railhead.json_object import Object
 
 UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')  # in the API server's words
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from railhead.client.checkpoints import CheckpointRow
-from railhead.client.curves import Report
-from railhead.client.ranks import RankStack
-from railhead.client.readiness import Check
-from railhead.client.rows import JobRow
-from railhead.client.summary import JobScreen
-from railhead.client.timeline import Moment
-from railhead.client.why import Finding
+from railhead.client.cluster.job_rows import JobRow
+from railhead.client.cluster.readiness import Check
+from railhead.client.explain.ranks import RankStack
+from railhead.client.explain.summary import JobScreen
+from railhead.client.explain.timeline import Moment
+from railhead.client.explain.why import Finding
+from railhead.client.run.checkpoints import CheckpointRow
+from railhead.client.run.curves import RankReport
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Checks:
 
 
 @dataclass(frozen=True)
-class Reports:
+class ReportList:
     """What rank 0 of the jobs has reported, in order. `gaps`: what is missing, as sentences."""
 
-    reports: tuple[Report, ...]
+    reports: tuple[RankReport, ...]
     gaps: tuple[str, ...]
 
 
@@ -73,7 +73,7 @@ OUTPUTS: Mapping[str, type] = {
     "status": JobScreen,
     "why": Explanation,
     "timeline": Timeline,
-    "metrics": Reports,
+    "metrics": ReportList,
     "checkpoints": Checkpoints,
     "doctor": Checks,
     "stacks": Stacks,

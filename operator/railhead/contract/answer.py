@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Optional, Tuple, Union
 
 from railhead.contract.failure import FailureRule
-from railhead.contract.metric_policy import TYPES, MetricRule
-from railhead.contract.values import load_value
+from railhead.contract.json_values import load_value
+from railhead.contract.metric_rule import TYPES, MetricRule
 
 RESTART_AT_HANG = "Restart"  # of spec.hangPolicy
 

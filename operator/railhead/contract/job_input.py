@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Optional
 
-from railhead.contract.values import load_value
+from railhead.contract.json_values import load_value
 
 FILE = "job.json"
 SOURCE_PREFIX = "source."  # ConfigMap keys of spec.source.inline: source.<file name>

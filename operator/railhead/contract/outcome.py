@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Dict, Iterator, Optional
 
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 from railhead.contract.text import clean_line, clean_text
 
 LIMIT_BYTES = 4096  # the kubelet truncates a longer termination message
@@ -38,8 +38,8 @@ class Outcome:
     outcome: str
     reason: str = ""
     message: str = ""
-    checkpoint: Optional[Checkpoint] = None
-    best_checkpoint: Optional[Checkpoint] = None
+    checkpoint: Optional[CommittedCheckpoint] = None
+    best_checkpoint: Optional[CommittedCheckpoint] = None
     metrics: Dict[str, str] = field(default_factory=dict)
     reports: int = 0
     process_exit_code: Optional[int] = None
@@ -114,8 +114,8 @@ class Outcome:
                 outcome=clean_line(str(values["outcome"])),
                 reason=clean_line(str(values.get("reason", ""))),
                 message=clean_text(str(values.get("message", ""))),
-                checkpoint=Checkpoint.from_dict(values.get("checkpoint") or None),
-                best_checkpoint=Checkpoint.from_dict(values.get("best_checkpoint")),
+                checkpoint=CommittedCheckpoint.from_dict(values.get("checkpoint") or None),
+                best_checkpoint=CommittedCheckpoint.from_dict(values.get("best_checkpoint")),
                 metrics={str(k): str(v) for k, v in dict(values.get("metrics") or {}).items()},
                 reports=int(values.get("reports", 0)),
                 process_exit_code=parse_exit_code(values.get("process_exit_code")),

@@ -131,7 +131,7 @@ MAX_INDEX = 2**31 - 1  # the CRD's integers are int32
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class CommittedCheckpoint:
     """One committed checkpoint.
 
     Attributes:
@@ -153,7 +153,7 @@ class Checkpoint:
         return {} if self == NO_CHECKPOINT else asdict(self)
 
     @staticmethod
-    def from_dict(values: Any) -> Optional[Checkpoint]:
+    def from_dict(values: Any) -> Optional[CommittedCheckpoint]:
         """The checkpoint in a JSON object, or None for anything else. Never raises."""
         if not isinstance(values, dict):
             return None
@@ -164,12 +164,12 @@ class Checkpoint:
             index, attempt = values["index"], values.get("attempt") or 0
             if type(index) is not int or type(attempt) is not int or not isinstance(values["uri"], str):
                 return None
-            return Checkpoint(values["uri"], index, str(values.get("time") or ""), metrics, attempt)
+            return CommittedCheckpoint(values["uri"], index, str(values.get("time") or ""), metrics, attempt)
         except (KeyError, TypeError, ValueError):
             return None
 
 
-NO_CHECKPOINT = Checkpoint()  # as best checkpoint: no kept checkpoint has a score
+NO_CHECKPOINT = CommittedCheckpoint()  # as best checkpoint: no kept checkpoint has a score
 
 
 @dataclass(frozen=True)
@@ -210,8 +210,8 @@ class Report:
     workers: int = 0
     metrics: Dict[str, str] = field(default_factory=dict)
     time: str = ""
-    checkpoint: Optional[Checkpoint] = None
-    best_checkpoint: Optional[Checkpoint] = None
+    checkpoint: Optional[CommittedCheckpoint] = None
+    best_checkpoint: Optional[CommittedCheckpoint] = None
     run_uri: str = ""
     resumed_from: Optional[ResumedFrom] = None
     warning: Optional[RunWarning] = None

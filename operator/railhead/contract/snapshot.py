@@ -28,7 +28,7 @@ class SnapshotUnreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class SnapshotEntry:
     """One checkpoint: its folder in the run's, what was reported with it, and the number of that report."""
 
     name: str
@@ -52,7 +52,7 @@ class Snapshot:
         fields: the keys of the format that it was read from.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[SnapshotEntry, ...]
     latest: Optional[str] = None
     pending: tuple[tuple[str, object], ...] = ()
     checked: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -100,11 +100,11 @@ def _parse(values: dict[str, Any]) -> Snapshot:
     )
 
 
-def _parse_entry(values: dict[str, Any], number: int) -> Entry:
+def _parse_entry(values: dict[str, Any], number: int) -> SnapshotEntry:
     name = values["checkpoint_dir_name"]
     if not isinstance(name, str) or not name or not isinstance(values["metrics"], dict):
         raise ValueError(f"a checkpoint entry is malformed: {values}")
-    return Entry(name, values["metrics"], int(number))
+    return SnapshotEntry(name, values["metrics"], int(number))
 
 
 def write_snapshot(snapshot: Snapshot, *, fields: Collection[str], ray_version: str) -> str:

@@ -5,34 +5,9 @@ mounts, which the operator puts into names and pods and the driver checks.
 
 from __future__ import annotations
 
-import hashlib
-from datetime import datetime, timezone
-from typing import Iterable, Mapping, Optional
+from typing import Iterable
 
 MOST_SPANS = 8  # of ranks in a message
-
-
-def format_time(moment: datetime) -> str:
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def now_text() -> str:
-    """The current time of this machine's clock."""
-    return format_time(datetime.now(timezone.utc))
-
-
-def parse_time(text: Optional[str]) -> Optional[datetime]:
-    """The time, or None for any other text. A time without a zone is UTC. None, too, for a time so far off that adding
-    to it might overflow."""
-    try:
-        moment = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    if not 1900 < moment.year < 9000:
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-
-
 REPLACEMENT = "\ufffd"
 
 
@@ -53,18 +28,6 @@ def _clean(character: str) -> str:
     if character.isprintable():
         return character
     return " " if character.isspace() else REPLACEMENT
-
-
-CHARS = 32  # 128 bits: nobody finds other content for a digest
-
-
-def digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:CHARS]
-
-
-def digest_files(files: Mapping[str, bytes]) -> str:
-    """Of files by name, in any order."""
-    return digest("".join(f"{digest(content)} {name}\n" for name, content in sorted(files.items())).encode())
 
 
 def write_ranks(ranks: Iterable[int]) -> str:

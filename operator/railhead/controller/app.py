@@ -21,7 +21,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.api.status import JobStatus
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import OperatorConfig
@@ -30,11 +30,11 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.handlers import WatchLimits, watch_jobs
 from railhead.controller.installation import AdmissionPolicy, check_definition
+from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.leadership import Elector, Leadership, Timing, make_candidate
 from railhead.controller.loop import Loop
-from railhead.controller.metrics import Metrics, Page, Sources, build_metrics, judge_reader
+from railhead.controller.operator_metrics import OperatorMetrics, Page, Sources, build_metrics, judge_reader
 from railhead.controller.probes import build_listener, build_probes, watch_stalls
-from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.certificate import (
     CHECK_FOLDER_SECONDS,
     CHECK_SECONDS,
@@ -126,7 +126,7 @@ class Parts:
     guard: WatchGuard
     leadership: Leadership
     policy: AdmissionPolicy
-    metrics: Metrics
+    metrics: OperatorMetrics
 
 
 def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
@@ -134,7 +134,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later, time.monotonic)
     leadership = _leadership(config, client)
     policy = AdmissionPolicy(client, config.admission_policy)
-    metrics = Metrics()
+    metrics = OperatorMetrics()
     job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
 
     def on_change(namespace: str, old: JobStatus, new: JobStatus) -> None:

@@ -7,21 +7,21 @@ from dataclasses import replace
 from functools import partial
 
 from railhead.api import names
-from railhead.api.base import Object
-from railhead.api.job import InvalidSpec, JobKey
+from railhead.api.parsed_spec import InvalidSpec, JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.answer import Answer
 from railhead.controller.job_record import read_key
+from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.observe import PodRecord, record_pod
-from railhead.controller.queue import KeyedQueue
 from railhead.controller.queues import QueueWatches
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.store import Store
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.informer import Informer, version_of
 from railhead.kube.kinds import POD
 from railhead.kube.selector import EVERYTHING, LabelSelector
-from railhead.planning.facts.failure import build_rules
+from railhead.planning.facts.pod_failure import build_rules
 from railhead.planning.facts.settlement import count_allowed_restarts
 from railhead.planning.observed import Denial
 

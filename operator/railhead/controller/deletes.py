@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from railhead.api.base import Object
-from railhead.api.job import JobKey
 from railhead.api.names import MANAGED_BY
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.expiring import Expiring
 from railhead.controller.observe import owner_uid
 from railhead.controller.refusals import Refusals, Subject
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError, is_changed, is_of_admission
 from railhead.kube.informer import uid_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.refusals import Refusals, Subject
 from railhead.kube.client import KubeClient

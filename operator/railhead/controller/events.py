@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from railhead.api import names
-from railhead.api.base import Object
-from railhead.api.job import JobKey
-from railhead.contract.text import parse_time
+from railhead.api.parsed_spec import JobKey
+from railhead.contract.times import parse_time
+from railhead.json_object import Object
 from railhead.kube.bodies import build_event
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, KubeError

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from railhead.api.base import Object
-from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.deletes import DeleteCache, Deleter
 from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder, find_node_added, find_problem
 from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.controller.refusals import Refusals, Subject
+from railhead.json_object import Object
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import WEBHOOK_TEXTS, Conflict, Denied, Gone, KubeError, is_changed, is_of_admission

@@ -33,8 +33,8 @@ import kopf
 from kopf._cogs.clients import watching
 
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.controller.job_pages import fetch_pages
+from railhead.json_object import Object
 from railhead.kube.errors import KubeError, is_refusal
 from railhead.kube.informer import WatchState
 from railhead.kube.pages import PAGE_SIZE

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 
 from railhead._version import __version__
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.api.served import PATH, find_narrower
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from railhead.api import conditions as types
 from railhead.api.status import JobStatus
-from railhead.contract.text import parse_time
+from railhead.contract.times import parse_time
 from railhead.controller.job_record import Content, JobRecord
 from railhead.planning.facts.backoff import find_released_since
 

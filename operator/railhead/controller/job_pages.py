@@ -14,7 +14,7 @@ import kopf
 from kopf._cogs.clients import api
 from kopf._cogs.structs.references import Resource
 
-from railhead.api.base import Object, part, text
+from railhead.json_object import Object, part, text
 from railhead.kube.bodies import decode
 from railhead.kube.pages import PAGE_SIZE, PageTooLarge, halve, read_page
 

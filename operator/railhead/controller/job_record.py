@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from railhead.api import names
-from railhead.api.base import Object, part
 from railhead.api.conditions import SUSPENDED
-from railhead.api.job import InvalidSpec, JobKey, is_too_large, parse_spec
+from railhead.api.parsed_spec import InvalidSpec, JobKey, is_too_large, parse_spec
 from railhead.api.run_status import RunStatus
 from railhead.api.slow_ranks import list_spells
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import Owner
+from railhead.json_object import Object, part
 from railhead.kube.bodies import decode, encode
 from railhead.kube.informer import version_of
 from railhead.planning.observed import Announced

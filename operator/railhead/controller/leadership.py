@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import micro_now

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.discovery import Discovery
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.expiring import Expiring
-from railhead.controller.queue import KeyedQueue
+from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.queues import RETRY_SECONDS
 from railhead.controller.store import Store
 from railhead.kube.errors import KubeError, RetryAfter

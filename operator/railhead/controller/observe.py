@@ -12,10 +12,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from railhead.api import names
-from railhead.api.base import Object, part, parts
 from railhead.api.status import MAX_AVOIDED_NODES
-from railhead.contract.text import clean_text, parse_time
-from railhead.planning.facts.failure import LossReason
+from railhead.contract.text import clean_text
+from railhead.contract.times import parse_time
+from railhead.json_object import Object, part, parts
+from railhead.planning.facts.pod_failure import LossReason
 from railhead.planning.facts.reasons import HELD_BY_KUEUE, SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.queues.kueue import POD_GATE, QUEUE_NAME

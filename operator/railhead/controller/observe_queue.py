@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from railhead.api import names
-from railhead.api.base import Object, part, parts
 from railhead.api.conditions import MAX_CONDITIONS, Condition
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.api.queue import Toleration
 from railhead.contract.text import clean_text
 from railhead.controller.observe import owner_uid
+from railhead.json_object import Object, part, parts
 from railhead.planning.queue_view import Assignment, Flavor, PodSetUpdate, WorkloadView
 from railhead.resources.placement import HOSTNAME, get_items
 from railhead.resources.queues.kueue import DIGEST, WORKERS

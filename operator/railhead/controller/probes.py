@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
-from railhead.controller.metrics import METRICS_PATH, Page, respond
+from railhead.controller.operator_metrics import METRICS_PATH, Page, respond
 from railhead.controller.serve import Listener
 
 log = logging.getLogger(__name__)

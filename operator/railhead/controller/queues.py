@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any
 
 from railhead.api import names
-from railhead.api.base import Object
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.job_record import JobRecord
 from railhead.controller.observe_queue import Key, observe_flavor, observe_priority, observe_workload
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.expiring import Expiring
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter, is_of_admission

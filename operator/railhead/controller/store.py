@@ -12,13 +12,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from railhead.api import names
-from railhead.api.base import Object
-from railhead.api.job import InvalidSpec, JobKey
+from railhead.api.parsed_spec import InvalidSpec, JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import RESTING, JobStatus
 from railhead.controller.job_record import JobRecord, RunKey, read_key, record_job
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.controller.queues import Queues
+from railhead.json_object import Object
 from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.planning.observed import DENIED_ROW_SECONDS, Announced, Denial, Observed, Rejection, RunHolder
 from railhead.planning.pod_view import PodEvents, PodView, Problem

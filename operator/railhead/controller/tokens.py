@@ -18,10 +18,10 @@ from typing import Annotated
 
 from pydantic import AliasPath, BaseModel, Field
 
-from railhead.api.base import Object
 from railhead.contract.report import AUDIENCE
 from railhead.controller.expiring import Expiring
 from railhead.controller.report.authority import Speaker, read_review
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.kinds import TOKEN_REVIEW
 

@@ -23,7 +23,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.store import Store
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import KubeError, is_refusal

@@ -20,11 +20,11 @@ def main() -> None:
 
         run_ray(arguments)
     elif role == "archive":
-        from railhead.driver.archive.upload import run_upload
+        from railhead.driver.archive.archive_upload import run_upload
 
         run_upload(*arguments)
     elif role == "stacks":
-        from railhead.driver.stacks import run_stacks
+        from railhead.driver.head.stacks import run_stacks
 
         run_stacks(os.environ)
     elif role in ("head", "worker", "fetch"):
@@ -36,22 +36,22 @@ def main() -> None:
 def run_container(role: str) -> None:
     """Ends the process with a termination message for what a pod cannot begin with."""
     from railhead.contract.environment import TERMINATION_MESSAGE
-    from railhead.driver.ending import end_process
-    from railhead.driver.errors import AttemptFailed
-    from railhead.driver.pod import check_content
+    from railhead.driver.messages.attempt_errors import AttemptFailed
+    from railhead.driver.pod.ending import end_process
+    from railhead.driver.pod.mounted_input import check_content
 
     try:
         os.environ.update(check_content(os.environ))
         if role == "head":
-            from railhead.driver.head import run_head
+            from railhead.driver.head.run_head import run_head
 
             run_head(os.environ)
         elif role == "worker":
-            from railhead.driver.worker import run_worker
+            from railhead.driver.pod.worker import run_worker
 
             run_worker(os.environ)
         else:
-            from railhead.driver.fetch import run_fetch
+            from railhead.driver.pod.fetch_source import run_fetch
 
             run_fetch(os.environ)
     except AttemptFailed as error:

@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import PurePath
 
-from railhead.driver.user_code import add_user_folders
+from railhead.driver.container.user_code import add_user_folders
 
 
 def customize(own_file: str) -> None:
@@ -24,12 +24,12 @@ def customize(own_file: str) -> None:
         print(f"railhead: the image's own sitecustomize raised {error!r}", file=sys.stderr)
     add_user_folders()
     if os.environ.get("RAILHEAD_SCRIPT"):  # set by `script.run`; all other Ray processes skip the import
-        from railhead.driver.script.hooks import install_hooks
+        from railhead.driver.script.import_hooks import install_hooks
 
         install_hooks()
     if os.environ.get("RAILHEAD_ONLY_RANK_0"):  # set by `worker`, for Ray's log monitor
         from railhead.driver.ray.daemons import install_filter
-        from railhead.driver.script.hooks import AfterImport
+        from railhead.driver.script.import_hooks import AfterImport
 
         sys.meta_path.insert(0, AfterImport({"ray._raylet": install_filter}))
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from railhead.api.base import Object
-from railhead.contract.text import now_text
+from railhead.contract.times import now_text
+from railhead.json_object import Object
 
 Body = Object | list[Object]  # of a request; a JSON Patch is a list
 

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.kube.bodies import Body, decode, keep_all
 from railhead.kube.clock import ServerClock
 from railhead.kube.errors import Gone, RetryAfter, classify_response

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 
 LONGEST_WAIT_SECONDS = 60.0
 # Of a webhook that the API server has to call, and that does not answer.

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Gone, KubeError, RetryAfter, is_refusal
 from railhead.kube.kinds import Kind
@@ -73,7 +73,7 @@ class Tombstones:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[Record]):
+class CachedObject(Generic[Record]):
     """What the view keeps of one object."""
 
     uid: str
@@ -85,7 +85,7 @@ class View(Generic[Record]):
     """A record of each object by (namespace, name); calls `on_change` on every change. No I/O."""
 
     def __init__(self, on_change: OnChange[Record], slim: Callable[[Object], Record]) -> None:
-        self._entries: dict[Key, Entry[Record]] = {}
+        self._entries: dict[Key, CachedObject[Record]] = {}
         self._on_change = on_change
         self._slim = slim
         self._tombstones = Tombstones()
@@ -94,20 +94,20 @@ class View(Generic[Record]):
     def items(self) -> Iterable[Record]:
         return [entry.record for entry in self._entries.values()]
 
-    def read(self, obj: Object) -> tuple[Key, Entry[Record]]:
+    def read(self, obj: Object) -> tuple[Key, CachedObject[Record]]:
         """What would be kept of the object; of a known version, the same as is kept already."""
         key, uid, version = key_of(obj), uid_of(obj), version_of(obj)
         known = self._entries.get(key)
         if known is not None and (known.uid, known.version) == (uid, version):
             return key, known
-        return key, Entry(uid, version, self._slim(obj))
+        return key, CachedObject(uid, version, self._slim(obj))
 
     def put(self, obj: Object) -> None:
         """Stores an object, unless a newer version or its deletion is already known."""
         if version_of(obj) > self._listed:  # else the last list contains it, or it was deleted by then
             self._put(*self.read(obj))
 
-    def _put(self, key: Key, new: Entry[Record]) -> None:
+    def _put(self, key: Key, new: CachedObject[Record]) -> None:
         if self._tombstones.is_deleted_since(new.uid, new.version):
             return
         old = self._entries.get(key)
@@ -128,7 +128,7 @@ class View(Generic[Record]):
         del self._entries[key]
         self._on_change(old.record, None)
 
-    def replace(self, listed: Mapping[Key, Entry[Record]], *, version: int) -> None:
+    def replace(self, listed: Mapping[Key, CachedObject[Record]], *, version: int) -> None:
         """Applies a complete list of the given version at once: drops objects missing from it, except newer ones."""
         for key, old in list(self._entries.items()):
             if key not in listed and old.version <= version:
@@ -288,7 +288,7 @@ class Informer(Generic[Record]):
         self.state.accept()
         return listed.version
 
-    def _read(self, obj: Object) -> tuple[Key, Entry[Record]]:
+    def _read(self, obj: Object) -> tuple[Key, CachedObject[Record]]:
         self.state.deliver()
         return self.view.read(obj)
 

@@ -23,7 +23,7 @@ class BadSelector(ValueError):
 
 
 @dataclass(frozen=True)
-class Requirement:
+class LabelRequirement:
     """One term of a selector.
 
     Attributes:
@@ -49,7 +49,7 @@ class LabelSelector:
     """
 
     text: str = ""
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelRequirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return all(requirement.matches(labels) for requirement in self.requirements)
@@ -64,15 +64,15 @@ def parse_selector(text: str) -> LabelSelector:
     return LabelSelector(text, tuple(_parse_terms(text)) if text else ())
 
 
-def _parse_terms(text: str) -> Iterator[Requirement]:
+def _parse_terms(text: str) -> Iterator[LabelRequirement]:
     for term in (part.strip() for part in _COMMA.split(text)):
         if found := _PRESENCE.fullmatch(term):
-            yield Requirement(found[2], None, is_negated=found[1] == "!")
+            yield LabelRequirement(found[2], None, is_negated=found[1] == "!")
         elif found := _EQUALITY.fullmatch(term):
-            yield Requirement(found[1], frozenset({found[3]}), is_negated=found[2] == "!=")
+            yield LabelRequirement(found[1], frozenset({found[3]}), is_negated=found[2] == "!=")
         elif found := _SET.fullmatch(term):
             values = frozenset(value.strip() for value in found[3].split(","))
-            yield Requirement(found[1], values, is_negated=found[2] == "notin")
+            yield LabelRequirement(found[1], values, is_negated=found[2] == "notin")
         else:
             raise BadSelector(
                 f"{term!r} is not a requirement on a label, such as team=a, team!=a, team in (a,b), !team"

@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 import railhead
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.local import LocalError
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import write_kubeconfig

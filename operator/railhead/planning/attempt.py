@@ -11,7 +11,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.run_status import RunStatus
 from railhead.api.status import FailureStatus, HeadStatus, Phase, ProgressStatus, Waiting, WorkersStatus
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.planning.children import (
     driver_removal,
     find_initial_checkpoint,
@@ -21,9 +21,9 @@ from railhead.planning.children import (
     prerequisites,
     worker_pods,
 )
-from railhead.planning.facts.admission import count_workers, find_admission
+from railhead.planning.facts.admission import choose_admission, count_workers
 from railhead.planning.facts.reasons import GIVEN_UP
-from railhead.planning.facts.report import change_by_outcome, with_estimate
+from railhead.planning.facts.reported_progress import change_by_outcome, with_estimate
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
@@ -38,7 +38,7 @@ NO_GANG = (
 
 def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) -> Decision:
     """Raises the attempt number and creates its children. `again`: training ran since the job started or resumed."""
-    mounts, admission = job.mounts_of(attempt), find_admission(job)
+    mounts, admission = job.mounts_of(attempt), choose_admission(job)
     workers = count_workers(job, admission)
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
     message += NO_GANG if job.chosen_gang == "None" else ""

@@ -10,7 +10,7 @@ from functools import partial
 
 from railhead.api import names
 from railhead.api.status import InitialCheckpoint
-from railhead.planning.facts.admission import build_request, find_admission
+from railhead.planning.facts.admission import build_request, choose_admission
 from railhead.planning.facts.avoided_nodes import list_avoided
 from railhead.planning.facts.reasons import FAILED_MOUNT
 from railhead.planning.job import Job
@@ -28,12 +28,12 @@ from railhead.planning.plan import (
     Remove,
 )
 from railhead.resources.bundle import build_bundle_config_map
+from railhead.resources.code_volume import build_source_copy
 from railhead.resources.gangs.schedulers import SCHEDULERS, build_pod_group, find_gang
 from railhead.resources.mounts import Mounts, build_input, build_secret
 from railhead.resources.network import build_heads_service, build_network_policy
-from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
+from railhead.resources.pod_builder import PodSettings, WorkerPodBuilder, build_head_pod
 from railhead.resources.queues.kueue import build_workload
-from railhead.resources.source import build_source_copy
 
 
 def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ...]:
@@ -155,9 +155,9 @@ def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) ->
     return tuple(Create(POD, pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_)) for slot in slots)
 
 
-def _describe_attempt(job: Job, number: int) -> Attempt:
-    admission = job.status.admission if number == job.attempt else find_admission(job)
-    attempt = Attempt(
+def _describe_attempt(job: Job, number: int) -> PodSettings:
+    admission = job.status.admission if number == job.attempt else choose_admission(job)
+    attempt = PodSettings(
         job.ref,
         job.spec,
         number,

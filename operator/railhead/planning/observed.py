@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 from railhead.api import names
-from railhead.api.job import InvalidSpec
+from railhead.api.parsed_spec import InvalidSpec
 from railhead.api.spec import GRACE_SECONDS_OF_GPUS, TrainJobSpec
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.outcome import Outcome

@@ -10,31 +10,19 @@ from collections.abc import Callable
 from dataclasses import fields
 
 from railhead.api import conditions as types
-from railhead.api.job import InvalidSpec
 from railhead.api.names import MANAGER
+from railhead.api.parsed_spec import InvalidSpec
 from railhead.planning.amendments.announcements import add_warning, announce_commit, announce_slow_ranks
+from railhead.planning.amendments.attempt_list import acknowledge_generation, list_attempts
+from railhead.planning.amendments.avoided_node_list import list_avoided_nodes
+from railhead.planning.amendments.count_time import count_running_time, count_time
 from railhead.planning.amendments.creates import ask_for_refused_first, hold_back_creates, probe_quota
-from railhead.planning.amendments.obstacles import (
-    hold_back_deletes,
-    list_stuck_pods,
-    look_up_pod_events,
-    report_obstacles,
-    wake_for_limits,
-)
-from railhead.planning.amendments.records import (
-    acknowledge_generation,
-    count_running_time,
-    count_time,
-    list_attempts,
-    list_avoided_nodes,
-)
+from railhead.planning.amendments.denied_deletes import hold_back_deletes
+from railhead.planning.amendments.next_look import look_up_pod_events, wake_for_limits
+from railhead.planning.amendments.obstacle_conditions import report_obstacles
+from railhead.planning.amendments.stuck_pods import list_stuck_pods
 from railhead.planning.amendments.workload import end_workload, keep_workload
-from railhead.planning.decisions.attempts import (
-    decide_first_attempt,
-    decide_next_attempt,
-    decide_restarts_in_place,
-    decide_resume_source,
-)
+from railhead.planning.decisions.continued_run import decide_restored, decide_run
 from railhead.planning.decisions.finished import decide_clean_up, decide_deletion, decide_finished, decide_success
 from railhead.planning.decisions.loss import (
     decide_active_deadline,
@@ -43,8 +31,13 @@ from railhead.planning.decisions.loss import (
     decide_partial_start,
     decide_startup_deadline,
 )
-from railhead.planning.decisions.progress import show_progress
-from railhead.planning.decisions.run import decide_restored, decide_run
+from railhead.planning.decisions.next_attempt import (
+    decide_first_attempt,
+    decide_next_attempt,
+    decide_restarts_in_place,
+    decide_resume_source,
+)
+from railhead.planning.decisions.show_progress import show_progress
 from railhead.planning.decisions.suspend import decide_queue, decide_resume, decide_suspend
 from railhead.planning.decisions.workers import (
     decide_outdated_pods,
@@ -54,7 +47,7 @@ from railhead.planning.decisions.workers import (
     decide_uncreated_pods,
     decide_unstarted_pods,
 )
-from railhead.planning.facts.admission import understand
+from railhead.planning.facts.admission import add_queue_obstacle
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Effects, Event, Plan
@@ -124,7 +117,7 @@ def plan(observed: Observed) -> Plan:
         return _seal(observed, acknowledge_generation(observed, decision))
     if observed.spec.managed_by != MANAGER:
         return Plan()  # managed by another controller
-    job = understand(observed, observed.spec)
+    job = add_queue_obstacle(observed, observed.spec)
     decision = next(decided for decide in DECISIONS if (decided := decide(job)) is not None)
     for amend in FIRST_AMENDMENTS:
         decision = amend(job, decision)

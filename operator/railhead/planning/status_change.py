@@ -41,7 +41,7 @@ from railhead.api.status import (
     WorkerLosses,
     WorkersStatus,
 )
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.api.child_metadata import ChildMetadata
 from railhead.api.spec import PodUser
 from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy
+from railhead.json_object import Object
 
 Peer = Mapping[str, object]
 

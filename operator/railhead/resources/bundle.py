@@ -15,9 +15,9 @@ from pathlib import Path
 
 import railhead
 from railhead._version import __version__
-from railhead.api.base import Object
+from railhead.contract.digest import CHARS, digest
 from railhead.contract.failure import FailureClass
-from railhead.contract.text import CHARS, digest
+from railhead.json_object import Object
 from railhead.resources.base import OperatorSettings, build_immutable, build_shared_metadata
 
 BUNDLE_FILE = "railhead.pyz"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from railhead.api.base import Object
 from railhead.api.status import JobStatus
 from railhead.contract.checkpoint_uri import read_checkpoint_name, split_query
+from railhead.json_object import Object
 
 
 def describe_known(status: JobStatus) -> list[Object]:

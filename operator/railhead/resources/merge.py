@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 
 MERGE_KEYS = {
     "containers": "name",

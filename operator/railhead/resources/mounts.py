@@ -13,12 +13,12 @@ import hmac
 from dataclasses import dataclass
 
 from railhead.api import names
-from railhead.api.base import Object
-from railhead.api.logs import Logs
+from railhead.api.log_options import Logs
 from railhead.api.run import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
 from railhead.api.trainer import DEFAULT_FRAMEWORK
+from railhead.contract.digest import digest, digest_files
 from railhead.contract.job_input import (
     CA_KEY,
     FILE,
@@ -34,7 +34,7 @@ from railhead.contract.job_input import (
     ScalingInput,
 )
 from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy, choose_archive
-from railhead.contract.text import digest, digest_files
+from railhead.json_object import Object
 from railhead.resources.base import JobRef, OperatorSettings, build_immutable, build_metadata
 from railhead.resources.placement import find_ray_labels
 from railhead.resources.sizes import compute_sizes

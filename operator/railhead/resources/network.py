@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 
 from railhead.api import names
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.resources.base import (
     NO_METADATA,
     CommonMetadata,

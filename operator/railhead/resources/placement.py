@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.api.names import AVOIDED_NODES
 from railhead.api.spec import TrainJobSpec
 from railhead.api.topology import Topology
+from railhead.json_object import Object
 from railhead.resources.base import JobRef
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from railhead.api.base import Object, part, parts
 from railhead.api.quantities import format_resource, parse_quantity
+from railhead.json_object import Object, part, parts
 
 
 def build_quota_probe(head: Object, worker: Object, *, workers: int) -> Object:

@@ -6,8 +6,8 @@ therefore there twice, the second time below a prefix, and the driver finds the 
 
 from __future__ import annotations
 
-from railhead.api.base import Object, part, parts, text
 from railhead.contract.environment import FROM_SECRET
+from railhead.json_object import Object, part, parts, text
 
 
 def mark_secrets(container: Object) -> Object:

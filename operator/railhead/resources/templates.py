@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from railhead.api import names
-from railhead.api.base import Object, part, parts
 from railhead.api.pod_fields import POD_FIELDS, SIDECAR_FIELDS, find_refused
 from railhead.api.spec import TrainJobSpec
+from railhead.json_object import Object, part, parts
 from railhead.resources.merge import merge
 
 SHARED_MEMORY = "/dev/shm"

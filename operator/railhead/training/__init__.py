@@ -56,7 +56,7 @@ def end_notice() -> Optional[EndNotice]:
     all ranks. But the notice reaches the ranks up to two seconds apart: let them agree, such as by an all_reduce of
     one byte, before they save a checkpoint together.
     """
-    from railhead.driver.ray.context import read_notice
+    from railhead.driver.ray.train_context import read_notice
 
     found = read_notice()
     if found is None:

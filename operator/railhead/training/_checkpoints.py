@@ -13,7 +13,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set, Tuple
 
 from railhead import training
-from railhead.driver.ray.context import NOTICES
+from railhead.driver.ray.train_context import NOTICES
 
 if TYPE_CHECKING:
     from ray.train import Checkpoint

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from random import Random
 
-from railhead.api.base import Object as Body
+from railhead.json_object import Object as Body
 from tests.model.actors.actor import Actor, Range
 from tests.model.api_server import Object, Place
 from tests.model.world import NAMESPACE, World, name_of

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from random import Random
 
 from railhead.api import names
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from tests.model.actors.actor import Actor, Range, node_of
 from tests.model.api_server import Object
 from tests.model.nodes import needs_gpus

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from railhead.api import names
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Checkpoint, Report, State
-from railhead.contract.text import format_time
+from railhead.contract.report import CommittedCheckpoint, Report, State
+from railhead.contract.times import format_time
 from railhead.resources.queues.kueue import PRIORITY_CLASS
 from tests.model.api_server import JOBS, Entry, Object
 from tests.model.contention.jobs import Work
@@ -230,9 +230,9 @@ class Contention(Crowd):
                 if is_leaving(pod):
                     self.loop.call_later(1, self._remove, metadata["name"], metadata["uid"])
 
-    def _checkpoint(self, job: str) -> Checkpoint | None:
+    def _checkpoint(self, job: str) -> CommittedCheckpoint | None:
         commits = self.training[job].commits
-        return Checkpoint(f"/runs/c{commits - 1}", commits - 1, format_time(self.now())) if commits else None
+        return CommittedCheckpoint(f"/runs/c{commits - 1}", commits - 1, format_time(self.now())) if commits else None
 
     def _report(self, job: str, state: State) -> None:
         raw, attempt = self.api.objects[JOBS, NAMESPACE, job], self._attempt_of(job)

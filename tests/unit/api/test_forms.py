@@ -9,8 +9,8 @@ import pytest
 
 from railhead.api.crd import build_crd
 from railhead.api.forms import FORMS, put_into_words
-from railhead.api.job import InvalidSpec, parse_spec
-from tests.unit.api.test_job import SMALLEST
+from railhead.api.parsed_spec import InvalidSpec, parse_spec
+from tests.unit.api.test_parsed_spec import SMALLEST
 
 
 def list_patterns(schema: Any) -> Iterator[str]:

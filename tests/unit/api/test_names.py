@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api import names
-from railhead.contract.text import CHARS
+from railhead.contract.digest import CHARS
 
 LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 jobs = st.from_regex(rf"[a-z]([-a-z0-9]{{0,{names.MAX_JOB_NAME - 2}}}[a-z0-9])?", fullmatch=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from railhead.api.base import Object
 from railhead.cli import doctor, jobs, read
 from railhead.cli.output import Console
 from railhead.cli.parser import build_parser
-from railhead.client.errors import ExitCode
-from railhead.client.snapshot import Snapshot
+from railhead.client.cluster.job_snapshot import JobSnapshot
+from railhead.client.exit_codes import ExitCode
+from railhead.json_object import Object
 from railhead.kube.errors import Denied
 from tests.unit.client.jobs import (
     make_condition,
@@ -115,7 +115,7 @@ UNREADY = Answers(
 )
 
 
-def snapshot(name: str) -> Snapshot:
+def snapshot(name: str) -> JobSnapshot:
     return make_snapshot(JOBS[name], PODS.get(name, ()), EVENTS.get(name, ()))
 
 
@@ -138,7 +138,7 @@ class FixedCluster:
     async def list_jobs(self, selector: str, read: Callable[[Object], Any]) -> list[Any]:
         return [read(job) for job in JOBS.values()]
 
-    async def read_snapshot(self, name: str) -> Snapshot:
+    async def read_snapshot(self, name: str) -> JobSnapshot:
         return snapshot(name)
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
 from railhead.cli import change
 from railhead.cli.output import Console
 from railhead.cli.parser import build_parser, duration
-from railhead.client.errors import ClientError, ExitCode
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.json_object import Object
 from tests.unit.client.jobs import make_failed, make_job
 
 

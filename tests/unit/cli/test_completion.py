@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from railhead.api.base import Object
 from railhead.cli.completion import Words, ask_cluster, complete_for_kubectl, find_candidates
 from railhead.cli.main import main
 from railhead.cli.parser import LIST_FORMATS, build_parser
-from railhead.client.cluster import Target
+from railhead.client.cluster.connection import Target
+from railhead.json_object import Object
 from tests.unit.cli.api_server import serve
 
 # Print the candidates for the words of $1; what surrounds them is that of an interactive shell.
@@ -121,7 +121,7 @@ def test_a_cluster_that_takes_too_long_has_no_names(monkeypatch: pytest.MonkeyPa
         yield
 
     monkeypatch.setattr("railhead.cli.completion.SECONDS", 0.01)
-    monkeypatch.setattr("railhead.client.cluster.open_cluster", hang)
+    monkeypatch.setattr("railhead.client.cluster.connection.open_cluster", hang)
     assert find_candidates(build_parser(), ["status", ""], ask_cluster) == []
 
 

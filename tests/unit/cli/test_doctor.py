@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from railhead.cli.doctor import find_exit_code
-from railhead.client.errors import ExitCode
-from railhead.client.readiness import ERROR, NOT_PERMITTED, OK, WARNING, Check
+from railhead.client.cluster.readiness import ERROR, NOT_PERMITTED, OK, WARNING, Check
+from railhead.client.exit_codes import ExitCode
 
 
 @pytest.mark.parametrize(

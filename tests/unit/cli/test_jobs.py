@@ -17,12 +17,12 @@ import yaml
 from aiohttp import web
 
 import railhead
-from railhead.api.base import Object
 from railhead.cli import jobs as commands
 from railhead.cli.output import Console
 from railhead.cli.parser import build_parser
-from railhead.client.cluster import Target, open_cluster
-from railhead.client.rows import read_row
+from railhead.client.cluster.connection import Target, open_cluster
+from railhead.client.cluster.job_rows import read_row
+from railhead.json_object import Object
 from railhead.kube.pages import PAGE_SIZE
 from tests.unit.cli.api_server import serve
 from tests.unit.cli.screens import JOBS, FixedCluster

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
 from railhead.cli.output import Console
 from railhead.cli.parser import parse_arguments
 from railhead.cli.pods import run_in_pod, show_stacks
-from railhead.client.cluster import Target
-from railhead.client.errors import ClientError
-from railhead.client.snapshot import PodState, read_pod
+from railhead.client.cluster.connection import Target
+from railhead.client.cluster.job_snapshot import PodState, read_pod
+from railhead.client.exit_codes import ClientError
+from railhead.json_object import Object
 from tests.unit.client.jobs import make_job, make_pod
 
 RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "ray", "state": {"running": {}}}]}

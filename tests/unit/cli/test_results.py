@@ -16,14 +16,16 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
 from railhead.cli import logs, read, results
 from railhead.cli.output import Console
 from railhead.cli.parser import build_parser
-from railhead.client.errors import ClientError, ExitCode
-from railhead.client.folder_program import FileCheck
-from railhead.client.run_files import ProcessFiles, RunFile, StoreFiles
-from railhead.client.snapshot import PodState, Snapshot
+from railhead.client.cluster.job_snapshot import JobSnapshot, PodState
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.run.folder_program import FileCheck
+from railhead.client.run.process_files import ProcessFiles
+from railhead.client.run.run_files import RunFile
+from railhead.client.run.store_files import StoreFiles
+from railhead.json_object import Object
 from tests.unit.client.jobs import make_job, make_snapshot
 from tests.unit.client.run_folder import HOSTILE, write_run
 
@@ -40,7 +42,7 @@ class FixedCluster:
     async def list_pods(self, uid: str) -> list[PodState]:
         return []
 
-    async def read_snapshot(self, name: str) -> Snapshot:
+    async def read_snapshot(self, name: str) -> JobSnapshot:
         return make_snapshot(make_job(name))
 
 

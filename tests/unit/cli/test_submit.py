@@ -8,7 +8,7 @@ import pytest
 
 from railhead.cli.parser import build_parser
 from railhead.cli.submit import Submission, read_submission, read_target
-from railhead.client.errors import ClientError
+from railhead.client.exit_codes import ClientError
 
 JOB = "apiVersion: railhead.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\n"
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from railhead.api.base import Object
-from railhead.client.snapshot import Snapshot
+from railhead.client.cluster.job_snapshot import JobSnapshot
+from railhead.json_object import Object
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 STARTED = "2026-11-25T10:00:00Z"
@@ -73,5 +73,5 @@ def make_event(reason: str, message: str, at: str = "2026-11-25T11:50:00Z", coun
     return {"reason": reason, "message": message, "type": "Normal", "lastTimestamp": at, "count": count}
 
 
-def make_snapshot(job: Object, pods: Sequence[Object] = (), events: Sequence[Object] = ()) -> Snapshot:
-    return Snapshot(job, tuple(pods), tuple(events), NOW)
+def make_snapshot(job: Object, pods: Sequence[Object] = (), events: Sequence[Object] = ()) -> JobSnapshot:
+    return JobSnapshot(job, tuple(pods), tuple(events), NOW)

@@ -9,9 +9,9 @@ from typing import Any
 
 from railhead._version import __version__
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.api.crd import build_crd
 from railhead.api.served import PATH
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient, Listed, Scope
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import CRD, LOCAL_QUEUE, NAMESPACE, Kind

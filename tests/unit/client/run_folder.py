@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from railhead.contract.history import Header, write_line
+from railhead.contract.history_format import Header, write_line
 
 UID = "uid-digits"
 HOSTILE = "line\x1b[2J\x1b]0;owned\x07"

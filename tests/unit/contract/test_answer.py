@@ -9,7 +9,7 @@ import pytest
 
 from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureRule
-from railhead.contract.metric_policy import MetricRule
+from railhead.contract.metric_rule import MetricRule
 
 FULL = Answer(
     progress_deadline_seconds=600,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyarrow.fs import FileSystem
 
 from railhead.contract.checkpoint_uri import build_checkpoint_uri, read_checkpoint_name, read_path, split_query
-from railhead.driver.reporting.progress import parse_known
+from railhead.driver.mailbox.progress import parse_known
 
 PRINTABLE = [chr(code) for code in range(0x3000) if chr(code).isprintable() and chr(code) != "/"]
 S3 = "s3://bucket/runs/r?region=us-east-1&endpoint_override=localhost:1"

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import LIMIT_BYTES, Outcome, parse_exit_code
-from railhead.contract.report import Checkpoint
+from railhead.contract.report import CommittedCheckpoint
 
 
-def make_checkpoint(*, length: int = 40, **metrics: str) -> Checkpoint:
-    return Checkpoint("/" + "u" * length, 3, "t", metrics)
+def make_checkpoint(*, length: int = 40, **metrics: str) -> CommittedCheckpoint:
+    return CommittedCheckpoint("/" + "u" * length, 3, "t", metrics)
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text(max_size=300)), st.integers(0, 3000), st.integers(0, 3000))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from railhead.contract.report import LIMIT_BYTES, MAX_METRICS, NO_CHECKPOINT, Checkpoint, Report
+from railhead.contract.report import LIMIT_BYTES, MAX_METRICS, NO_CHECKPOINT, CommittedCheckpoint, Report
 
 FULL = {f"{number:03}{'m' * 125}": "v" * 256 for number in range(MAX_METRICS)}
 BASE = Report("ns", "digits", "u", 1, "RUNNING")
 
 
 def test_a_report_drops_metrics_of_checkpoints_rather_than_exceed_the_limit() -> None:
-    newest, best = Checkpoint("/runs/c9", 9, "t", FULL), Checkpoint("/runs/c3", 3, "t", FULL)
+    newest, best = CommittedCheckpoint("/runs/c9", 9, "t", FULL), CommittedCheckpoint("/runs/c3", 3, "t", FULL)
     report = Report("ns", "digits", "u", 1, "RUNNING", metrics=FULL, checkpoint=newest, best_checkpoint=best)
     text = report.to_json()
     assert len(text) <= LIMIT_BYTES

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.contract.text import clean_line, clean_text, format_time, parse_time, write_ranks
+from railhead.contract.text import clean_line, clean_text, write_ranks
+from railhead.contract.times import format_time, parse_time
 
 
 def test_a_time_is_read_as_it_was_written() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
 from railhead.controller import watch_guard
 from railhead.controller.installation import AdmissionPolicy
 from railhead.controller.store import Store
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING, Kind

@@ -7,19 +7,19 @@ from contextlib import suppress
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.contract.answer import Answer
-from railhead.contract.metric_policy import MetricRule
+from railhead.contract.metric_rule import MetricRule
 from railhead.controller.cluster_state import ClusterState
+from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.observe import PodRecord
-from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer
 from railhead.kube.selector import parse_selector
 from tests.model.client import make_client
 from tests.unit.builders import UID
 from tests.unit.controller.raws import make_job, make_pod
-from tests.unit.controller.test_queue import FakeClock, take_all
+from tests.unit.controller.test_keyed_queue import FakeClock, take_all
 
 KEY = JobKey("default", "digits")
 

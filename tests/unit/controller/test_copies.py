@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor
 from railhead.kube.errors import Denied, RetryAfter

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
+from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.loop import Loop
-from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.resources.base import JobNetworkPolicy
 from tests.model.client import make_client
 from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS
 from tests.unit.controller.raws import make_container, make_job, make_pod
-from tests.unit.controller.test_queue import FakeClock
+from tests.unit.controller.test_keyed_queue import FakeClock
 
 NEW = {"observedGeneration": -1, "attempt": 0, "round": 0}  # the definition's default
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.api.crd import build_crd
 from railhead.api.served import PATH
 from railhead.controller.installation import TRIES, WrongDefinition, check_definition, find_problem
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from tests.unit.kube.no_transport import NoTransport

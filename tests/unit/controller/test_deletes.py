@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.kube.errors import Conflict, Gone, KubeError, RetryAfter

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder
 from railhead.kube.errors import Denied, KubeError, RetryAfter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.kube.errors import Conflict, Denied, KubeError, RetryAfter
 from railhead.planning.plan import Event

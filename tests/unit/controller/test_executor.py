@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter

@@ -21,13 +21,13 @@ import kopf
 import pytest
 from kopf._cogs.clients import fetching, watching
 
-from railhead.api.job import InvalidSpec, JobKey
+from railhead.api.parsed_spec import InvalidSpec, JobKey
 from railhead.controller import handlers
 from railhead.controller.app import change_process
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.job_pages import fetch_pages
-from railhead.controller.queue import KeyedQueue
+from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube import pages
 from railhead.kube.client import connect

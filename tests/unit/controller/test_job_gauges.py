@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.api.status import parse_status
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.controller.job_gauges import JobGauges, Signs, find_signs
 from railhead.controller.store import Store
 from tests.unit.controller.raws import make_job

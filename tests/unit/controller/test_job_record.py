@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.job import InvalidSpec, parse_spec
+from railhead.api.parsed_spec import InvalidSpec, parse_spec
 from railhead.api.status import parse_status
 from railhead.controller.job_record import Content, record_job
 from railhead.planning.observed import Announced

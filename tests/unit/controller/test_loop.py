@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.api.job import JobKey
 from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name, worker_name
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.config import OperatorConfig
 from railhead.controller.discovery import Discovery
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
+from railhead.controller.keyed_queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.loop import (
     SMALL_JOB_PODS,
     TROUBLE_RETRY_SECONDS,
@@ -28,7 +29,6 @@ from railhead.controller.loop import (
 )
 from railhead.controller.observe import record_pod
 from railhead.controller.observe_queue import observe_workload
-from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.queues import RETRY_SECONDS
 from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
@@ -39,7 +39,7 @@ from tests.model.client import make_client
 from tests.unit.builders import NOW, SETTINGS, SPEC
 from tests.unit.controller.raws import make_job, make_pod
 from tests.unit.controller.test_discovery import BETA, SILENT, WITH, DiscoveryClient
-from tests.unit.controller.test_queue import FakeClock
+from tests.unit.controller.test_keyed_queue import FakeClock
 from tests.unit.kueue import OWNER, make_raw
 
 QUOTA = Problem("QuotaExceeded", "Pod head was rejected: exceeded quota")

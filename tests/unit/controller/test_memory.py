@@ -16,12 +16,12 @@ import pytest
 
 from railhead.api import names
 from railhead.controller.cluster_state import ClusterState
-from railhead.controller.queue import KeyedQueue
+from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.store import Store
 from tests.model.client import make_client
 from tests.unit.builders import RUNNING_STATUS, SPEC
 from tests.unit.controller.raws import Object, make_container, make_job, make_pod
-from tests.unit.controller.test_queue import FakeClock
+from tests.unit.controller.test_keyed_queue import FakeClock
 
 COUNT = 100
 TIME = "2026-01-01T12:00:00Z"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, observe_pod, owner_uid, record_pod
-from railhead.planning.facts.failure import classify_pod
+from railhead.planning.facts.pod_failure import classify_pod
 from railhead.planning.pod_view import ENDED_WITHIN, PodView, Problem
 from tests.unit.builders import NOW, UID
 from tests.unit.controller.raws import JOB_OWNER, Object, make_container, make_pod

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.api.queue import Toleration
 from railhead.controller.observe_queue import observe_flavor, observe_priority, observe_workload
+from railhead.json_object import Object
 from railhead.planning.queue_view import PodSetUpdate
 from tests.unit.builders import UID
 from tests.unit.kueue import make_raw

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from railhead.api.base import Object
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.cluster_state import ClusterState
+from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.observe import record_pod
 from railhead.controller.observe_queue import observe_workload
-from railhead.controller.queue import KeyedQueue
 from railhead.controller.queues import Queues
 from railhead.controller.store import Store
+from railhead.json_object import Object
 from railhead.kube.errors import Gone
 from railhead.kube.kinds import RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
 from railhead.planning.observed import Denial

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.refusals import CONTENDED_TRIES, LASTING_SECONDS, Refusals, Subject
 from railhead.kube.errors import Conflict, Denied, KubeError, RetryAfter
 from railhead.planning.facts.reasons import REJECTIONS

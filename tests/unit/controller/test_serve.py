@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from railhead.controller.config import split_address
-from railhead.controller.metrics import FRESH_SECONDS, Page
+from railhead.controller.operator_metrics import FRESH_SECONDS, Page
 from railhead.controller.probes import MOST_CLIENTS, build_listener, build_probes
 from railhead.controller.serve import STRANGER_SECONDS, Listener, open_socket, serve
 from railhead.local.addresses import free_port
@@ -252,8 +252,8 @@ async def test_pipelined_requests_take_turns_with_those_of_others() -> None:
 
 # Files that may listen by themselves, and why their bounds are their own.
 OTHER_LISTENERS = {
-    "driver/reporting/metrics_server.py": "no aiohttp in users' images; its bounds are in test_metrics_server.py",
-    "driver/reporting/mailbox.py": "a Unix socket of the pod",
+    "driver/head/metrics_server.py": "no aiohttp in users' images; its bounds are in test_metrics_server.py",
+    "driver/mailbox/mailbox.py": "a Unix socket of the pod",
     "driver/ray/daemons.py": "looks for free ports, and does not listen",
     "local/addresses.py": "the same",
     "local/node/agent.py": "local mode: loopback, with client certificates, and 2 s for one: test_agent.py",

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
-from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.names import head_name
+from railhead.api.parsed_spec import InvalidSpec, JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.controller.observe import Owner, record_pod
 from railhead.controller.store import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.controller.store import Store
 from railhead.controller.watch_guard import WentBack, sweep_once
 from railhead.kube.client import METADATA_ONLY

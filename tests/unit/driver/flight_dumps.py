@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from railhead.driver.node.flight_dump import write_json
+from railhead.driver.rank.flight_dump import write_json
 
 FRAMES = [
     {"name": "all_reduce", "filename": "/site-packages/torch/distributed/distributed_c10d.py", "line": 2501},

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from railhead.driver.errors import JobRefused
-from railhead.driver.node.hosts import DNS_WAIT_SECONDS, compute_pause, find_address
-from railhead.driver.storage.acquire_run import prepare_storage
+from railhead.driver.container.hosts import DNS_WAIT_SECONDS, compute_pause, find_address
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.storage.write_check import prepare_storage
 from tests.unit.driver.storage.waiting import Waits, refuse_to_wait
 
 

@@ -19,21 +19,21 @@ from railhead.contract.job_input import ScalingInput
 from railhead.contract.outcome import LIMIT_BYTES as OUTCOME_BYTES
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import LIMIT_BYTES, MAX_LOST_PODS, Report
-from railhead.driver import cluster
-from railhead.driver.logs import name_process
-from railhead.driver.node.flight_dump import read_dump
+from railhead.driver.head import ray_cluster as ray_cluster_module
+from railhead.driver.head.publisher import Publisher
+from railhead.driver.mailbox.mailbox import Mailbox
+from railhead.driver.mailbox.progress import Progress
+from railhead.driver.messages.rank_marks import name_process
+from railhead.driver.rank.flight_dump import read_dump
 from railhead.driver.ray import nodes as ray_nodes
-from railhead.driver.reporting.mailbox import Mailbox
-from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.publisher import Publisher
-from railhead.driver.train_controller.collectives import Record, compare_records, parse_record
-from railhead.driver.train_controller.failure_policy import RetryDecider
-from railhead.driver.train_controller.group import Group
+from railhead.driver.train_controller.failures.collectives import Record, compare_records, parse_record
+from railhead.driver.train_controller.failures.failure_policy import RetryDecider
+from railhead.driver.train_controller.worker_group import Group
 from tests.ray.pods import make_job
 from tests.unit.driver.flight_dumps import Call, make_dump, pickle_dump, run
 from tests.unit.driver.mailboxes import tell
-from tests.unit.driver.node.test_ray_node import POD
-from tests.unit.driver.train_controller.test_failure_policy import dead_actor
+from tests.unit.driver.pod.test_ray_start import POD
+from tests.unit.driver.train_controller.failures.test_failure_policy import dead_actor
 
 SIZES = (256, 1000)
 METRICS = {f"metric-{number}": "1.23456e-05" for number in range(64)}
@@ -109,11 +109,11 @@ def test_a_round_asks_ray_once_and_probes_only_while_a_lost_node_is_listed(
         ray_cluster.nodes = rounds[len(probes)]
 
     ray_cluster.nodes = rounds[0]
-    monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=next_round))
+    monkeypatch.setattr(ray_cluster_module, "time", SimpleNamespace(sleep=next_round))
     publisher = SimpleNamespace(update=lambda change: counts.append(change(BASE).joined), forget_warning=str)
     job = make_job(worker_pods=size, scaling=ScalingInput(size, accelerator_type="H100"))
     with pytest.raises(StopIteration):
-        cluster.watch_nodes(POD, job, publisher, on_fatal=pytest.fail)  # type: ignore[arg-type]
+        ray_cluster_module.watch_nodes(POD, job, publisher, on_fatal=pytest.fail)  # type: ignore[arg-type]
     assert counts == [size // 2 - 1, size]
     assert probes == [0, 0, 0, size + 2, 0], "the head's own node too"
     assert ray_cluster.calls["ray.nodes"] == len(rounds) + 1

@@ -15,21 +15,27 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput, ScalingInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning
-from railhead.driver.archive.archive import Archive
-from railhead.driver.describe import describe_exception, format_traceback, read_text
-from railhead.driver.errors import AttemptFailed, CallbackRaised, Kind, TrainingError, build_training_error
-from railhead.driver.fetch import explain_output
-from railhead.driver.head import Head, end
-from railhead.driver.logs import Ranks
-from railhead.driver.pod import Pod
-from railhead.driver.reporting import publisher as publisher_module
-from railhead.driver.reporting.mailbox import Mailbox
-from railhead.driver.reporting.publisher import Endpoint, Publisher
-from railhead.driver.storage.call import call_storage
-from railhead.driver.train_controller.failure_policy import RetryDecider
-from railhead.driver.train_controller.fence import warn
-from railhead.driver.train_controller.group import Group
-from railhead.driver.trainers.users_trainer import place_run
+from railhead.driver.archive.pod_archive import Archive
+from railhead.driver.container.pod_input import Pod
+from railhead.driver.fit.users_trainer import place_run
+from railhead.driver.head import publisher as publisher_module
+from railhead.driver.head.end_attempt import Head, end
+from railhead.driver.head.publisher import Endpoint, Publisher
+from railhead.driver.head.rank_stream import Ranks
+from railhead.driver.mailbox.mailbox import Mailbox
+from railhead.driver.messages.attempt_errors import (
+    AttemptFailed,
+    CallbackRaised,
+    RankErrorKind,
+    TrainingError,
+    build_training_error,
+)
+from railhead.driver.messages.exception_text import describe_exception, format_traceback, read_text
+from railhead.driver.pod.fetch_source import explain_output
+from railhead.driver.storage.storage_call import call_storage
+from railhead.driver.train_controller.failures.failure_policy import RetryDecider
+from railhead.driver.train_controller.fence_step import warn
+from railhead.driver.train_controller.worker_group import Group
 
 MARK = "s3cr3t"
 TOKEN = f"eyJ{MARK}AAAA.eyJhdWQiOiJ{MARK}.{MARK}"
@@ -82,7 +88,7 @@ def test_no_description_of_an_exception_has_one() -> None:
         raise OSError(TEXT)
     except OSError as error:
         texts = (describe_exception(error), read_text(error), format_traceback(error))
-        on_a_rank = build_training_error(Kind.RAISED, 0, error).text
+        on_a_rank = build_training_error(RankErrorKind.RAISED, 0, error).text
     assert all("cannot open s3://" in text and MARK not in text for text in (*texts, on_a_rank))
 
 
@@ -107,7 +113,7 @@ def test_no_message_about_a_repository_has_one() -> None:
         ControllerError(CallbackRaised(TEXT)),
         ControllerError(OSError(TEXT)),
         WorkerGroupError("failed", {0: OSError(TEXT)}),
-        WorkerGroupError("failed", {0: TrainingError(Kind.RAISED, 0, TEXT)}),
+        WorkerGroupError("failed", {0: TrainingError(RankErrorKind.RAISED, 0, TEXT)}),
     ],
 )
 @pytest.mark.parametrize("retries", [0, 9])

@@ -15,12 +15,12 @@ from datetime import datetime
 from typing import Any
 
 from railhead.api import names
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Checkpoint, Report, ReportedOutcome, ResumedFrom, RunWarning, State
-from railhead.contract.text import format_time
+from railhead.contract.report import CommittedCheckpoint, Report, ReportedOutcome, ResumedFrom, RunWarning, State
+from railhead.contract.times import format_time
 from railhead.controller.executor import Executor
 from railhead.controller.observe import observe_pod
 from railhead.planning.observed import Announced, Observed
@@ -223,7 +223,7 @@ class Simulation:
             state=state,
             reports=1,
             joined=len(self.pods) - 1 if joined is None else joined,
-            checkpoint=Checkpoint(f"/runs/c{index}", index, at) if index is not None else None,
+            checkpoint=CommittedCheckpoint(f"/runs/c{index}", index, at) if index is not None else None,
             run_uri=run_uri,
             resumed_from=ResumedFrom(resumed_from) if resumed_from else None,
             warning=warning,
@@ -265,7 +265,7 @@ class Simulation:
     ) -> None:
         """With its driver's outcome, or `raw`, as termination message; `phase` is the pod's if that does not end it."""
         code = find_code(outcome) if code is None else code
-        newest, best = (Checkpoint.from_dict(each) for each in (checkpoint, best_checkpoint))
+        newest, best = (CommittedCheckpoint.from_dict(each) for each in (checkpoint, best_checkpoint))
         result = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best)
         self._terminate(name, result.to_json() if raw is None else raw, code=code, phase=phase)
 

@@ -11,9 +11,9 @@ from railhead.api import names
 from railhead.kube import kinds
 from railhead.planning.children import head_pod, prerequisites, removals, worker_pods
 from railhead.planning.plan import Create
-from railhead.resources import pods
+from railhead.resources import pod_builder
 from railhead.resources.base import JobNetworkPolicy
-from railhead.resources.pods import build_pod
+from railhead.resources.pod_builder import build_pod
 from tests.unit.builders import make_job, make_spec
 
 WITH_ALL = make_job(
@@ -51,7 +51,7 @@ def test_a_plan_with_4096_pods_builds_none_and_sending_them_builds_one(monkeypat
         built.append("pod")
         return build_pod(*args, **kwargs)
 
-    monkeypatch.setattr(pods, "build_pod", count)
+    monkeypatch.setattr(pod_builder, "build_pod", count)
     creates = worker_pods(WITH_ALL, attempt=1, slots=range(4096), round_=0)
     assert (len(creates), built) == (4096, [])
     assert len({create.build()["metadata"]["name"] for create in creates}) == 4096

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from railhead.api.conditions import ALWAYS_PRESENT
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from tests.unit.planning.simulation import Simulation
 
 MAX_BYTES = 450  # of the three in each status

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.planning.decisions.attempts import decide_next_attempt
+from railhead.planning.decisions.next_attempt import decide_next_attempt
 from railhead.planning.decisions.workers import decide_outdated_pods, decide_stale_pods
 from railhead.planning.observed import Denial
 from railhead.planning.pod_view import UNANSWERED_SECONDS, Problem

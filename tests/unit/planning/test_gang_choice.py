@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from railhead.api.job import InvalidSpec
-from railhead.contract.text import format_time
+from railhead.api.parsed_spec import InvalidSpec
+from railhead.contract.times import format_time
 from railhead.planning.observed import Rejection
 from railhead.planning.plan import Create, Plan
 from railhead.planning.pod_view import PodView, Problem

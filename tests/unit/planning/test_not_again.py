@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.api.status import AvoidedNode
 from railhead.contract.failure import FailureClass
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.planning.facts.avoided_nodes import Avoidance, find_avoidance
-from railhead.planning.facts.failure import LossReason
+from railhead.planning.facts.pod_failure import LossReason
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.facts.settlement import IN_A_ROW, add_loss, count_refusals, replacement_at, settle
 from railhead.planning.job import Job

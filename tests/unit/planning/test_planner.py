@@ -9,12 +9,7 @@ from typing import Any
 
 import pytest
 
-from railhead.planning.decisions.attempts import (
-    decide_first_attempt,
-    decide_next_attempt,
-    decide_restarts_in_place,
-    decide_resume_source,
-)
+from railhead.planning.decisions.continued_run import decide_restored, decide_run
 from railhead.planning.decisions.finished import decide_clean_up, decide_deletion, decide_finished, decide_success
 from railhead.planning.decisions.loss import (
     decide_active_deadline,
@@ -23,8 +18,13 @@ from railhead.planning.decisions.loss import (
     decide_partial_start,
     decide_startup_deadline,
 )
-from railhead.planning.decisions.progress import show_progress
-from railhead.planning.decisions.run import decide_restored, decide_run
+from railhead.planning.decisions.next_attempt import (
+    decide_first_attempt,
+    decide_next_attempt,
+    decide_restarts_in_place,
+    decide_resume_source,
+)
+from railhead.planning.decisions.show_progress import show_progress
 from railhead.planning.decisions.suspend import decide_queue, decide_resume, decide_suspend
 from railhead.planning.decisions.workers import (
     decide_outdated_pods,

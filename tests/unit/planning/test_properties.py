@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
-from railhead.api.job import InvalidSpec
+from railhead.api.parsed_spec import InvalidSpec
 from railhead.api.status import Waiting
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem

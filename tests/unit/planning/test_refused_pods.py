@@ -12,7 +12,7 @@ import pytest
 
 from railhead.api import names
 from railhead.controller.observe import observe_pod
-from railhead.planning.facts.failure import classify_pod
+from railhead.planning.facts.pod_failure import classify_pod
 from railhead.planning.pod_view import PodView
 from tests.unit.controller.raws import make_container, make_pod
 from tests.unit.planning.simulation import Simulation

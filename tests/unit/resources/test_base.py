@@ -14,7 +14,7 @@ from railhead.planning.plan import CopyConfigMap, Create
 from railhead.planning.planner import plan
 from railhead.resources.base import CommonMetadata, JobNetworkPolicy
 from tests.unit.builders import SETTINGS, make_job, make_observed, make_spec
-from tests.unit.resources.test_pods import ROLES, build
+from tests.unit.resources.test_pod_builder import ROLES, build
 
 OF_THE_OPERATOR = CommonMetadata({"team": "platform", "cost": "7"}, {"example.com/owner": "platform"})
 SETTINGS_WITH_ALL = replace(SETTINGS, job_network_policy=JobNetworkPolicy(), common_metadata=OF_THE_OPERATOR)

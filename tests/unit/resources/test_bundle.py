@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import railhead.driver
-from railhead.contract.text import digest
+from railhead.contract.digest import digest
 from railhead.resources.bundle import (
     BUNDLE_FILE,
     BUNDLE_PATH,
@@ -28,19 +28,19 @@ from tests.unit.builders import SETTINGS
 
 CONFIG_MAP_BYTES = 2**20
 INSIDE_RAY = {
-    "railhead.driver.ray.callback",
-    "railhead.driver.train_controller.callback",
+    "railhead.driver.ray.steps_callback",
+    "railhead.driver.train_controller.railhead_callback",
     "railhead.driver.train_controller.elastic",
-    "railhead.driver.train_controller.failure_policy",
-    "railhead.driver.train_controller.fence",
-    "railhead.driver.train_controller.group",
-    "railhead.driver.train_controller.group_checks",
-    "railhead.driver.train_controller.history",
-    "railhead.driver.train_controller.metric_policy",
-    "railhead.driver.train_controller.polls",
-    "railhead.driver.train_controller.post_mortem",
-    "railhead.driver.train_controller.progress",
-    "railhead.driver.trainers.callbacks",
+    "railhead.driver.train_controller.failures.failure_policy",
+    "railhead.driver.train_controller.fence_step",
+    "railhead.driver.train_controller.worker_group",
+    "railhead.driver.train_controller.shared_storage_step",
+    "railhead.driver.train_controller.history_step",
+    "railhead.driver.train_controller.metric_rules_step",
+    "railhead.driver.train_controller.heartbeat_thread",
+    "railhead.driver.train_controller.failures.post_mortem",
+    "railhead.driver.train_controller.progress_step",
+    "railhead.driver.fit.user_callbacks",
 }
 FRAMEWORKS = ("_sections", "accelerate", "dcp", "lightning", "transformers", "trl")
 OF_A_FRAMEWORK = {f"railhead.training.{name}" for name in FRAMEWORKS}
@@ -106,7 +106,11 @@ def test_a_pod_starts_without_installed_packages(bundle: Path) -> None:
     found = dict([*line.split(), ""][:2] for line in done.stdout.splitlines())
     assert OF_A_FRAMEWORK <= {name for name, missing in found.items() if missing} <= INSIDE_RAY | OF_A_FRAMEWORK
     assert {missing for name, missing in found.items() if name not in OF_A_FRAMEWORK} <= {"", "ray"}
-    assert {"railhead.driver.head", "railhead.driver.worker", "railhead.contract.job_input"} <= found.keys()
+    assert {
+        "railhead.driver.head.run_head",
+        "railhead.driver.pod.worker",
+        "railhead.contract.job_input",
+    } <= found.keys()
 
 
 def test_contains_only_contract_driver_and_training() -> None:

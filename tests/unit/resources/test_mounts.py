@@ -10,6 +10,7 @@ import pytest
 
 from railhead.api import names
 from railhead.api.status import JobStatus
+from railhead.contract.digest import digest
 from railhead.contract.job_input import (
     CA_KEY,
     FILE,
@@ -22,10 +23,9 @@ from railhead.contract.job_input import (
     ScalingInput,
 )
 from railhead.contract.log_archive import ArchivePolicy
-from railhead.contract.text import digest
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_input, build_job_input, build_secret, find_mounts, get_digest
-from railhead.resources.pods import Attempt, build_head_pod
+from railhead.resources.pod_builder import PodSettings, build_head_pod
 from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
 
@@ -214,6 +214,6 @@ def test_the_input_has_datasets_and_the_heads_environment_their_paths() -> None:
         "far": DatasetInput(format="parquet", uri="s3://bucket/far", split=False),
         "made": DatasetInput(function="data:build"),
     }
-    head = build_head_pod(Attempt(JOB, spec, 1, MOUNTS), settings=SETTINGS, status=JobStatus(), worker_pods=2)
+    head = build_head_pod(PodSettings(JOB, spec, 1, MOUNTS), settings=SETTINGS, status=JobStatus(), worker_pods=2)
     env = {v["name"]: v.get("value") for c in head["spec"]["containers"] for v in c["env"]}
     assert json.loads(env["RAILHEAD_DATASETS"] or "") == {"train": "/data/train"}

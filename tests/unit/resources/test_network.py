@@ -13,7 +13,7 @@ from railhead.planning.plan import Create
 from railhead.resources.base import JobNetworkPolicy, JobRef
 from railhead.resources.network import NODE_CACHE, build_heads_service, build_network_policy, find_dns_peers
 from tests.unit.builders import UID, make_observed, make_spec, to_job
-from tests.unit.resources.test_pods import build, ray
+from tests.unit.resources.test_pod_builder import build, ray
 
 JOB = JobRef("team", "digits", UID)
 OTHER = JobRef("team", "digits", "ffffffff-2222-4333-8444-555555555555")

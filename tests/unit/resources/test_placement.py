@@ -18,7 +18,7 @@ from railhead.resources.placement import (
     find_ray_labels,
     parse_selector,
 )
-from tests.unit.resources.test_pods import build
+from tests.unit.resources.test_pod_builder import build
 
 Object = dict[str, Any]
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.resources.quota_probe import build_quota_probe
 
 

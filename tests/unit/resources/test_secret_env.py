@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from railhead.api.base import Object
-from railhead.local.node.environment import build_environment
+from railhead.json_object import Object
+from railhead.local.node.container_env import build_environment
 from railhead.resources.secret_env import mark_secrets
 
 PASSWORD: Object = {"name": "GREETING", "valueFrom": {"secretKeyRef": {"name": "db", "key": "password"}}}

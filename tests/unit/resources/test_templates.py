@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, Decision
-from tests.unit.resources.test_pods import ROLES, build, mounts, ray, volumes
+from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, FieldDecision
+from tests.unit.resources.test_pod_builder import ROLES, build, mounts, ray, volumes
 
 both_roles = pytest.mark.parametrize("role", ROLES)
 RULES = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
@@ -40,7 +40,7 @@ def test_a_sidecar_stays_one(role: str) -> None:
 
 
 @both_roles
-@pytest.mark.parametrize("field", [name for name, what in POD_FIELDS.items() if what is Decision.KEPT])
+@pytest.mark.parametrize("field", [name for name, what in POD_FIELDS.items() if what is FieldDecision.KEPT])
 def test_a_kept_field_reaches_the_pod_as_it_is(role: str, field: str) -> None:
     value: Any = {"made": "up"} if field in ("securityContext", "dnsConfig") else "made-up"
     found = build(role, podTemplate={"spec": {field: value}})["spec"][field]
@@ -49,7 +49,7 @@ def test_a_kept_field_reaches_the_pod_as_it_is(role: str, field: str) -> None:
 
 @both_roles
 @pytest.mark.parametrize(
-    "field", [name for name, what in CONTAINER_FIELDS.items() if what is Decision.KEPT and name != "name"]
+    "field", [name for name, what in CONTAINER_FIELDS.items() if what is FieldDecision.KEPT and name != "name"]
 )
 def test_a_kept_field_of_the_container_reaches_it(role: str, field: str) -> None:
     value: Any = {"made": "up"} if field == "securityContext" else [{"made": "up"}]
@@ -59,7 +59,7 @@ def test_a_kept_field_of_the_container_reaches_it(role: str, field: str) -> None
 
 @both_roles
 def test_a_field_that_is_refused_or_overwritten_never_reaches_the_pod(role: str) -> None:
-    own = (Decision.REFUSED, Decision.OVERWRITTEN)
+    own = (FieldDecision.REFUSED, FieldDecision.OVERWRITTEN)
     spec = {name: "made-up" for name, what in POD_FIELDS.items() if what in own}
     container = {name: "made-up" for name, what in CONTAINER_FIELDS.items() if what in own}
     plain = build(role)

@@ -7,7 +7,7 @@ import argparse
 from tools.cli_reference import _describe, build_page, find_commands
 
 from railhead.cli.parser import build_parser
-from railhead.client.errors import ExitCode
+from railhead.client.exit_codes import ExitCode
 
 
 def test_the_page_has_every_command_with_its_own_options() -> None:

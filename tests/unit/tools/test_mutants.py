@@ -88,8 +88,8 @@ def test_an_accepted_survivor_of_a_file_that_did_not_have_its_turn_is_not_missed
     [("x_parse__mutmut_1", "parse"), ("x__join__mutmut_1", "_join"), ("xǁAǁ_b__mutmut_3", "A._b")],
 )
 def test_a_survivor_names_the_function_as_the_code_does(mutant: str, function: str) -> None:
-    assert read_survivor(f"railhead.planning.facts.failure.{mutant}", DIFF).function == function
-    assert read_survivor(f"railhead.planning.facts.failure.{mutant}", DIFF).file == "planning/facts/failure.py"
+    assert read_survivor(f"railhead.planning.facts.pod_failure.{mutant}", DIFF).function == function
+    assert read_survivor(f"railhead.planning.facts.pod_failure.{mutant}", DIFF).file == "planning/facts/pod_failure.py"
 
 
 def test_each_accepted_survivor_is_a_line_of_its_file_and_has_a_reason() -> None:

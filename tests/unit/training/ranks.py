@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from railhead.driver.ray import context
+from railhead.driver.ray import train_context
 
 Result = TypeVar("Result")
 PRELOADED = [
@@ -105,7 +105,7 @@ class Rank:
         setattr(ray_context.TrainContext, "_sync_checkpoint_dir_name_across_ranks", _agree_on_name)  # noqa: B010
         ray_context.set_train_context(self._context)
         train_fn_utils.set_train_fn_utils(train_fn_utils.DistributedTrainFnUtils())
-        context.NOTICES.are_watched = True
+        train_context.NOTICES.are_watched = True
 
     def notify(self, *, deadline: float, ranks: list[int]) -> None:
         """As the controller does with each rank."""

@@ -70,7 +70,7 @@ def test_a_notice_to_one_rank_makes_both_save_on_that_step(tmp_path: Path) -> No
 
 @pytest.mark.slow  # it imports Accelerate
 def test_outside_of_a_job_nothing_is_saved_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from railhead.driver.ray.context import NOTICES
+    from railhead.driver.ray.train_context import NOTICES
     from railhead.training.accelerate import TrainJob
 
     monkeypatch.setattr(NOTICES, "are_watched", False)  # tests of ranks in this process may have begun to

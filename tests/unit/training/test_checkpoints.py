@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from railhead import training
-from railhead.driver.ray.context import NOTICES
+from railhead.driver.ray.train_context import NOTICES
 from railhead.training import EndNotice, _checkpoints
 from railhead.training._checkpoints import MAX_STEPS, Agreement
 

@@ -6,19 +6,19 @@ import pytest
 import torch
 
 from railhead.driver.rank.sections import Sections
-from railhead.driver.rank.steps import Beat
+from railhead.driver.rank.steps import RankProgress
 from railhead.training import _sections
 from railhead.training._sections import mark_forward_passes
 
 
 @pytest.fixture
-def sums(monkeypatch: pytest.MonkeyPatch) -> Beat:
-    found = Beat()
+def sums(monkeypatch: pytest.MonkeyPatch) -> RankProgress:
+    found = RankProgress()
     monkeypatch.setattr(_sections, "SECTIONS", Sections(found))
     return found
 
 
-def test_passes_in_training_mode_count_until_the_marks_end(sums: Beat) -> None:
+def test_passes_in_training_mode_count_until_the_marks_end(sums: RankProgress) -> None:
     inner = torch.nn.Linear(2, 1)
     outer = torch.nn.Sequential(inner)  # stands for DDP
     end = mark_forward_passes(inner)
@@ -33,7 +33,7 @@ def test_passes_in_training_mode_count_until_the_marks_end(sums: Beat) -> None:
     assert sums.sections == 2
 
 
-def test_a_pass_that_raises_does_not_count(sums: Beat) -> None:
+def test_a_pass_that_raises_does_not_count(sums: RankProgress) -> None:
     layer = torch.nn.Linear(2, 1)
     mark_forward_passes(layer)
     with pytest.raises(RuntimeError):
@@ -42,7 +42,7 @@ def test_a_pass_that_raises_does_not_count(sums: Beat) -> None:
     assert sums.sections == 1
 
 
-def test_a_compiled_module_is_left_alone(sums: Beat) -> None:
+def test_a_compiled_module_is_left_alone(sums: RankProgress) -> None:
     layer = torch.nn.Linear(2, 1)
     layer.compile(backend="eager")
     mark_forward_passes(layer)()

@@ -11,19 +11,19 @@ from ray.train.v2._internal.execution.preemption import PreemptionContext
 from ray.train.v2.api.preemption import PreemptionInfo
 
 from railhead.contract import environment as e
-from railhead.driver.ray import context
+from railhead.driver.ray import train_context
 from railhead.training import EndNotice, attempt, end_notice
 
 
 @pytest.fixture(autouse=True)
-def notices(monkeypatch: pytest.MonkeyPatch) -> context.Notices:
-    fresh = context.Notices()
-    monkeypatch.setattr(context, "NOTICES", fresh)
+def notices(monkeypatch: pytest.MonkeyPatch) -> train_context.Notices:
+    fresh = train_context.Notices()
+    monkeypatch.setattr(train_context, "NOTICES", fresh)
     return fresh
 
 
 @pytest.fixture
-def rank(monkeypatch: pytest.MonkeyPatch, notices: context.Notices) -> PreemptionContext:
+def rank(monkeypatch: pytest.MonkeyPatch, notices: train_context.Notices) -> PreemptionContext:
     """A rank whose context Ray's worker has not marked yet."""
     notices.are_watched = True
     preemption = PreemptionContext()
@@ -42,7 +42,7 @@ def test_a_rank_knows_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert attempt() == 3
 
 
-def test_a_rank_reads_the_notice_that_has_reached_it(rank: PreemptionContext, notices: context.Notices) -> None:
+def test_a_rank_reads_the_notice_that_has_reached_it(rank: PreemptionContext, notices: train_context.Notices) -> None:
     assert end_notice() is None and not notices.was_read
     rank.preemption_info = PreemptionInfo(deadline_ms=1_500, preempted_node_to_ranks={"b": [3, 2], "a": [0]})
     assert end_notice() == EndNotice(deadline=1.5, ranks=(0, 2, 3))

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from railhead.api import names
-from railhead.api.base import Object
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.answer import Answer
 from railhead.contract.report import AUDIENCE, Report
+from railhead.json_object import Object
 from railhead.planning.pod_view import PodView
 
 POD_NAME = "authentication.kubernetes.io/pod-name"

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
 from railhead.kube.kinds import SECRET

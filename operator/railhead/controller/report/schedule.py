@@ -21,7 +21,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.contract.report import SILENCE_SECONDS
 from railhead.controller.expiring import Expiring
 
@@ -45,7 +45,7 @@ STATE_SECONDS = 10.0  # from one change of a job's state to the next that counts
 PATIENCE_SECONDS = {Urgency.STATE: 0.0, Urgency.CHECKPOINT: GAP_SECONDS[Urgency.STATE], Urgency.PROGRESS: 600.0}
 
 
-class Entry(NamedTuple):
+class QueuedWrite(NamedTuple):
     """A job that waits for a write: not before `at`, and then in the order of `turn`."""
 
     turn: float
@@ -63,7 +63,7 @@ class WriteSchedule:
         self._seconds_per_write = 1 / per_second
         self.monotonic = monotonic
         self._spent_until = -math.inf  # what the writes so far leave of the budget begins then
-        self._wanted: dict[JobKey, Entry] = {}  # the oldest first
+        self._wanted: dict[JobKey, QueuedWrite] = {}  # the oldest first
         self._writing: set[JobKey] = set()
         self._written = Expiring[JobKey, float](max(GAP_SECONDS.values()))  # when
         self._changed = Expiring[JobKey, bool](STATE_SECONDS)  # the jobs whose state was written lately
@@ -102,7 +102,7 @@ class WriteSchedule:
             urgency = Urgency.PROGRESS
         written = self._written.get(key, now)
         at = now if written is None else max(now, written + GAP_SECONDS[urgency])
-        entry = Entry(at + PATIENCE_SECONDS[urgency], at, urgency)
+        entry = QueuedWrite(at + PATIENCE_SECONDS[urgency], at, urgency)
         self._wanted[key] = min(entry, self._wanted.get(key, entry))
         return urgency
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from pydantic import TypeAdapter, ValidationError
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.contract.answer import Answer
 from railhead.contract.report import LIMIT_BYTES, PATH, Report
 from railhead.controller.report.authority import NOT_HEAD, OF_INVALID_SPEC, KnownJobs, Speaker, refusal

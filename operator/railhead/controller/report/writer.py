@@ -13,19 +13,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from railhead.api.base import Object
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.report import Report
 from railhead.controller.denied_status import StatusDenials
-from railhead.controller.queue import CallLater, Timer
+from railhead.controller.keyed_queue import CallLater, Timer
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
+from railhead.json_object import Object
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError, is_of_admission
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.planning.facts.report import change_by_report, cut_count, without_measures
+from railhead.planning.facts.reported_progress import change_by_report, cut_count, without_measures
 from railhead.planning.status_change import build_fields
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def is_obsolete(error: KubeError) -> bool:
     return isinstance(error, Denied) and error.status not in (401, 403)
 
 
-class Waiting(NamedTuple):
+class PendingReport(NamedTuple):
     """A job's newest report, and the most urgent of what it and those before it change, with its arrival."""
 
     report: Report
@@ -97,8 +97,8 @@ class ReportWriter:
     count_delay: Callable[[Urgency, float], None] = lambda urgency, seconds: None  # how long each report waited
 
     def __post_init__(self) -> None:
-        self._latest: dict[JobKey, Waiting] = {}  # of exactly the jobs that the schedule has
-        self._in_flight: dict[JobKey, Waiting] = {}
+        self._latest: dict[JobKey, PendingReport] = {}  # of exactly the jobs that the schedule has
+        self._in_flight: dict[JobKey, PendingReport] = {}
         self._refused: set[JobKey] = set()  # a failed test and an admission that fails once look the same: try again
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: Timer | None = None
@@ -133,7 +133,9 @@ class ReportWriter:
         except TimeoutError:
             log.warning("reports of %d jobs were not written in time", len(list(left)) + WRITES_AT_A_TIME)
 
-    def _request_write(self, key: JobKey, report: Report, *, since: float, unwritten: Waiting | None = None) -> None:
+    def _request_write(
+        self, key: JobKey, report: Report, *, since: float, unwritten: PendingReport | None = None
+    ) -> None:
         """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
         facts = self._find_facts(key, report)
         urgency = find_urgency(report, facts.status, nodes=facts.find_nodes(report)) if facts else None
@@ -146,7 +148,7 @@ class ReportWriter:
         if known is not None and known.urgency <= urgency:
             self._latest[key] = known._replace(report=report)
         else:
-            self._latest[key] = Waiting(report, urgency, since)
+            self._latest[key] = PendingReport(report, urgency, since)
 
     def _find_facts(self, key: JobKey, report: Report) -> JobFacts | None:
         """The job, unless the report is not for its status."""
@@ -176,13 +178,13 @@ class ReportWriter:
         self.schedule.done(key)
         self._write_due()
 
-    async def _write_safely(self, key: JobKey, waiting: Waiting) -> None:
+    async def _write_safely(self, key: JobKey, waiting: PendingReport) -> None:
         try:
             await self._write(key, waiting)
         except Exception as error:  # one job's error must not affect the others
             log.error("%s/%s: a report was not written: %s: %s", key.namespace, key.name, type(error).__name__, error)
 
-    async def _write(self, key: JobKey, waiting: Waiting) -> None:
+    async def _write(self, key: JobKey, waiting: PendingReport) -> None:
         report = waiting.report
         facts = self._find_facts(key, report)
         fields = status_fields(report, facts.status, nodes=facts.find_nodes(report)) if facts else {}

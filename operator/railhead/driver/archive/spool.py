@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Optional
 
-from railhead.driver.archive.layout import SEGMENTS, describe_gap, find_dropped, name_segment
-from railhead.driver.describe import clean, describe_exception
+from railhead.driver.archive.archive_layout import SEGMENTS, describe_gap, find_dropped, name_segment
+from railhead.driver.messages.exception_text import describe_exception
+from railhead.driver.messages.redaction import redact
 from railhead.driver.storage.path_folder import FILE_MODE, FOLDER_MODE
 
 MEMBER_BYTES = 64 * 1024  # of lines that are compressed together
@@ -83,7 +84,7 @@ class Spool:
     def _append(self, name: str, text: str) -> None:
         path = self.folder / name
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        data = gzip.compress(f"{clean(text)}\n".encode())
+        data = gzip.compress(f"{redact(text)}\n".encode())
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE), "wb") as file:
             file.truncate(self._sizes.get(name, 0))  # a full disk may have left half a member
             file.write(data)

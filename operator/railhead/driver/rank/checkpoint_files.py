@@ -12,7 +12,7 @@ import stat
 import threading
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from railhead.driver.describe import log
+from railhead.driver.messages.log import log
 
 NAMED = 5  # files, in a message
 _ADVICE = (

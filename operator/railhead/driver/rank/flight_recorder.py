@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Optional
 
 from railhead.contract import environment
-from railhead.driver.node.flight_dump import read_dump
-from railhead.driver.versions import find_version, parse_version
+from railhead.driver.container.packages import find_version, parse_version
+from railhead.driver.rank.flight_dump import read_dump
 
 _ENTRIES = "2000"  # torch's advice
 # The names of torch 2.8 and newer, and those of older ones, which newer ones read as well and call deprecated.

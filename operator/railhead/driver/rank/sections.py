@@ -12,17 +12,17 @@ import time
 from collections import deque
 from typing import Deque, List, Optional, Protocol, Tuple
 
-from railhead.driver.rank.steps import STEPS, Beat
+from railhead.driver.rank.steps import STEPS, RankProgress
 
 MOST_PENDING = 64  # sections that the GPU has not finished; their events are used again and again
 
 
-class Event(Protocol):
+class CudaEvent(Protocol):
     """One of `torch.cuda.Event`."""
 
     def record(self) -> None: ...
     def query(self) -> bool: ...
-    def elapsed_time(self, end: Event) -> float: ...  # milliseconds
+    def elapsed_time(self, end: CudaEvent) -> float: ...  # milliseconds
 
 
 class Cuda(Protocol):
@@ -30,16 +30,16 @@ class Cuda(Protocol):
 
     def is_initialized(self) -> bool: ...
     def is_current_stream_capturing(self) -> bool: ...
-    def Event(self, _enables_timing: bool, /) -> Event: ...
+    def Event(self, _enables_timing: bool, /) -> CudaEvent: ...
 
 
-Pair = Tuple[Event, Event]
+Pair = Tuple[CudaEvent, CudaEvent]
 
 
 class Sections:
     """As a context manager one section; what it does never raises, and a section that raises does not count."""
 
-    def __init__(self, sums: Beat) -> None:
+    def __init__(self, sums: RankProgress) -> None:
         self._sums = sums
         self._began: Optional[float] = None  # by the host's clock
         self._open: Optional[Pair] = None  # a section on the GPU

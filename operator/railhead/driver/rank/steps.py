@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Optional, SupportsIndex, Tuple
 
-from railhead.driver.reporting.heartbeat import NO_UPLOADS, GpuUse, Uploads
+from railhead.driver.mailbox.heartbeat import NO_UPLOADS, GpuUse, Uploads
 
 MODULE = "torch.optim.optimizer"
 
 
 @dataclass
-class Beat:
+class RankProgress:
     """How far the training of one process is, which trains once; the answer of its rank to the controller.
 
     Attributes:
@@ -55,7 +55,7 @@ class Beat:
     gpus_clock: float = 0.0
 
 
-STEPS = Beat()
+STEPS = RankProgress()
 _is_counting = False
 
 
@@ -68,7 +68,7 @@ def note_progress(step: SupportsIndex, total: Optional[SupportsIndex], tokens: O
     found.calls += 1
 
 
-def read_beat() -> Beat:
+def read_beat() -> RankProgress:
     """The controller calls this on a worker."""
     now = time.monotonic()
     return replace(STEPS, clock=now, blocked=_count_blocked(now))

@@ -29,9 +29,9 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
-from railhead.driver.describe import log
-from railhead.driver.logs import find_mark
-from railhead.driver.node.machine import IDLE_AGENT
+from railhead.driver.container.pod_processes import IDLE_AGENT
+from railhead.driver.messages.log import log
+from railhead.driver.messages.rank_marks import find_mark
 from railhead.driver.ray.start_worker import start_worker
 
 ONLY_RANK_0 = "RAILHEAD_ONLY_RANK_0"  # in the environment of a worker pod's Ray

@@ -11,10 +11,10 @@ import pkgutil
 from dataclasses import dataclass
 from typing import Any
 
-from railhead.driver.describe import log
-from railhead.driver.errors import JobRefused
-from railhead.driver.node.ray_node import TESTED
-from railhead.driver.versions import Version, find_version, parse_version, write_version
+from railhead.driver.container.packages import Version, find_version, parse_version, write_version
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.messages.log import log
+from railhead.driver.ray.supported_versions import TESTED
 
 _EXECUTION = "ray.train.v2._internal.execution"
 

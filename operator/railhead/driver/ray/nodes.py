@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Iterable, Optional
 
 from railhead.contract.job_input import WORKER_SLOT
-from railhead.driver.describe import log, read_text
-from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
+from railhead.driver.container.hosts import HEAD_RESOURCE, is_listening
+from railhead.driver.messages.exception_text import read_text
+from railhead.driver.messages.log import log
 from railhead.driver.ray.types import NodeInfo
 
 # How long after one of its processes a node may be seen dead: the kernel kills

@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from railhead.driver.describe import read_text
-from railhead.driver.errors import JobRefused
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.messages.exception_text import read_text
 
 FIELD = "spec.runtimeEnv"
 KEYS = ("env_vars", "pip", "uv", "conda", "working_dir", "py_modules", "excludes", "config")

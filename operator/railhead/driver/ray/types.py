@@ -19,7 +19,7 @@ class Metadata(Protocol):
     pid: int
 
 
-class Worker(Protocol):
+class RayWorker(Protocol):
     """A rank's actor, as its controller holds it."""
 
     metadata: Metadata
@@ -31,7 +31,7 @@ class Worker(Protocol):
 class ExecutionGroup(Protocol):
     """A worker group, or the part of one that Ray replaces."""
 
-    def get_workers(self) -> List[Worker]: ...
+    def get_workers(self) -> List[RayWorker]: ...
     def execute_single_async(self, rank: int, function: Callable[..., object], /, *arguments: object) -> object: ...
 
 
@@ -73,7 +73,7 @@ class GroupStatus(Protocol):
     finished: bool
 
 
-class Checkpoint(Protocol):
+class RayCheckpoint(Protocol):
     """A folder of the run, or elsewhere."""
 
     path: str
@@ -83,18 +83,18 @@ class Checkpoint(Protocol):
 class TrainingReport(Protocol):
     """One report of all ranks."""
 
-    checkpoint: Optional[Checkpoint]
+    checkpoint: Optional[RayCheckpoint]
     metrics: Metrics
 
 
 class CheckpointResult(Protocol):
     """A checkpoint that the manager keeps."""
 
-    checkpoint: Checkpoint
+    checkpoint: RayCheckpoint
     metrics: Optional[Metrics]
 
 
-class CheckpointConfig(Protocol):
+class RayCheckpointConfig(Protocol):
     """How checkpoints are ranked."""
 
     checkpoint_score_attribute: Optional[str]
@@ -104,7 +104,7 @@ class CheckpointConfig(Protocol):
 class CheckpointManager(Protocol):
     """Ray's manager of a run's checkpoints; the driver replaces three of its methods."""
 
-    _checkpoint_config: CheckpointConfig
+    _checkpoint_config: RayCheckpointConfig
     _checkpoint_results: List[CheckpointResult]
     _storage_context: Storage
     _get_checkpoint_score: Callable[[CheckpointResult], Tuple[bool, float]]
@@ -123,7 +123,7 @@ class TrainContext(Protocol):
     def get_world_rank(self) -> int: ...
 
 
-class FailureConfig(Protocol):
+class RayFailureConfig(Protocol):
     """The run's own limit."""
 
     max_failures: int
@@ -135,7 +135,7 @@ class RunConfig(Protocol):
     name: str
     storage_path: str
     storage_filesystem: Optional[FileSystem]
-    failure_config: FailureConfig
+    failure_config: RayFailureConfig
     callbacks: Optional[List[object]]
 
 

@@ -10,7 +10,7 @@ import json
 from typing import Collection, FrozenSet
 
 from railhead.contract.run_folder import EMPTY, parse_empty
-from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.run_folder_files import RunFolder
 
 
 def note_empty(folder: RunFolder, name: str, *, kept: Collection[str]) -> None:

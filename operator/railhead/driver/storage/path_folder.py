@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Iterator, Optional
 
 from railhead.contract.run_folder import OWN_FOLDER
-from railhead.driver.storage.call import is_passing
+from railhead.driver.storage.storage_call import is_passing
 
 FOLDER_MODE, FILE_MODE = 0o750, 0o640
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Optional
 
 from railhead.contract.job_input import ScalingInput
-from railhead.driver.describe import log
+from railhead.driver.container.run_context import RunContext
+from railhead.driver.messages.log import log
 from railhead.driver.ray.nodes import find_lost_nodes, list_worker_nodes
-from railhead.driver.run_context import RunContext
-from railhead.driver.train_controller.group import Group, find_group
+from railhead.driver.train_controller.worker_group import Group, find_group
 
 LOOK_SECONDS = 1.0  # between two looks at the nodes while a group waits: Ray asks again and again, without a pause
 PAUSE_SECONDS = 0.2

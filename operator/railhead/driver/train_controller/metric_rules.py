@@ -14,15 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Deque, Dict, Iterable, List, Optional, Set, Tuple
 
-from railhead.contract.metric_policy import (
-    ABOVE,
-    IS_NAN,
-    NO_CHECKPOINT,
-    NOT_IMPROVED,
-    RATE_BELOW,
-    MetricRule,
-)
-from railhead.driver.reporting.progress import find_value
+from railhead.contract.metric_rule import ABOVE, IS_NAN, NO_CHECKPOINT, NOT_IMPROVED, RATE_BELOW, MetricRule
+from railhead.driver.mailbox.progress import find_value
 
 MISSING_REPORTS, MISSING_SECONDS = 3, 600.0  # without a rule's metric, after which there is a warning
 LEAST_WINDOWS, MOST_WINDOWS = 3, 100  # whose median a percentage is of

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from railhead.api.base import Object
-from railhead.contract.text import now_text
+from railhead.contract.times import now_text
+from railhead.json_object import Object
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.clock import micro_now
@@ -34,7 +34,7 @@ from railhead.local.control_plane.binaries import ARCHITECTURES, KUBERNETES_VERS
 from railhead.local.control_plane.servers import NODE_NAME
 from railhead.local.node.container import PodStopped
 from railhead.local.node.pod_runner import PodRunner
-from railhead.local.node.pod_status import Place
+from railhead.local.node.pod_status import PodPlace
 from railhead.local.session import TEMP_PREFIX, Capacity
 
 log = logging.getLogger(__name__)
@@ -125,14 +125,14 @@ class Agent:
             self.runners.pop(uid, None)
             self._write_hosts()
 
-    def _place(self, pod: Object) -> Place:
+    def _place(self, pod: Object) -> PodPlace:
         self._number += 1
         count = sum(
             int((c.get("resources") or {}).get("limits", {}).get(GPU, 0)) for c in pod["spec"].get("containers") or []
         )
         held = {gpu for runner in self.runners.values() if runner.holds_devices for gpu in runner.place.gpus}
         gpus = tuple(gpu for gpu in range(self._gpus) if gpu not in held)[:count]
-        return Place(
+        return PodPlace(
             folder=self.folder / str(self._number),
             address=self._pool.take(),
             hosts_file=self._hosts,

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import aiohttp
 
-from railhead.api.base import Object
-from railhead.contract.text import now_text
+from railhead.contract.times import now_text
+from railhead.json_object import Object
 from railhead.local import in_pods
-from railhead.local.node.environment import MissingReference, build_command, build_environment, field_value
-from railhead.local.node.pod_status import Place, PodStatus, exit_code_of, must_restart, restart_delay_seconds
+from railhead.local.node.container_env import MissingReference, build_command, build_environment, field_value
+from railhead.local.node.pod_status import PodPlace, PodStatus, exit_code_of, must_restart, restart_delay_seconds
 from railhead.local.node.volumes import VolumeMaker, give_identity, mount_map
 from railhead.local.processes import MARKER, die_with_parent, end_marked
 
@@ -94,7 +94,7 @@ class PodContext:
     """What the containers of one pod share."""
 
     pod: Object
-    place: Place
+    place: PodPlace
     status: PodStatus
     stop: StopRequest
     volumes: VolumeMaker

@@ -9,14 +9,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.kube.bodies import build_event
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
 from railhead.kube.kinds import EVENT, POD
 from railhead.local.node.container import ContainerRunner, PodContext, StopRequest
-from railhead.local.node.environment import MissingReference, NotPossible
-from railhead.local.node.pod_status import Place, PodStatus, containers_of
+from railhead.local.node.container_env import MissingReference, NotPossible
+from railhead.local.node.pod_status import PodPlace, PodStatus, containers_of
 from railhead.local.node.volumes import VolumeMaker
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ RETRY_LIMIT_SECONDS = 5.0
 class PodRunner:
     """Runs one pod. `run()` ends when its containers have ended for good or the pod was stopped."""
 
-    def __init__(self, client: KubeClient, pod: Object, place: Place, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, client: KubeClient, pod: Object, place: PodPlace, *, on_change: Callable[[], None]) -> None:
         """`on_change` is called when the pod may have become ready or unready."""
         self._client = client
         self.status = PodStatus(client, pod, place, on_change=on_change)

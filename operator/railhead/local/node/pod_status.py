@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from railhead.api.base import Object
-from railhead.contract.text import now_text
+from railhead.contract.times import now_text
+from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
@@ -31,7 +31,7 @@ ENVIRONMENT_NOTE = "not pulled: runs in the host's environment"
 
 
 @dataclass(frozen=True)
-class Place:
+class PodPlace:
     """The folder, address and GPUs that the node assigns to one pod."""
 
     folder: Path
@@ -160,7 +160,7 @@ class PodStatus:
         policy: the pod's restartPolicy.
     """
 
-    def __init__(self, client: KubeClient, pod: Object, place: Place, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, client: KubeClient, pod: Object, place: PodPlace, *, on_change: Callable[[], None]) -> None:
         """`on_change` is called before each publication."""
         self._client = client
         self._metadata = pod["metadata"]

@@ -9,14 +9,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT, STORAGE_CLASS
 from railhead.local.control_plane.servers import write_kubeconfig
-from railhead.local.node.environment import MissingReference, NotPossible, field_value
+from railhead.local.node.container_env import MissingReference, NotPossible, field_value
 from railhead.together import run_together
 
 log = logging.getLogger(__name__)

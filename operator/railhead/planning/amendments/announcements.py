@@ -21,7 +21,7 @@ from datetime import timedelta
 from railhead.api import conditions as types
 from railhead.api.slow_ranks import list_spells
 from railhead.api.status import RESTING, DriverWarning
-from railhead.contract.metric_policy import METRIC_RULE, WITHOUT_RULE
+from railhead.contract.metric_rule import METRIC_RULE, WITHOUT_RULE
 from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api import names
-from railhead.api.base import Object
-from railhead.contract.text import format_time
-from railhead.planning.decisions.progress import show_progress
+from railhead.contract.times import format_time
+from railhead.json_object import Object
+from railhead.planning.decisions.show_progress import show_progress
 from railhead.planning.facts.deadlines import give_up_due
 from railhead.planning.facts.quota import explain_rejection, was_refused
 from railhead.planning.facts.reasons import GIVEN_UP, QUOTA_EXCEEDED, REJECTIONS

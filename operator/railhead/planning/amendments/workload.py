@@ -13,7 +13,7 @@ from dataclasses import replace
 from railhead.api import names
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.status import RESTING, Phase
-from railhead.contract.text import format_time, parse_time
+from railhead.contract.times import format_time, parse_time
 from railhead.planning.children import create_workload
 from railhead.planning.facts.admission import build_request, count_assigned, find_queue
 from railhead.planning.facts.reasons import MAX_TIME_INVALID, PRIORITY_CLASS_MISSING, QUEUE_MISSING, QUEUE_NAME_CONFLICT

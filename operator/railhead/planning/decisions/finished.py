@@ -15,10 +15,10 @@ from railhead.api.names import HEAD
 from railhead.api.status import HeadStatus, ProgressStatus, WorkersStatus
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
-from railhead.contract.text import format_time, parse_time
+from railhead.contract.times import format_time, parse_time
 from railhead.planning.children import driver_removal, removals
 from railhead.planning.facts.deadlines import clean_up_due, deletion_due
-from railhead.planning.facts.report import change_by_outcome, cut_count, cut_metrics, with_estimate
+from railhead.planning.facts.reported_progress import change_by_outcome, cut_count, cut_metrics, with_estimate
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, DeleteJob, Event, delete_all

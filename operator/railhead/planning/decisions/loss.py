@@ -34,7 +34,7 @@ from railhead.planning.facts.deadlines import (
     release_due,
     startup_due,
 )
-from railhead.planning.facts.failure import (
+from railhead.planning.facts.pod_failure import (
     LossReason,
     blame_application,
     classify_pod,

@@ -24,9 +24,9 @@ from railhead.api import names
 from railhead.api.names import HEAD
 from railhead.api.status import Phase, Resize, Restarts, WorkersStatus
 from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
-from railhead.planning.decisions.progress import show_progress
+from railhead.planning.decisions.show_progress import show_progress
 from railhead.planning.facts.avoided_nodes import describe_unstarted, find_outdated
-from railhead.planning.facts.failure import describe_refusal
+from railhead.planning.facts.pod_failure import describe_refusal
 from railhead.planning.facts.reasons import NODE_REFUSED_POD, POD_NOT_STARTED
 from railhead.planning.facts.settlement import (
     add_loss,

@@ -36,7 +36,7 @@ from railhead.planning.queue_view import (
     QUOTA_RESERVED,
     WorkloadView,
 )
-from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
+from railhead.resources.pod_builder import PodSettings, WorkerPodBuilder, build_head_pod
 from railhead.resources.queues.kueue import HEAD, MAX_SECONDS, WORKERS, QueueRequest, compute_digest
 
 MOST_SECONDS = 2**31 - 1
@@ -59,7 +59,7 @@ MISSING = {
 }
 
 
-def understand(observed: Observed, spec: TrainJobSpec) -> Job:
+def add_queue_obstacle(observed: Observed, spec: TrainJobSpec) -> Job:
     """Returns the job with its queue's obstacle, which several decisions of a pass need."""
     job = Job.of(observed, spec)
     obstacle = find_obstacle(job)
@@ -201,7 +201,7 @@ def _find_start_problem(job: Job, workload: WorkloadView, request: QueueRequest)
     return None
 
 
-def find_admission(job: Job) -> AdmissionStatus | None:
+def choose_admission(job: Job) -> AdmissionStatus | None:
     """Returns what the queue gives an attempt that begins now; None for a job without a queue.
 
     It is what the last attempt had if Kueue does not say anything else.
@@ -249,7 +249,7 @@ def count_workers(job: Job, admission: AdmissionStatus | None) -> int:
 
 def build_request(job: Job) -> QueueRequest:
     """Returns what the job asks of its queue: the pods without what changes from attempt to attempt."""
-    attempt = Attempt(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=list_avoided(job), pod_user=job.pod_user)
+    attempt = PodSettings(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=list_avoided(job), pod_user=job.pod_user)
     workers = job.requested_workers
     head = build_head_pod(attempt, settings=job.settings, status=job.status, worker_pods=workers)
     return QueueRequest(

@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 
 from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, RestartStatus
 from railhead.contract.failure import BROKEN_NODE
-from railhead.contract.text import format_time, parse_time
+from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.backoff import grow
-from railhead.planning.facts.failure import describe_refusal
+from railhead.planning.facts.pod_failure import describe_refusal
 from railhead.planning.facts.reasons import (
     NODE_REBOOTED,
     NODE_REFUSED_POD,

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api import names
-from railhead.contract.text import parse_time
+from railhead.contract.times import parse_time
 from railhead.planning.facts.quota import exceeds_quota
 from railhead.planning.facts.reasons import QUOTA_EXCEEDED
 from railhead.planning.job import Job

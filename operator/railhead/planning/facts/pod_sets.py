@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from railhead.api.base import Object, part
 from railhead.api.queue import (
     MAX_ANNOTATION,
     MAX_FLAVORS,
@@ -20,10 +19,11 @@ from railhead.api.queue import (
     MAX_TOLERATIONS,
     PodSetAdmission,
 )
+from railhead.json_object import Object, part
 from railhead.planning.queue_view import Assignment, PodSetUpdate, QueueView, WorkloadView
 from railhead.resources.placement import HOSTNAME, REQUIRED, get_items
 from railhead.resources.queues.kueue import HEAD, POD_SET, WORKERS
-from railhead.resources.queues.topology import REQUIRED_TOPOLOGY
+from railhead.resources.queues.kueue_topology import REQUIRED_TOPOLOGY
 
 _Item = TypeVar("_Item")
 

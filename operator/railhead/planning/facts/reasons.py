@@ -110,7 +110,7 @@ GIVEN_UP = REJECTIONS | RELEASED  # of attempts that released their pods, since 
 STATUS_DENIED = "StatusDenied"  # only of an event, since no condition can be written
 GATED = frozenset({SCHEDULING_GATED, HELD_BY_KUEUE})
 THAT_PASS = frozenset({UNSCHEDULABLE, *GATED, EXCEEDS_QUOTA, *REJECTIONS, *POD_EVENTS})
-# Why a job waits for its queue, beside the reasons that Kueue gives; client/causes.toml lists these too.
+# Why a job waits for its queue, beside the reasons that Kueue gives; client/explain/causes.toml lists these too.
 QUEUED, DEACTIVATED, UNSATISFIED = "Queued", "Deactivated", "UnsatisfiedAdmissionChecks"
 QUEUE_MISSING, QUEUE_NAME_CONFLICT = "QueueMissing", "QueueNameConflict"
 FLAVOR_MISSING, PRIORITY_CLASS_MISSING = "FlavorMissing", "PriorityClassMissing"

@@ -15,10 +15,10 @@ from railhead.api.attempts import Attempt
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Budget, FailureStatus, JobStatus, WorkerLosses
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, Payer
-from railhead.contract.metric_policy import METRIC_RULE
-from railhead.contract.text import parse_time
+from railhead.contract.metric_rule import METRIC_RULE
+from railhead.contract.times import parse_time
 from railhead.planning.facts.backoff import RELEASED_LIMIT_SECONDS, grow, released_delay_seconds
-from railhead.planning.facts.failure import (
+from railhead.planning.facts.pod_failure import (
     KILLED_CODES,
     LossReason,
     apply_rules,

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from railhead.api.status import AvoidedNode, FailureStatus, JobStatus, RestartStatus
 from railhead.contract.failure import BROKEN_NODE, SUSPECT_NODE, FailureClass
-from railhead.contract.text import parse_time
+from railhead.contract.times import parse_time
 
 
 def is_sure(failure: FailureStatus | RestartStatus) -> bool:

@@ -5,7 +5,7 @@ It runs in a scheduler beside the default one, whose name is the installation's:
 
 from __future__ import annotations
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.resources.gangs.gang import Gang, GangScheduler, PodGroup
 
 LABEL = "scheduling.x-k8s.io/pod-group"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 
 
 @dataclass(frozen=True)

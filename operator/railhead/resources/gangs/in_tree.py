@@ -8,7 +8,7 @@ scheduler commits itself to the domain of the pod that it places first.
 
 from __future__ import annotations
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.resources.gangs.gang import Gang, GangScheduler, PodGroup
 
 

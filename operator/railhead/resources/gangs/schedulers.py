@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.api.spec import TrainJobSpec
+from railhead.json_object import Object
 from railhead.resources.base import JobRef, build_metadata
 from railhead.resources.gangs.coscheduling import COSCHEDULING
 from railhead.resources.gangs.gang import Gang, GangScheduler, PodGroup

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railhead.api.base import Object
+from railhead.json_object import Object
 from railhead.resources.gangs.gang import Gang, GangScheduler, PodGroup
 
 ANNOTATION = "scheduling.k8s.io/group-name"

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from railhead.api import names
-from railhead.api.base import Object
 from railhead.api.queue import PodSetAdmission
+from railhead.json_object import Object
 from railhead.resources.base import JobRef, build_metadata
-from railhead.resources.queues.topology import build_topology_requests, hold
+from railhead.resources.queues.kueue_topology import build_topology_requests, hold
 
 API_VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"  # label of a TrainJob

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from railhead.api import names
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.contract.report import PATH, Report
 from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder

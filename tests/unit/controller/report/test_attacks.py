@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.contract.report import LIMIT_BYTES, PATH
 from railhead.controller import serve
 from railhead.controller.report.authority import JobFacts, Speaker

@@ -9,7 +9,7 @@ from itertools import groupby
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.contract.report import SILENCE_SECONDS
 from railhead.controller.report.schedule import (
     GAP_SECONDS,

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureRule
-from railhead.contract.metric_policy import MetricRule
+from railhead.contract.metric_rule import MetricRule
 from railhead.contract.report import LIMIT_BYTES, PATH
 from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.tokens import Verdict

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from railhead.api.job import JobKey
+from railhead.api.parsed_spec import JobKey
 from railhead.api.status import parse_status
 from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder
@@ -24,7 +24,7 @@ from tests.model.client import make_client
 from tests.unit.builders import RUNNING_STATUS, UID
 from tests.unit.controller.raws import make_job
 from tests.unit.controller.report.facts import make_facts, make_report
-from tests.unit.controller.test_queue import FakeClock
+from tests.unit.controller.test_keyed_queue import FakeClock
 
 KEY = JobKey("default", "digits")
 FAILED_TEST = Denied(422, "Invalid", "the server rejected our request")

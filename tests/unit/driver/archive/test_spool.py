@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.driver.archive.layout import SEGMENTS
+from railhead.driver.archive.archive_layout import SEGMENTS
 from railhead.driver.archive.spool import MEMBER_BYTES, Spool
 
 LIMIT = 64 * 1024

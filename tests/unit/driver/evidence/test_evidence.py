@@ -16,11 +16,17 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract.failure import Failure, Payer
 from railhead.contract.outcome import MESSAGE_CHARS
-from railhead.driver.errors import Kind, TrainingError
-from railhead.driver.train_controller import evidence, failure_policy
-from railhead.driver.train_controller.evidence import PodReport
-from railhead.driver.train_controller.failure import FailureFacts, RankError, Source, classify_failure
-from railhead.driver.train_controller.group import Group
+from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError
+from railhead.driver.rank import failure_words
+from railhead.driver.rank.pod_report import PodReport
+from railhead.driver.train_controller.failures import evidence, failure_policy, ray_exceptions
+from railhead.driver.train_controller.failures.classify_failure import (
+    FailureFacts,
+    FailureOrigin,
+    RankError,
+    classify_failure,
+)
+from railhead.driver.train_controller.worker_group import Group
 from tests.unit.driver.evidence import texts_of_errors as raised
 from tests.unit.driver.evidence import texts_of_processes as died
 from tests.unit.driver.processes import Process
@@ -121,7 +127,7 @@ RAISED = (
 )
 
 
-find_last_words = lru_cache(evidence.find_last_words)
+find_last_words = lru_cache(failure_words.find_last_words)
 
 
 def name_pod(rank: int) -> str:
@@ -151,7 +157,7 @@ def check(found: Failure, row: Row, first: int, size: int) -> None:
 @pytest.mark.parametrize("row", DIED, ids=lambda row: row.name)
 def test_a_death_means(row: Row, size: int) -> None:
     first, ranks, _ = shuffle(row, size)
-    errors = tuple(RankError(rank, Kind.DIED, DEAD, pod=name_pod(rank)) for rank in ranks)
+    errors = tuple(RankError(rank, RankErrorKind.DIED, DEAD, pod=name_pod(rank)) for rank in ranks)
     reports = {
         rank: PodReport(find_last_words(text))
         for rank in ranks
@@ -159,7 +165,7 @@ def test_a_death_means(row: Row, size: int) -> None:
         if text is not None
     }
     explained = evidence.explain_errors(errors, reports, has_trained=lambda rank: row.has_trained)
-    check(classify_failure(FailureFacts(Source.WORKERS, explained)), row, first, size)
+    check(classify_failure(FailureFacts(FailureOrigin.WORKERS, explained)), row, first, size)
 
 
 def form_group(size: int, *, has_trained: bool) -> Group:
@@ -180,8 +186,10 @@ def test_an_error_means(row: Row, size: int) -> None:
     group = form_group(size, has_trained=row.has_trained)
     first, ranks, _ = shuffle(row, size)
     texts = {rank: row.text if rank == first else str(row.others) for rank in ranks}
-    error = WorkerGroupError("text", {rank: TrainingError(Kind.RAISED, rank, text) for rank, text in texts.items()})
-    facts = failure_policy.translate_error(error, group)
+    error = WorkerGroupError(
+        "text", {rank: TrainingError(RankErrorKind.RAISED, rank, text) for rank, text in texts.items()}
+    )
+    facts = ray_exceptions.translate_error(error, group)
     errors = failure_policy.find_pods(facts.errors, group.read_processes())
     check(classify_failure(FailureFacts(facts.source, errors)), row, first, size)
 
@@ -189,12 +197,12 @@ def test_an_error_means(row: Row, size: int) -> None:
 @pytest.mark.parametrize("others", [died.REMOTE, died.TIMEOUT_2_5, died.SIGNALLED])
 def test_an_error_of_the_function_wins_over_the_deaths_of_its_peers(others: str) -> None:
     errors = (
-        *(RankError(rank, Kind.DIED, DEAD, pod=name_pod(rank)) for rank in range(63)),
-        RankError(63, Kind.RAISED, raised.OWN, pod=name_pod(63)),
+        *(RankError(rank, RankErrorKind.DIED, DEAD, pod=name_pod(rank)) for rank in range(63)),
+        RankError(63, RankErrorKind.RAISED, raised.OWN, pod=name_pod(63)),
     )
     reports = {rank: PodReport(find_last_words(others)) for rank in range(63)}
     explained = evidence.explain_errors(errors, reports, has_trained=lambda rank: True)
-    found = classify_failure(FailureFacts(Source.WORKERS, explained))
+    found = classify_failure(FailureFacts(FailureOrigin.WORKERS, explained))
     assert (found.reason, found.suspect_pod) == ("TrainFunctionRaised", name_pod(63))
     assert found.class_.policy.payer is USER
 
@@ -210,12 +218,12 @@ def test_an_error_of_the_function_wins_over_the_deaths_of_its_peers(others: str)
 )
 def test_the_pod_of_a_loader_that_was_killed_tells_why(text: str, report: PodReport, reason: str, payer: Payer) -> None:
     errors = (
-        RankError(0, Kind.RAISED, text, pod="w0"),
-        RankError(1, Kind.NETWORK, raised.GLOO_CLOSED, pod="w1"),
+        RankError(0, RankErrorKind.RAISED, text, pod="w0"),
+        RankError(1, RankErrorKind.NETWORK, raised.GLOO_CLOSED, pod="w1"),
     )
     assert [evidence.is_open(each) for each in errors] == [True, False]
     explained = evidence.explain_errors(errors, {0: report}, has_trained=lambda rank: True)
-    found = classify_failure(FailureFacts(Source.WORKERS, explained))
+    found = classify_failure(FailureFacts(FailureOrigin.WORKERS, explained))
     assert (found.reason, found.class_.policy.payer, found.suspect_pod) == (reason, payer, "w0")
 
 
@@ -232,11 +240,11 @@ LOST_GPU = PodReport(lost_gpus=1, gpus=8)
     ],
 )
 def test_a_gpu_that_no_longer_answers_is_beyond_doubt(text: str, report: PodReport, reason: str) -> None:
-    kind = evidence.find_kind(text, has_trained=True) or Kind.RAISED
-    errors = (RankError(3, kind, text, pod="w1"), RankError(4, Kind.NETWORK, raised.REMOTE, pod="w2"))
+    kind = failure_words.find_kind(text, has_trained=True) or RankErrorKind.RAISED
+    errors = (RankError(3, kind, text, pod="w1"), RankError(4, RankErrorKind.NETWORK, raised.REMOTE, pod="w2"))
     assert [evidence.is_open(each) for each in errors] == [True, False]
     explained = evidence.explain_errors(errors, {3: report}, has_trained=lambda rank: True)
-    found = classify_failure(FailureFacts(Source.WORKERS, explained))
+    found = classify_failure(FailureFacts(FailureOrigin.WORKERS, explained))
     assert (found.reason, found.suspect_pod) == (reason, "w1") and text[:20] in found.message
     assert ("1 of the 8 GPUs of its pod no longer answer NVML" in found.message) == bool(report.lost_gpus)
 
@@ -262,7 +270,7 @@ def test_an_error_while_the_process_group_forms_means(text: str, reason: str, pa
     group = form_group(512, has_trained=True)
     trace = f"{TASK.format(103, '10.0.0.7')}{TRACE}{text}\nCompile with `TORCH_USE_CUDA_DSA`"
     error = ControllerError(RayTaskError("set_up", trace, RuntimeError(text)).as_instanceof_cause())
-    facts = failure_policy.translate_error(error, group)
+    facts = ray_exceptions.translate_error(error, group)
     errors = failure_policy.find_pods(facts.errors, group.read_processes())
     found = classify_failure(FailureFacts(facts.source, errors, text=facts.text))
     assert f"{found.class_.value}/{found.reason}" == reason

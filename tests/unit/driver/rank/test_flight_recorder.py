@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import environment as e
+from railhead.driver.container.packages import find_version
 from railhead.driver.rank import flight_recorder
 from railhead.driver.rank.flight_recorder import read_own_record, set_variables, switch_on_recorder
-from railhead.driver.train_controller.collectives import compare_records, parse_record
-from railhead.driver.versions import find_version
+from railhead.driver.train_controller.failures.collectives import compare_records, parse_record
 
 SWITCHES = {"TORCH_NCCL_DUMP_ON_TIMEOUT": "1", "TORCH_NCCL_ENABLE_MONITORING": "1"}
 OLD = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/tmp/r-", **SWITCHES}

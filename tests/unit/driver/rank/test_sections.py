@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from railhead.driver.rank.sections import MOST_PENDING, SECTIONS, Event, Sections
-from railhead.driver.rank.steps import STEPS, Beat
+from railhead.driver.rank.sections import MOST_PENDING, SECTIONS, CudaEvent, Sections
+from railhead.driver.rank.steps import STEPS, RankProgress
 from railhead.training import compute
 
 
@@ -33,7 +33,7 @@ class Gpu:
     def is_current_stream_capturing(self) -> bool:
         return self.is_capturing
 
-    def Event(self, enables_timing: bool, /) -> Event:
+    def Event(self, enables_timing: bool, /) -> CudaEvent:
         assert enables_timing
         self.made += 1
         return FakeEvent(self)
@@ -52,7 +52,7 @@ class FakeEvent:
             raise RuntimeError("CUDA error: device-side assert triggered")
         return self.at <= self._gpu.passed
 
-    def elapsed_time(self, end: Event) -> float:
+    def elapsed_time(self, end: CudaEvent) -> float:
         assert self.query() and end.query() and isinstance(end, FakeEvent)
         return end.at - self.at
 
@@ -76,7 +76,7 @@ def test_training_code_marks_the_sections_that_the_controller_reads() -> None:
 @pytest.mark.parametrize("module", [None, torch], ids=["without torch", "without a GPU"])
 def test_the_hosts_clock_measures_where_there_is_no_gpu(module: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", module)
-    sums, clock = Beat(), iter([10.0, 10.5, 20.0, 20.25])
+    sums, clock = RankProgress(), iter([10.0, 10.5, 20.0, 20.25])
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
     sections = Sections(sums)
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_the_hosts_clock_measures_where_there_is_no_gpu(module: object, monkeypa
 
 
 def test_a_section_that_raises_does_not_count_and_neither_does_an_end_without_a_beginning(gpu: Gpu) -> None:
-    sums = Beat()
+    sums = RankProgress()
     sections = Sections(sums)
     with pytest.raises(ValueError, match="no"), sections:
         raise ValueError("no")
@@ -104,7 +104,7 @@ def test_a_section_that_raises_does_not_count_and_neither_does_an_end_without_a_
 
 
 def test_a_gpus_own_time_counts_once_it_has_passed_the_end(gpu: Gpu) -> None:
-    sums = Beat()
+    sums = RankProgress()
     sections = Sections(sums)
     for milliseconds in (20, 26, 20):
         compute_on(gpu, sections, milliseconds)
@@ -115,7 +115,7 @@ def test_a_gpus_own_time_counts_once_it_has_passed_the_end(gpu: Gpu) -> None:
 
 
 def test_sections_are_left_out_while_the_gpu_is_far_behind(gpu: Gpu) -> None:
-    sums = Beat()
+    sums = RankProgress()
     sections = Sections(sums)
     for _ in range(3 * MOST_PENDING):
         compute_on(gpu, sections, 1)
@@ -127,7 +127,7 @@ def test_sections_are_left_out_while_the_gpu_is_far_behind(gpu: Gpu) -> None:
 
 @pytest.mark.parametrize("captured_at", ["begin", "end"])
 def test_a_section_in_a_graph_that_is_captured_has_no_time(gpu: Gpu, captured_at: str) -> None:
-    sums = Beat()
+    sums = RankProgress()
     sections = Sections(sums)
     gpu.is_capturing = captured_at == "begin"
     sections.begin()
@@ -140,7 +140,7 @@ def test_a_section_in_a_graph_that_is_captured_has_no_time(gpu: Gpu, captured_at
 
 
 def test_a_gpu_that_has_failed_is_the_users_to_see(gpu: Gpu) -> None:
-    sums = Beat()
+    sums = RankProgress()
     sections = Sections(sums)
     compute_on(gpu, sections, 1)
     gpu.is_broken = True

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from railhead.driver.rank import steps
-from railhead.driver.rank.steps import Beat, read_beat, read_times, reporting, watch_optimizers
+from railhead.driver.rank.steps import RankProgress, read_beat, read_times, reporting, watch_optimizers
 from railhead.training import progress
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Beat:
-    found = Beat()
+def fresh(monkeypatch: pytest.MonkeyPatch) -> RankProgress:
+    found = RankProgress()
     monkeypatch.setattr(steps, "STEPS", found)
     return found
 
@@ -33,7 +33,7 @@ def test_progress_is_read_as_training_code_says_it() -> None:
 @pytest.mark.parametrize(
     ("arguments", "name"), [(("3",), "step"), ((3, 1.5), "total"), ((3, None, "many"), "tokens"), ((None,), "step")]
 )
-def test_anything_but_an_integer_is_named(arguments: Any, name: str, fresh: Beat) -> None:
+def test_anything_but_an_integer_is_named(arguments: Any, name: str, fresh: RankProgress) -> None:
     with pytest.raises(TypeError, match=rf"railhead.training.progress: {name} must be an integer"):
         progress(*arguments)
     assert fresh.calls == 0

@@ -15,7 +15,7 @@ import pytest
 from ray._private import node, services
 from ray.scripts.scripts import start
 
-from railhead.driver.node.machine import IDLE_AGENT, PROC, read_process_table
+from railhead.driver.container.pod_processes import IDLE_AGENT, PROC, read_process_table
 from railhead.driver.ray import daemons
 from railhead.driver.ray.daemons import AGENT, AGENT_OPTION, FILES, OPTIONS, choose_ports, prepare_raylet
 from tests.waiting import wait_until

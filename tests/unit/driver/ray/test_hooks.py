@@ -10,11 +10,10 @@ import pytest
 
 import ray
 from railhead.contract.failure import FailureClass
-from railhead.driver.errors import JobRefused
-from railhead.driver.node import ray_node
-from railhead.driver.ray import hooks
+from railhead.driver.container.packages import parse_version
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.ray import hooks, supported_versions
 from railhead.driver.ray.hooks import ELASTIC, LARGE, OPTIONAL, REQUIRED, Hook, check_hooks
-from railhead.driver.versions import parse_version
 
 
 def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,10 +87,10 @@ def test_logs_the_effect_of_a_missing_optional_hook(
     ("version", "warns"), [("2.52.1", False), ("2.60.9", False), ("2.61.0", True), ("main", False)]
 )
 def test_warns_of_a_newer_ray_than_tested(version: str, warns: bool) -> None:
-    warning = ray_node.warn_of_newer_ray(version)
+    warning = supported_versions.warn_of_newer_ray(version)
     assert (warning is not None) is warns
     assert warning is None or (warning.reason == "RayNewerThanTested" and f"Ray {version}" in warning.message)
 
 
 def test_the_newest_tested_ray_is_the_installed_one() -> None:
-    assert parse_version(ray.__version__) == ray_node.TESTED
+    assert parse_version(ray.__version__) == supported_versions.TESTED

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.node.hosts import HEAD_RESOURCE
+from railhead.driver.container.hosts import HEAD_RESOURCE
 from railhead.driver.ray import nodes as lost_nodes
 from railhead.driver.ray.nodes import (
     LostNode,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.errors import JobRefused
+from railhead.driver.messages.attempt_errors import JobRefused
 from railhead.driver.ray import runtime_env
 from railhead.driver.ray.runtime_env import KEYS, prepare_runtime_env, upload_local_folders
 

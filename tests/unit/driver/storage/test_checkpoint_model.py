@@ -29,21 +29,21 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
 from railhead.contract.report import RunWarning
-from railhead.driver.errors import Fenced, JobRefused
-from railhead.driver.ray import checkpoints
-from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.reporting.mailbox import Mailbox
-from railhead.driver.run_context import RunContext
-from railhead.driver.storage import fence
-from railhead.driver.storage.acquire_run import restore_run
-from railhead.driver.storage.call import Patience
-from railhead.driver.storage.fence import Claimant, take_run
-from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.uploads import finish_commit, record_upload
-from railhead.driver.train_controller.fence import FenceStep
-from railhead.driver.train_controller.group import Group
-from railhead.driver.train_controller.progress import find_score
-from tests.unit.driver.storage.test_fence import fake_group, wait_for_clean_up
+from railhead.driver.container.run_context import RunContext
+from railhead.driver.fit.acquire_run import restore_run
+from railhead.driver.mailbox.mailbox import Mailbox
+from railhead.driver.messages.attempt_errors import Fenced, JobRefused
+from railhead.driver.ray import checkpoint_manager as checkpoint_manager_module
+from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.storage import claims
+from railhead.driver.storage.claims import Claimant, take_run
+from railhead.driver.storage.run_folder_files import RunFolder
+from railhead.driver.storage.storage_call import Patience
+from railhead.driver.storage.unfinished_uploads import finish_commit, record_upload
+from railhead.driver.train_controller.fence_step import FenceStep
+from railhead.driver.train_controller.progress_step import find_score
+from railhead.driver.train_controller.worker_group import Group
+from tests.unit.driver.storage.test_claims import fake_group, wait_for_clean_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
 RAYS, UNIQUE, ONE, EPOCHS = "named by Ray", "unique", "one name", "by epoch, resumed at the newest one"
@@ -121,7 +121,7 @@ class Head:
         RunContext("/runs/r", claim=str(claim)).write()
         self.restored, _ = world.restore(world.path)
         self.manager = CheckpointManager(CheckpointConfig(**world.config), open_storage(world.path))
-        checkpoints.repair_scores(self.manager, find_score)
+        checkpoint_manager_module.repair_scores(self.manager, find_score)
         save = self.manager._save_state
         self.manager._save_state = lambda: self._save(save())
         self.callback = FenceStep(Group(), Mailbox(Path(os.environ[e.TEMP])), RunContext.read())
@@ -133,7 +133,7 @@ class Head:
 
     @property
     def kept(self) -> list[str]:
-        return checkpoints.list_names(self.manager)
+        return checkpoint_manager_module.list_names(self.manager)
 
     def start_group(self) -> None:
         """The first one, or a restart in place: what the last one was uploading is lost."""
@@ -220,7 +220,7 @@ def play(scheme: str, config: dict[str, Any]) -> Iterator[tuple[World, pytest.Mo
             world.is_flaky = False
 
         def read_flaky(self: RunFolder, name: str) -> Any:
-            if name == fence.FENCE and world.errors:
+            if name == claims.FENCE and world.errors:
                 raise world.errors.pop()
             return read(self, name)
 
@@ -229,9 +229,9 @@ def play(scheme: str, config: dict[str, Any]) -> Iterator[tuple[World, pytest.Mo
 
         patch.setattr(checkpoint_manager.logger, "disabled", True)
         patch.setattr(checkpoint_manager, "delete_fs_path", delete_fs_path)
-        patch.setattr("railhead.driver.train_controller.fence.finish_commit", finish)
+        patch.setattr("railhead.driver.train_controller.fence_step.finish_commit", finish)
         patch.setattr(RunFolder, "read", read_flaky)
-        patch.setattr("railhead.driver.train_controller.fence.Patience", make_patience)
+        patch.setattr("railhead.driver.train_controller.fence_step.Patience", make_patience)
         patch.setenv(e.TEMP, str(Path(folder, "temp")))
         yield world, patch
 

@@ -12,16 +12,16 @@ from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.contract.snapshot import (
     SNAPSHOT,
-    Entry,
     Snapshot,
+    SnapshotEntry,
     SnapshotUnreadable,
     parse_snapshot,
     write_snapshot,
 )
-from railhead.driver.ray.checkpoints import find_fields
-from railhead.driver.storage.acquire_run import restore_run
-from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.storage.uploads import (
+from railhead.driver.fit.acquire_run import restore_run
+from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.storage.run_folder_files import RunFolder
+from railhead.driver.storage.unfinished_uploads import (
     RECORDS,
     find_leftovers,
     finish_commit,
@@ -57,7 +57,7 @@ def clean_up(folder: RunFolder, *, committed: Collection[str]) -> list[str]:
 
 def commit(folder: RunFolder, *committed: str) -> None:
     """As Ray's manager writes it."""
-    entries = tuple(Entry(name, {}, number) for number, name in enumerate(committed))
+    entries = tuple(SnapshotEntry(name, {}, number) for number, name in enumerate(committed))
     snapshot = Snapshot(entries, committed[-1], reports=len(entries))
     folder.write(SNAPSHOT, write_snapshot(snapshot, fields=find_fields(), ray_version="2.60.0").encode())
 

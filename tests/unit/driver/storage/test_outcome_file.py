@@ -16,22 +16,22 @@ from pyarrow.fs import LocalFileSystem
 
 from railhead.contract import environment as e
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Checkpoint
-from railhead.driver.ending import Success
-from railhead.driver.errors import Fenced
-from railhead.driver.logs import Ranks
-from railhead.driver.pod import Pod
-from railhead.driver.reporting.mailbox import Mailbox
-from railhead.driver.run_context import RunContext
-from railhead.driver.storage.acquire_run import acquire_run
-from railhead.driver.storage.fence import OUTCOME, Claimant, leave_outcome, read_success, take_run
-from railhead.driver.storage.run_folder import RunFolder, open_own_folder
-from railhead.driver.training import Attempt, run_training
+from railhead.contract.report import CommittedCheckpoint
+from railhead.driver.container.pod_input import Pod
+from railhead.driver.container.run_context import RunContext
+from railhead.driver.fit.acquire_run import acquire_run
+from railhead.driver.head.rank_stream import Ranks
+from railhead.driver.head.run_attempt import TrainingContext, run_training
+from railhead.driver.mailbox.mailbox import Mailbox
+from railhead.driver.messages.attempt_errors import Fenced
+from railhead.driver.pod.ending import Success
+from railhead.driver.storage.claims import OUTCOME, Claimant, leave_outcome, read_success, take_run
+from railhead.driver.storage.run_folder_files import RunFolder, open_own_folder
 from tests.ray.pods import make_job
 
 UID, OTHER = "0a1b-mine", "9f8e-other"
 SUCCESS = Outcome(
-    "Succeeded", "TrainingSucceeded", checkpoint=Checkpoint("/runs/r/c3", 3), metrics={"loss": "1"}, reports=4
+    "Succeeded", "TrainingSucceeded", checkpoint=CommittedCheckpoint("/runs/r/c3", 3), metrics={"loss": "1"}, reports=4
 )
 
 
@@ -112,7 +112,7 @@ def run_attempt(folder: Path, *, attempt: int, uid: str = UID) -> tuple[Any, Mai
     job = make_job(uid=uid, run_name="r", storage_path=str(folder), framework="", train_func="absent:f")
     mailbox, publisher = Mailbox(folder / "temp"), SimpleNamespace(update=lambda change: None, warn=print)
     pod = replace(make_pod(folder, attempt=attempt), checkpoint_index=-1)
-    found = run_training(Attempt(pod, job, publisher, mailbox, print, Ranks(), []))  # type: ignore[arg-type]
+    found = run_training(TrainingContext(pod, job, publisher, mailbox, print, Ranks(), []))  # type: ignore[arg-type]
     return found, mailbox
 
 

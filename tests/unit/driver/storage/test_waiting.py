@@ -18,14 +18,15 @@ from pyarrow.fs import LocalFileSystem
 
 from railhead.contract import environment as e
 from railhead.contract.report import RunWarning
-from railhead.driver.errors import JobRefused
-from railhead.driver.pod import Pod
-from railhead.driver.run_context import RunContext
-from railhead.driver.storage import call
-from railhead.driver.storage.acquire_run import acquire_run, check_resume_from, prepare_storage
-from railhead.driver.storage.call import Patience, call_storage
-from railhead.driver.storage.fence import FENCE, Claim
-from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.container.pod_input import Pod
+from railhead.driver.container.run_context import RunContext
+from railhead.driver.fit.acquire_run import acquire_run, check_resume_from
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.storage import storage_call
+from railhead.driver.storage.claims import FENCE, Claim
+from railhead.driver.storage.run_folder_files import RunFolder
+from railhead.driver.storage.storage_call import Patience, call_storage
+from railhead.driver.storage.write_check import prepare_storage
 from tests.full_disk import mount_full_disk
 from tests.ray.pods import make_job
 from tests.waiting import wait_until
@@ -57,7 +58,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch, warned: Warned) -> list[tuple[float,
         def __init__(self, tell: Callable[[Exception], None], **options: Any) -> None:
             super().__init__(tell, sleep=lambda seconds: found.append((seconds, warned.now)), **options)
 
-    monkeypatch.setattr(call, "Patience", Quick)
+    monkeypatch.setattr(storage_call, "Patience", Quick)
     return found
 
 
@@ -188,7 +189,7 @@ def test_an_attempt_waits_for_the_checkpoint_that_it_begins_from(
 def test_the_check_before_training_waits(
     monkeypatch: pytest.MonkeyPatch, warned: Warned, pauses: list[tuple[float, RunWarning | None]]
 ) -> None:
-    monkeypatch.setattr("railhead.driver.storage.acquire_run._check_path", fail([FULL]))
+    monkeypatch.setattr("railhead.driver.storage.write_check._check_path", fail([FULL]))
     assert prepare_storage("/runs", run_name="r", warn=warned) == "/runs/r"
     assert len(pauses) == 1
 

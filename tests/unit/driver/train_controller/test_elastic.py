@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.contract.job_input import WORKER_SLOT, ElasticInput, ScalingInput
-from railhead.driver.node.ray_node import build_ray_environment
+from railhead.driver.fit.train_func_trainer import plan_configs
+from railhead.driver.pod.ray_start import build_ray_environment
 from railhead.driver.ray import nodes as ray_nodes
 from railhead.driver.ray.nodes import LostNode
 from railhead.driver.train_controller import elastic
 from railhead.driver.train_controller.elastic import Bounds, decide_resize, decide_start
-from railhead.driver.train_controller.group import Group
-from railhead.driver.trainers.trainer import plan_configs
+from railhead.driver.train_controller.worker_group import Group
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_job_input
 from tests.ray.pods import make_job
@@ -148,7 +148,7 @@ def test_ray_receives_the_bounds_and_the_input_omits_the_desired_number() -> Non
 
 
 def test_an_elastic_group_has_a_short_start_timeout() -> None:
-    from tests.unit.driver.node.test_ray_node import POD
+    from tests.unit.driver.pod.test_ray_start import POD
 
     def timeout(scaling: ScalingInput) -> str | None:
         job = make_job(scaling=scaling)

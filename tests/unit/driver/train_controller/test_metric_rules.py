@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from railhead.contract.metric_policy import MetricRule
+from railhead.contract.metric_rule import MetricRule
 from railhead.driver.train_controller.metric_rules import MetricRules, read_number
 
 NAN = math.nan

@@ -11,7 +11,7 @@ import pytest
 
 from railhead.local.node.container import CONTAINER_MARKER, PodStopped
 from railhead.local.node.pod_runner import PodRunner
-from railhead.local.node.pod_status import Place
+from railhead.local.node.pod_status import PodPlace
 from railhead.local.processes import Identity, end_marked, identify, is_alive
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
@@ -34,7 +34,7 @@ async def start(client: ModelClient, tmp_path: Path) -> AsyncIterator[Start]:
     started: list[PodRunner] = []
 
     def begin(pod: Object) -> tuple[PodRunner, asyncio.Task[None]]:
-        place = Place(tmp_path / "pod", "127.9.9.9", tmp_path / "hosts", ())
+        place = PodPlace(tmp_path / "pod", "127.9.9.9", tmp_path / "hosts", ())
         runner = PodRunner(client, client.api.put(pod), place, on_change=lambda: None)
         started.append(runner)
         return runner, asyncio.create_task(runner.run())

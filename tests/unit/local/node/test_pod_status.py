@@ -18,7 +18,7 @@ from railhead.local.node import pod_status
 from railhead.local.node.pod_runner import PodRunner
 from railhead.local.node.pod_status import (
     ContainerFacts,
-    Place,
+    PodPlace,
     PodStatus,
     build_status,
     container_status,
@@ -60,8 +60,8 @@ def accepted(store: ModelClient) -> list[Object]:
     return statuses(store, "pod")[rejected:]
 
 
-def make_place(folder: Path) -> Place:
-    return Place(folder / "pod", "127.9.9.9", folder / "hosts", ())
+def make_place(folder: Path) -> PodPlace:
+    return PodPlace(folder / "pod", "127.9.9.9", folder / "hosts", ())
 
 
 def make_status(store: ModelClient, folder: Path) -> PodStatus:

@@ -11,9 +11,9 @@ from unittest.mock import ANY
 import pytest
 import yaml
 
-from railhead.local.node.environment import MissingReference
+from railhead.local.node.container_env import MissingReference
 from railhead.local.node.pod_runner import PodRunner
-from railhead.local.node.pod_status import Place
+from railhead.local.node.pod_status import PodPlace
 from railhead.local.node.volumes import (
     TOKEN_MOUNT,
     TOKEN_SECONDS,
@@ -186,7 +186,7 @@ async def test_removes_the_pods_folder_but_no_host_path(client: ModelClient, tmp
     (own / "link").symlink_to(outside)
     (outside / "kept").write_text("")
     await make(client, own, {"emptyDir": {}}, {"hostPath": {"path": str(outside)}})
-    place = Place(own, "127.1.1.1", tmp_path / "hosts", ())
+    place = PodPlace(own, "127.1.1.1", tmp_path / "hosts", ())
     await PodRunner(client, make_pod(), place, on_change=lambda: None).delete()
     assert not own.exists()
     assert (outside / "kept").exists()

@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from railhead.api import names
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.controller.executor import find_reason
 from railhead.planning.amendments.creates import hold_back_creates
 from railhead.planning.facts.reasons import REJECTIONS

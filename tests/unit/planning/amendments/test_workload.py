@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.job import InvalidSpec
+from railhead.api.parsed_spec import InvalidSpec
 from railhead.planning.plan import Create, Plan, WorkloadPatch
 from railhead.planning.planner import plan
 from railhead.planning.queue_view import Assignment, PodSetUpdate, QueueView, WorkloadView

@@ -13,7 +13,7 @@ import pytest
 
 from railhead.api import names
 from railhead.contract.failure import SUCCEEDED_CODE
-from railhead.contract.text import parse_time
+from railhead.contract.times import parse_time
 from railhead.controller.executor import LostCompare
 from railhead.planning.plan import DeleteJob, Plan
 from railhead.planning.planner import plan

@@ -14,7 +14,7 @@ import pytest
 
 from railhead.api import names
 from railhead.contract.report import ACCELERATOR_NOT_THERE, MAX_LOST_PODS, RunWarning
-from railhead.planning.facts.failure import classify_pod
+from railhead.planning.facts.pod_failure import classify_pod
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodView
 from tests.model.operator import PODS

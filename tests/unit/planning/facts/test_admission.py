@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.planning.facts.admission import count_workers, find_admission, find_obstacle
+from railhead.planning.facts.admission import choose_admission, count_workers, find_obstacle
 from railhead.planning.observed import Rejection
 from railhead.planning.pod_view import Problem
 from railhead.planning.queue_view import Assignment, QueueView
@@ -107,7 +107,7 @@ def test_the_workload_of_an_administrator_says_how_to_go_on() -> None:
 
 
 def test_an_admission_has_what_the_flavors_say() -> None:
-    found = find_admission(make_job(spec=queued_spec(), queue=served(make_admitted())))
+    found = choose_admission(make_job(spec=queued_spec(), queue=served(make_admitted())))
     assert found is not None
     assert (found.queue, found.cluster_queue, found.find("head").count, found.find("workers").count) == (
         QUEUE,
@@ -123,15 +123,15 @@ def test_an_admission_has_what_the_flavors_say() -> None:
 def test_without_an_answer_of_kueue_the_next_attempt_has_what_the_last_one_had() -> None:
     for queue in (QueueView("missing"), served(make_admitted(), flavors={})):
         job = make_job(status=RUNNING, spec=queued_spec(), queue=queue)
-        assert find_admission(job) == job.status.admission
-    assert find_admission(make_job(status=RUNNING_STATUS, queue=served(make_admitted()))) is None
+        assert choose_admission(job) == job.status.admission
+    assert choose_admission(make_job(status=RUNNING_STATUS, queue=served(make_admitted()))) is None
 
 
 def test_an_elastic_job_begins_with_the_workers_that_were_admitted() -> None:
     scaling = {"minWorkers": 2, "maxWorkers": 4, "desiredWorkers": 4}
     spec = queued_spec(scaling=scaling)
     job = make_job(spec=spec, queue=served(make_admitted(count=3, spec=spec)))
-    assert count_workers(job, find_admission(job)) == 3
+    assert count_workers(job, choose_admission(job)) == 3
     running = make_job(
         status={**RUNNING, "admission": {**ADMISSION, "podSets": [{"name": "workers", "count": 3}]}},
         spec=spec,
@@ -158,7 +158,7 @@ def test_an_attempt_never_takes_back_what_its_admission_has_given_up(
     assignments = (Assignment("head", ("spot",), 1), Assignment("workers", ("spot",), admitted))
     workload = make_admitted(assignments=assignments, asked_workers=4, reclaimed_workers=reclaimed)
     status = {**RUNNING, "admission": {**ADMISSION, "podSets": [{"name": "workers", "count": before}]}}
-    found = find_admission(make_job(status=status, spec=queued_spec(scaling=scaling), queue=served(workload)))
+    found = choose_admission(make_job(status=status, spec=queued_spec(scaling=scaling), queue=served(workload)))
     assert found is not None and found.find("workers").count == expected
 
 

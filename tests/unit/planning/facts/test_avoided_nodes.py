@@ -13,7 +13,7 @@ from railhead.api import names
 from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import RestartInPlace
-from railhead.contract.text import format_time, parse_time
+from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.avoided_nodes import find_avoidance
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.placement import REQUIRED

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.contract.text import format_time, parse_time
+from railhead.contract.times import format_time, parse_time
 from railhead.controller.events import find_node_added
 from tests.model.crowd import Crowd
 from tests.unit.planning.simulation import KEY, Simulation

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from railhead.api.base import Object
 from railhead.api.queue import MAX_ANNOTATION, MAX_LABELS, MAX_TOLERATIONS, PodSetAdmission, Toleration
+from railhead.json_object import Object
 from railhead.planning.facts.pod_sets import CannotStart, check_start, merge_pod_set
 from railhead.planning.queue_view import Assignment, PodSetUpdate
 from tests.unit.kueue import SPOT, make_admitted, served

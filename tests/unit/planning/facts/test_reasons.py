@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.client.causes import find_cause
+from railhead.client.explain.causes import find_cause
 from railhead.planning.facts.reasons import REJECTIONS, find_admission_reason
 
 FORBIDDEN = 'pods "digits-0f1e2d-1-head" is forbidden: '

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.contract.outcome import Outcome
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodView, Problem
 from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_attempt, make_head, make_spec, make_worker

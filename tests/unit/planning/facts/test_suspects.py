@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.api.status import parse_status
-from railhead.contract.text import format_time
+from railhead.contract.times import format_time
 from railhead.planning.facts.settlement import Settlement
 from railhead.planning.facts.suspects import is_likely, is_of_new_node, is_sure
 from railhead.planning.status_change import StatusChange

@@ -9,7 +9,7 @@ from railhead.api.queue import AdmissionStatus, PodSetAdmission, Toleration
 from railhead.planning.facts.admission import build_request
 from railhead.planning.queue_view import QueueView
 from railhead.resources.base import JobRef
-from railhead.resources.pods import Attempt, WorkerPodBuilder, build_head_pod
+from railhead.resources.pod_builder import PodSettings, WorkerPodBuilder, build_head_pod
 from railhead.resources.queues.kueue import build_workload, compute_digest
 from tests.unit.builders import MOUNTS, SETTINGS, UID, make_job
 from tests.unit.kueue import queued_spec
@@ -85,7 +85,7 @@ def test_an_admitted_pod_has_the_flavors_labels_and_tolerations_and_names_its_po
         )
         for name in ("head", "workers")
     ]
-    attempt = Attempt(JOB, queued_spec(podTemplate=template), 1, MOUNTS, admission=AdmissionStatus(pod_sets=given))
+    attempt = PodSettings(JOB, queued_spec(podTemplate=template), 1, MOUNTS, admission=AdmissionStatus(pod_sets=given))
     head = build_head_pod(attempt, settings=SETTINGS, status=make_job().status, worker_pods=2)
     worker = WorkerPodBuilder(attempt).build(slot=1, round_=0)
     for pod, name in ((head, "head"), (worker, "workers")):
@@ -97,5 +97,5 @@ def test_an_admitted_pod_has_the_flavors_labels_and_tolerations_and_names_its_po
 
 
 def test_the_pods_of_a_job_without_a_queue_are_as_before() -> None:
-    worker = WorkerPodBuilder(Attempt(JOB, queued_spec(), 1, MOUNTS)).build(slot=0, round_=0)
+    worker = WorkerPodBuilder(PodSettings(JOB, queued_spec(), 1, MOUNTS)).build(slot=0, round_=0)
     assert "kueue.x-k8s.io/podset" not in worker["metadata"]["labels"]

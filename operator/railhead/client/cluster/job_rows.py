@@ -1,0 +1,115 @@
+"""A TrainJob in one row, as `list` shows it. Of each job only this is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from railhead.api import conditions as types
+from railhead.api.scaling import DEFAULT_GPU
+from railhead.api.status import JobStatus, parse_status
+from railhead.contract.times import parse_time
+from railhead.json_object import Object, part, text
+
+UNSEEN = "(not seen)"  # phase of a job without a status
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job.
+
+    Attributes:
+        progress: such as 42%, or the step; "" = not known.
+        remaining: such as 3h20m; "" = not known.
+        waits_for: why it does not train or what is wrong; "" = nothing.
+        created: RFC 3339.
+        workers: worker pods, as running/wanted; "" = none are wanted.
+        checkpoint: URI of the newest one.
+        goodput: status.goodput.percent, such as 93.1%; "" = not known.
+        gpus: of its running worker pods.
+    """
+
+    namespace: str
+    name: str
+    phase: str
+    progress: str
+    remaining: str
+    attempt: int
+    waits_for: str
+    created: str
+    workers: str
+    head: str
+    checkpoint: str
+    goodput: str
+    gpus: int
+
+
+def read_row(job: Object) -> JobRow:
+    """Returns the row of a TrainJob."""
+    metadata, status = job["metadata"], parse_status(job.get("status"))
+    return JobRow(
+        namespace=text(metadata, "namespace"),
+        name=text(metadata, "name"),
+        phase=status.phase or UNSEEN,
+        progress=describe_progress(status),
+        remaining=(status.progress.remaining or "") if not status.is_finished else "",
+        attempt=status.attempt,
+        waits_for=find_obstacle(status),
+        created=text(metadata, "creationTimestamp"),
+        workers=f"{status.workers.ready}/{status.workers.desired}" if status.workers.desired else "",
+        head=status.head.pod,
+        checkpoint=status.checkpoint.uri if status.checkpoint else "",
+        goodput=describe_goodput(status),
+        gpus=_count_gpus(part(part(job, "spec"), "scaling"), status.workers.ready),
+    )
+
+
+def _count_gpus(scaling: Object, pods: int) -> int:
+    if scaling.get("useGPU") is not True:
+        return 0
+    amount = part(scaling, "resourcesPerWorker").get(text(scaling, "gpuResourceName") or DEFAULT_GPU, 1)
+    per_worker = int(amount) if str(amount).isdecimal() else 1  # the CRD has whole numbers only
+    return pods * int(scaling.get("workersPerPod") or 1) * per_worker
+
+
+def describe_progress(status: JobStatus) -> str:
+    """Returns the percentage, else the step, else nothing."""
+    progress = status.progress
+    if progress.percent_complete is not None:
+        return f"{progress.percent_complete}%"
+    return f"step {progress.step}" if progress.step is not None else ""
+
+
+def describe_goodput(status: JobStatus) -> str:
+    """Returns the percentage of the job's time that was productive; "" if it is not known."""
+    return f"{status.goodput.percent}%" if status.goodput and status.goodput.percent else ""
+
+
+def find_obstacle(status: JobStatus) -> str:
+    """Returns the reason why the job does not train, or of a condition that hinders it; "" if there is none."""
+    if status.has_condition(types.FAILED):
+        return status.reason_of(types.FAILED) or ""
+    hindering = (types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.METRIC_RULE_FIRED)
+    for type_ in (types.STALLED, types.RECONCILING, *hindering):
+        reason = status.reason_of(type_)
+        if reason and reason != status.phase and status.has_condition(type_):
+            return reason
+    return ""
+
+
+def describe_age(since: str, now: datetime) -> str:
+    """Returns the time since then in the two largest units, as kubectl does: 45s, 12m, 3h20m, 2d4h; "" if unknown."""
+    at = parse_time(since)
+    if at is None:
+        return ""
+    return describe_duration(max(0, int((now - at).total_seconds())))
+
+
+def describe_duration(seconds: int) -> str:
+    """Returns seconds in the two largest units."""
+    for size, unit, small, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // small
+            is_short = unit == "m" and seconds >= 600
+            return f"{seconds // size}{unit}" + (f"{rest}{small_unit}" if rest and not is_short else "")
+    return f"{seconds}s"

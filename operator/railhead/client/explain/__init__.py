@@ -1,0 +1,1 @@
+"""Explains what a job does, and why."""

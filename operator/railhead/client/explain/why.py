@@ -1,0 +1,216 @@
+"""Why a job waits, is slow, hangs or failed: the findings about one snapshot, the most important first. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from railhead.api import conditions as types
+from railhead.api.status import JobStatus
+from railhead.client.cluster.job_snapshot import JobSnapshot
+from railhead.client.explain.causes import find_cause
+from railhead.client.explain.slowness import find_slowness
+from railhead.client.submit.code_map import is_held
+from railhead.contract.failure import FailureClass
+from railhead.contract.metric_rule import METRIC_NOT_FINITE, WITHOUT_RULE
+from railhead.contract.times import format_time, parse_time
+from railhead.json_object import text
+from railhead.planning.facts.reasons import STATUS_DENIED
+
+STALE = timedelta(minutes=15)
+NO_CHECKPOINT = timedelta(hours=1)
+REPEATED = timedelta(minutes=3)  # the operator tries a denied write again after a minute at most
+DEFAULT_MANAGER = "railhead.dev/operator"
+DEFAULT_BACKOFF_LIMIT = 3
+STARTING = ("ContainerCreating", "PodInitializing")
+# Conditions that are good when True, besides those that `_main` reads.
+MEMORY = "scaling.resourcesPerWorker.memory=SIZE"
+INSUFFICIENT = re.compile(r"Insufficient (cpu|memory|ephemeral-storage)\b")  # in the scheduler's words
+NEGATIVE = (types.RESUMABLE, types.END_NOTICE, types.RAY_TESTED)
+OTHERS = (
+    *(types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.METRIC_RULE_FIRED),
+    *(types.CPU_LIMITED, types.CHECKPOINT_FALLBACK),
+    *(types.RESUMABLE, types.DELETE_DENIED, types.QUEUE_UNREACHABLE, types.FOREIGN_PODS),
+    *(types.END_NOTICE, types.RAY_TESTED),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One answer to "why".
+
+    Attributes:
+        reason: CamelCase; a reason of a condition, a pod or a failure, or one that only the command finds.
+        cause, remedy: a sentence each.
+        message: what the component that found it says; "" = nothing more.
+        since: RFC 3339; "" = not known.
+    """
+
+    reason: str
+    cause: str
+    remedy: str
+    message: str = ""
+    since: str = ""
+
+
+def explain_job(snapshot: JobSnapshot) -> list[Finding]:
+    """Returns at least one finding; the first one explains the job's state, the others what else to know."""
+    found: dict[str, Finding] = {}
+    for finding in (*_main(snapshot), *_pods(snapshot), *_conditions(snapshot, OTHERS), *_seen(snapshot)):
+        found.setdefault(finding.reason, finding)
+    if not found:
+        reason = "Training" if snapshot.status.has_condition(types.RUNNING) else snapshot.status.phase or "Pending"
+        return [_make(snapshot, reason)]
+    return list(found.values())
+
+
+def _make(
+    snapshot: JobSnapshot, reason: str, message: str = "", since: str | None = "", class_: FailureClass | None = None
+) -> Finding:
+    status = snapshot.status
+    cause = find_cause(_choose_row(snapshot, reason, message), class_)
+    short = INSUFFICIENT.search(message)
+    if cause.assignment == MEMORY and short is not None:
+        cause = replace(cause, assignment=f"scaling.resourcesPerWorker.{short[1]}=AMOUNT")
+    remedy = cause.write_remedy(
+        snapshot.name, is_finished=status.is_finished, has_checkpoint=status.checkpoint is not None
+    )
+    return Finding(reason, cause.sentence, remedy, message.strip(), since or "")
+
+
+def _is_attempt_lost(status: JobStatus) -> bool:
+    return status.failure is not None and status.failure.attempt == status.attempt
+
+
+def _choose_row(snapshot: JobSnapshot, reason: str, message: str) -> str:
+    """Returns the row of the table of causes: the reason's own one, or a variant where that would be false."""
+    status = snapshot.status
+    if reason == "Restarting":
+        return reason if _is_attempt_lost(status) else "TrainingStartsAgain"
+    if reason == "Succeeded" and status.checkpoint is None:
+        return "SucceededWithoutCheckpoint"
+    if reason == "Unschedulable" and "persistentvolumeclaim" in message.lower():
+        return "ClaimNotUsable"
+    if reason == "Unschedulable" and INSUFFICIENT.search(message):
+        return "TooLittleLeft"
+    if reason == "Unschedulable" and "Insufficient " in message:
+        return "DevicesMissing"
+    return reason
+
+
+def _main(snapshot: JobSnapshot) -> Iterator[Finding]:
+    """What the phase and the conditions Failed, Complete, Stalled, Suspended and Reconciling say."""
+    status = snapshot.status
+    if snapshot.is_deleting:
+        yield _make(snapshot, "BeingDeleted", since=text(snapshot.job["metadata"], "deletionTimestamp"))
+    yield from _denied_status(snapshot)
+    if text(snapshot.spec, "managedBy") not in ("", DEFAULT_MANAGER):
+        yield _make(snapshot, "ManagedElsewhere", f"spec.managedBy is {text(snapshot.spec, 'managedBy')}")
+        return
+    if is_held(snapshot.job) and not status.is_finished:
+        yield _make(snapshot, "CodePending", since=text(snapshot.job["metadata"], "creationTimestamp"))
+    is_changed = snapshot.job["metadata"].get("generation", 0) > status.observed_generation  # or deleted
+    if is_changed and not snapshot.is_deleting and not status.is_finished:
+        since = "" if status.observed_generation > 0 else text(snapshot.job["metadata"], "creationTimestamp")
+        yield _make(snapshot, "NotObserved", since=since)
+    if status.has_condition(types.COMPLETE):
+        reason = "Succeeded"
+        if status.reason_of(types.METRIC_RULE_FIRED) == METRIC_NOT_FINITE:
+            reason = "SucceededNotFinite"
+        yield _make(snapshot, reason, since=status.completion_time)
+        return
+    if status.has_condition(types.FAILED):
+        yield from _failure(snapshot)
+        return
+    said = (types.SUSPENDED,) if status.phase == "Queued" else (types.STALLED, types.SUSPENDED, types.RECONCILING)
+    yield from _conditions(snapshot, said)
+    if status.has_condition(types.RECONCILING):
+        yield from _failure(snapshot)
+        yield from _restart_in_place(snapshot)
+
+
+def _denied_status(snapshot: JobSnapshot) -> Iterator[Finding]:
+    """What only an event can say, as long as it is repeated."""
+    denied = [event for event in snapshot.events if event.reason == STATUS_DENIED and event.at is not None]
+    for event in denied[-1:]:
+        if event.at is not None and snapshot.now - event.at <= REPEATED:
+            yield _make(snapshot, STATUS_DENIED, event.message, format_time(event.at))
+
+
+def _failure(snapshot: JobSnapshot) -> Iterator[Finding]:
+    """The last failure; of an unfinished job only if it is that of this or the previous attempt."""
+    status, failure = snapshot.status, snapshot.status.failure
+    if failure is None:
+        yield from _conditions(snapshot, (types.FAILED,))
+        return
+    if not status.is_finished and failure.attempt < status.attempt - 1:
+        return
+    where = f" (attempt {failure.attempt}, {failure.class_}" + (f", node {failure.node})" if failure.node else ")")
+    yield _make(snapshot, failure.reason, failure.message + where, failure.time, failure.class_)
+
+
+def _restart_in_place(snapshot: JobSnapshot) -> Iterator[Finding]:
+    """What the worker group of this attempt restarts from, in the pods that it has."""
+    status = snapshot.status
+    restart = status.progress.restart
+    if status.phase != "Restarting" or _is_attempt_lost(status):
+        return
+    if restart is None or status.progress.attempt != status.attempt:
+        return
+    where = f" (restart {restart.number} of attempt {status.attempt}, {restart.class_})"
+    yield _make(snapshot, restart.reason, restart.message + where, restart.time, restart.class_)
+
+
+def _pods(snapshot: JobSnapshot) -> Iterator[Finding]:
+    """Why pods of the current attempt do not run, by reason, each with one pod as an example."""
+    if snapshot.status.is_finished:
+        return
+    for pod in snapshot.current_pods:
+        if pod.reason in STARTING or (pod.phase == "Pending" and pod.reason and not pod.is_deleting):
+            alike = sum(each.reason == pod.reason for each in snapshot.current_pods)
+            who = f"pod {pod.name}" + (f" and {alike - 1} more" if alike > 1 else "")
+            yield _make(snapshot, pod.reason, f"{who}: {pod.message}" if pod.message else who)
+
+
+def _conditions(snapshot: JobSnapshot, wanted: Iterable[str]) -> Iterator[Finding]:
+    """Those of these types that are not as they are in a job without trouble."""
+    for each in filter(None, map(snapshot.status.find_condition, wanted)):
+        has_no_rule = each.reason in WITHOUT_RULE  # MetricRuleFired is False then, and otherwise absent
+        if has_no_rule or each.status == ("False" if each.type in NEGATIVE else "True"):
+            yield _make(snapshot, each.reason, each.message, each.last_transition_time)
+
+
+def _seen(snapshot: JobSnapshot) -> Iterator[Finding]:
+    """What follows from the other fields of the status."""
+    status = snapshot.status
+    if status.stuck_pods:
+        names = ", ".join(f"{pod.name} on {pod.node or '(none)'}" for pod in status.stuck_pods[:3])
+        yield _make(snapshot, "PodsStuck", names, status.stuck_pods[0].since)
+    if status.is_finished:
+        return
+    if status.avoided_nodes:
+        nodes = (f"{node.name} ({node.reason}, until {node.expiration_time or '?'})" for node in status.avoided_nodes)
+        yield _make(snapshot, "NodesAvoided", ", ".join(nodes), status.avoided_nodes[0].since)
+    running_since = status.true_since(types.RUNNING)
+    if running_since is not None:
+        yield from _running(snapshot, running_since)
+    limit = snapshot.spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT)
+    if isinstance(limit, int) and 0 < limit <= status.restarts.application:
+        yield _make(snapshot, "LastTry", f"{status.restarts.application} of {limit} failures have happened")
+
+
+def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:
+    status, now = snapshot.status, snapshot.now
+    reported = parse_time(status.progress.update_time)
+    if reported is not None and now - max(reported, since) > STALE:
+        yield _make(snapshot, "ReportsStale", since=status.progress.update_time)
+    if status.checkpoint is None and now - since > NO_CHECKPOINT:
+        yield _make(snapshot, "NoCheckpoint", since=format_time(since))
+    for reason, message in find_slowness(status):
+        yield _make(snapshot, reason, message)
+    slow = status.progress.slow_ranks if status.progress.attempt == status.attempt else None
+    if slow:
+        names = ", ".join(f"rank {each.rank} ({each.pod} on {each.node or '(none)'}) at {each.score}" for each in slow)
+        yield _make(snapshot, "SlowRank", names, min(each.since or "" for each in slow))

@@ -1,0 +1,1 @@
+"""Reads what a run leaves: logs, metrics, checkpoints."""

@@ -1,0 +1,17 @@
+"""Digests that name immutable objects."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Mapping
+
+CHARS = 32  # 128 bits: nobody finds other content for a digest
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:CHARS]
+
+
+def digest_files(files: Mapping[str, bytes]) -> str:
+    """Of files by name, in any order."""
+    return digest("".join(f"{digest(content)} {name}\n" for name, content in sorted(files.items())).encode())

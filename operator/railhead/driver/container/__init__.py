@@ -1,0 +1,1 @@
+"""What a process of the driver finds around it."""

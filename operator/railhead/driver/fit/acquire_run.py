@@ -1,0 +1,135 @@
+"""The run before training: whether its storage can be written, and its acquisition for this attempt.
+
+Right before fit() an attempt takes the fence, then repairs what Ray is going to read.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Mapping, Optional
+
+from railhead.contract import environment
+from railhead.contract.checkpoint_uri import build_checkpoint_uri
+from railhead.contract.job_input import JobInput
+from railhead.contract.report import RunWarning
+from railhead.contract.snapshot import SNAPSHOT, write_snapshot
+from railhead.driver.container.packages import find_version
+from railhead.driver.container.pod_input import Pod
+from railhead.driver.container.run_context import RUN_NAME, RunContext
+from railhead.driver.mailbox.progress import parse_known
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.messages.log import log
+from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.ray.supported_versions import warn_of_newer_ray, warn_without_notices
+from railhead.driver.ray.types import RunConfig
+from railhead.driver.storage.claims import Claim, Claimant, forget_outcome, list_claims, take_run
+from railhead.driver.storage.resumable import UNREADABLE, find_resumable, read_copy
+from railhead.driver.storage.run_folder_files import RunFolder, open_run_folder
+from railhead.driver.storage.storage_call import Warn, call_storage
+from railhead.driver.storage.unfinished_uploads import finish_commit, forget_uploads
+
+ACQUIRE_SECONDS = 600.0  # it lists the checkpoints, of which a run may have thousands
+
+
+def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInput, warn: Warn) -> RunContext:
+    """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
+    found = parse_known(os.environ.get(environment.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
+    # The job knows a run with a path of the script's for this fit() only; it may be a new one each time.
+    known = {} if run.warning else {name: commit.index for name, commit in found.items()}
+    # A script has several runs, and the newest checkpoint may be of another one.
+    newest = pod.checkpoint_index if run.is_own and not job.entrypoint else max(known.values(), default=-1)
+    commits = newest + 1
+    fields = find_fields()
+    claimant = Claimant(
+        job.uid,
+        f"{job.namespace}/{job.name}",
+        former_uids=tuple(job.former_uids),
+        is_sharing=job.is_sharing_run and run.is_inside,
+    )
+    may_be_renamed = run.is_named and run.fit == 1 and pod.attempt > 1 and pod.checkpoint_index >= 0
+
+    def acquire() -> tuple[Claim, Optional[str], Optional[RunWarning], bool]:
+        folder = open_run_folder(run_config)
+        is_new = may_be_renamed and not any(claimant.has_claimed(claim) for claim in list_claims(folder))
+        claim = take_run(folder, claimant, attempt=pod.attempt, pod=pod.uid)
+        forget_outcome(folder)
+        return (claim, *restore_run(folder, fields=fields, known=known, commits=commits), is_new)
+
+    claim, latest, damage, is_new = call_storage(
+        run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, warn=warn
+    )
+    resumed_from = build_checkpoint_uri(run.run_uri, latest) if latest else ""
+    if not resumed_from and run.fit == 1 and pod.resume_from:
+        check_resume_from(pod.resume_from, warn=warn)
+        resumed_from = pod.resume_from
+    if damage or resumed_from:
+        log(damage.message if damage else f"the run resumes from {resumed_from}")
+    version = find_version()
+    renamed = warn_of_new_name(run_config.name) if is_new else None
+    warning = damage or run.warning or renamed or warn_without_notices(version, end_seconds=pod.end_seconds)
+    warning = warning or warn_of_newer_ray(version)
+    claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
+    claimed.write()
+    return claimed
+
+
+def warn_of_new_name(name: str) -> RunWarning:
+    message = (
+        f'RunConfig has the name "{name}", under which no earlier attempt of this job has trained, so this one resumes '
+        f'from none of their checkpoints; use a name that stays the same, or RunConfig(name=os.environ["{RUN_NAME}"])'
+    )
+    log(message)
+    return RunWarning("RunNameDiffers", message)
+
+
+def check_resume_from(uri: str, *, warn: Warn) -> None:
+    """Raises JobRefused when a job cannot start from this checkpoint."""
+
+    def list_names() -> list[str]:
+        from ray.train import Checkpoint
+
+        checkpoint = Checkpoint(uri)
+        return RunFolder(checkpoint.filesystem, checkpoint.path).list_names("")
+
+    if not call_storage(uri, list_names, field="spec.resumeFrom", warn=warn):
+        raise JobRefused(
+            "ResumeFromNotFound",
+            f"spec.resumeFrom {uri}: there is no checkpoint: in the head pod the folder is missing or empty; "
+            "check the name, and run.storageVolume if it is a path",
+        )
+
+
+def restore_run(
+    folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int
+) -> tuple[Optional[str], Optional[RunWarning]]:
+    """Returns the name of the checkpoint that the run resumes from, None for from scratch, and a warning or None.
+
+    Call only behind the fence. `commits`: how many the status records. Raises JobRefused when none is left.
+    """
+    snapshot, damage = find_resumable(folder, known=known)
+    forget_uploads(folder, None if damage else known)
+    if snapshot is None:
+        if commits:
+            what = damage.message if damage else f"{SNAPSHOT} is gone"
+            raise JobRefused(
+                "CheckpointsLost",
+                f"run.storagePath: {what}, and none of the {commits} committed checkpoints is intact; Railhead does "
+                "not restart training from scratch by itself: restore the run's folder, or begin from scratch with "
+                "another job and another run.name",
+            )
+        data = folder.read(SNAPSHOT)
+        if data is not None and damage:  # Ray would raise on it
+            folder.write(UNREADABLE, data)
+            folder.delete(SNAPSHOT)
+        return None, _complete(damage, "no checkpoint is known, so training starts from scratch")
+    if damage or not fields <= snapshot.fields:
+        folder.replace(SNAPSHOT, write_snapshot(snapshot, fields=fields, ray_version=find_version()).encode())
+    copy = read_copy(folder)
+    if copy is None or copy.entries != snapshot.entries:
+        finish_commit(folder, lambda: None)
+    return snapshot.latest, _complete(damage, f"the run resumes from {snapshot.latest}")
+
+
+def _complete(damage: Optional[RunWarning], then: str) -> Optional[RunWarning]:
+    return replace(damage, message=f"{damage.message}; {then}") if damage else None

@@ -1,0 +1,76 @@
+"""Turns the job's input into Ray Data datasets, built in the driver: lists files, reads none of their rows.
+
+Needs a driver that has joined Ray. Every error is one sentence that begins with the field.
+"""
+
+from __future__ import annotations
+
+from typing import Mapping
+
+from railhead.contract.job_input import JobInput
+from railhead.driver.container.user_code import has_parameter, load_function
+from railhead.driver.messages.attempt_errors import AttemptFailed, JobRefused, Unreachable
+from railhead.driver.messages.exception_text import describe_exception
+from railhead.driver.storage.storage_call import is_passing
+
+READERS = {
+    "parquet": "read_parquet",
+    "csv": "read_csv",
+    "json": "read_json",
+    "text": "read_text",
+    "images": "read_images",
+    "binary": "read_binary_files",
+}
+
+REFUSED = "DatasetRefused"
+
+
+def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, object]:
+    """Returns each ray.data.Dataset by name. Raises JobRefused or Unreachable.
+
+    `paths` has the URIs of those that are paths, which a local node rewrites.
+    """
+    return {
+        name: _call(name, dataset.function, job)
+        if dataset.function
+        else _read(name, dataset.format, uri=paths.get(name) or dataset.uri)
+        for name, dataset in job.datasets.items()
+    }
+
+
+def build_data_config(job: JobInput) -> object:
+    """Returns a ray.train.DataConfig."""
+    from ray.train import DataConfig
+
+    return DataConfig(datasets_to_split=[name for name, each in job.datasets.items() if each.split])
+
+
+def _read(name: str, format: str, *, uri: str) -> object:
+    import ray.data
+
+    try:
+        return getattr(ray.data, READERS[format])(uri)
+    except FileNotFoundError as error:
+        hint = "the head pod does not see this file; all pods need the volume (spec.podTemplate)"
+        raise JobRefused(REFUSED, f"datasets.{name}.uri {uri}: FileNotFoundError: {error}; {hint}") from error
+    except Exception as error:
+        text = describe_exception(error.with_traceback(None))  # the location is in Ray, and does not help
+        raise _sort(error, f"datasets.{name}.uri {uri}: {text}") from error
+
+
+def _call(name: str, reference: str, job: JobInput) -> object:
+    import ray.data
+
+    field = f"datasets.{name}.function {reference}"
+    try:
+        function = load_function(reference)
+        dataset = function(job.train_loop_config) if has_parameter(function) else function()
+    except (Exception, SystemExit) as error:
+        raise _sort(error, f"{field}: {describe_exception(error)}") from error
+    if not isinstance(dataset, ray.data.Dataset):
+        raise JobRefused(REFUSED, f"{field}: it returned {type(dataset).__name__}; it must return a ray.data.Dataset")
+    return dataset
+
+
+def _sort(error: BaseException, message: str) -> AttemptFailed:
+    return Unreachable("DatasetOutOfReach", message) if is_passing(error) else JobRefused(REFUSED, message)

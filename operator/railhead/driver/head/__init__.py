@@ -1,0 +1,1 @@
+"""The driver's own process, in the head pod."""

@@ -1,0 +1,132 @@
+"""The driver as a member of the Ray cluster: joins once the head is up, then watches the worker nodes.
+
+It also finds the nodes that lack the GPU type that `scaling.acceleratorType` requests. Ray detects the type of a real
+GPU by itself when a node starts, as a resource of the node, and would wait forever for a node with the right type; but
+Kubernetes decides which nodes there are.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from dataclasses import replace
+from typing import Callable, Optional, Sequence
+
+from railhead.contract.failure import Failure
+from railhead.contract.job_input import JobInput
+from railhead.contract.report import ACCELERATOR_NOT_THERE, RunWarning
+from railhead.driver.container.hosts import HEAD_RESOURCE, is_listening, write_address
+from railhead.driver.container.pod_input import Pod
+from railhead.driver.head.publisher import Publisher
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.messages.log import log
+from railhead.driver.ray.types import NodeInfo
+
+OnFatal = Callable[[Failure], None]
+JOINING_SECONDS, WATCHING_SECONDS = 0.5, 5.0  # between two looks at the nodes
+ACCELERATOR = "accelerator_type:"  # of the resource; RESOURCE_CONSTRAINT_PREFIX in ray.util.accelerators
+
+
+def wait_for_head(pod: Pod) -> None:
+    """Blocks until Ray's head listens. The main thread notices when the head fails."""
+    while not is_listening(pod.ip, pod.head_port, timeout=1):
+        time.sleep(0.05)
+
+
+def connect(pod: Pod, *, shows_ranks: bool = True) -> None:
+    """Joins Ray as a driver, as soon as its head listens."""
+    import ray
+
+    wait_for_head(pod)
+    # Ray puts the driver's working directory first on the workers' sys.path, where a user's
+    # queue.py would break them; the stub adds the real one at the end.
+    os.chdir(pod.temp)
+    ray.init(
+        address=write_address(pod.ip, pod.head_port),
+        _node_ip_address=pod.ip,
+        log_to_driver=shows_ranks,
+        namespace="railhead",
+    )
+    log("the driver has joined Ray")
+
+
+def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, on_fatal: OnFatal) -> None:
+    """Reports how many worker pods have joined Ray, while the driver runs, and those with the wrong type of GPU."""
+    import ray
+    from railhead.driver.ray.nodes import find_lost_nodes
+
+    wanted = pod.worker_pods or job.worker_pods
+    joined: Optional[int] = None
+    check = AcceleratorCheck(job, wanted=wanted, has_run=pod.checkpoint_index >= 0)
+    while True:
+        try:
+            nodes = [n for n in ray.nodes() if n["Alive"] and HEAD_RESOURCE not in n["Resources"]]
+        except Exception:
+            if not ray.is_initialized():
+                return
+            time.sleep(WATCHING_SECONDS)  # Ray's control store has a pause; if it is gone, the main thread knows
+            continue
+        try:
+            check.look(nodes, publisher)
+        except JobRefused as error:
+            on_fatal(error.failure)
+            return
+        count = len(nodes)
+        if count > wanted:  # Ray lists a lost node for some ten seconds, next to its replacement
+            count -= len(find_lost_nodes({node["NodeID"] for node in nodes}))
+        if count != joined:
+            joined = count
+            log(f"{count} of {wanted} worker pods have joined")
+            publisher.update(functools.partial(replace, joined=count))
+        time.sleep(WATCHING_SECONDS if count >= wanted else JOINING_SECONDS)
+
+
+class AcceleratorCheck:
+    """No node has the right type: the job cannot run as specified. One of several: its pod is replaced, once."""
+
+    def __init__(self, job: JobInput, *, wanted: int, has_run: bool) -> None:
+        self._job = job
+        self._wanted = wanted
+        self._has_run = has_run
+        self._known: set[str] = set()
+
+    def look(self, nodes: Sequence[NodeInfo], publisher: Publisher) -> None:
+        """Raises JobRefused."""
+        wrong = find_wrong_nodes(self._job, nodes)
+        self._has_run = self._has_run or len(wrong) < len(nodes)
+        if not self._has_run:
+            if len(nodes) >= max(self._wanted, 1):
+                # The field is wrong, or the choice of nodes.
+                advice = (
+                    "choose nodes with worker.podTemplate.spec.nodeSelector or scaling.rayLabelSelector, or fix "
+                    "acceleratorType (Ray's names: ray.util.accelerators)"
+                )
+                raise JobRefused(ACCELERATOR_NOT_THERE, f"{_describe(self._job, wrong[0])}; {advice}")
+            return
+        if not wrong:
+            publisher.forget_warning(ACCELERATOR_NOT_THERE)
+        new = [node for node in wrong if node["NodeID"] not in self._known]
+        if new:
+            self._known.update(node["NodeID"] for node in new)
+            # A GPU does not answer, or its node is of another pool.
+            advice = "the pod is replaced. If the same node is chosen again, check its GPU and cordon it"
+            messages = [f"{_describe(self._job, node)}; {advice}" for node in new]
+            # The warning tells the operator that these pods are not out of the driver's reach.
+            warning = RunWarning(ACCELERATOR_NOT_THERE, messages[0])
+            pods = tuple(str(node["NodeManagerHostname"]) for node in new)
+            publisher.update(lambda report: replace(report, warning=warning, lost_pods=(*pods, *report.lost_pods)))
+            for message in messages:
+                log(message)
+
+
+def find_wrong_nodes(job: JobInput, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
+    wanted = job.scaling.accelerator_type
+    return [node for node in nodes if ACCELERATOR + wanted not in node["Resources"]] if wanted else []
+
+
+def _describe(job: JobInput, node: NodeInfo) -> str:
+    found = sorted(name[len(ACCELERATOR) :] for name in node["Resources"] if name.startswith(ACCELERATOR))
+    what = f"has {' and '.join(found)}" if found else "has no GPU of a type that Ray knows"
+    where = f"worker pod {node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
+    return f"scaling.acceleratorType {job.scaling.accelerator_type}: {where} {what}"

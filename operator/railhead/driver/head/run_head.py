@@ -1,0 +1,176 @@
+"""The head pod: Ray's head as a child process, training in a thread, and a single way out.
+
+The main thread waits for the first of three events: training ends, Ray's head exits, or SIGTERM
+arrives, after which the driver notifies all ranks and waits for one more commit, so that no training is lost. Only
+that of a report that began after the ranks were notified has the latest state: an upload in the background, or a
+commit, may end late. The main thread then writes the termination message, waits briefly for the last log lines and
+the last report, kills Ray, and exits with the outcome's exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Callable, Mapping, NoReturn
+
+from railhead.contract.answer import Answer
+from railhead.contract.environment import HOSTS_FILE
+from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.job_input import CA_KEY, JobInput
+from railhead.contract.report import Report
+from railhead.driver.archive.archive_layout import HEAD
+from railhead.driver.archive.pod_archive import Archive, start_archive
+from railhead.driver.container.hosts import write_address
+from railhead.driver.container.packages import find_version
+from railhead.driver.container.pod_input import Pod, read_working_folder
+from railhead.driver.container.pod_processes import describe_exit, read_end, start_child
+from railhead.driver.container.session_logs import TRAIN_LOGS, WORKER_LOGS, keep_small
+from railhead.driver.head.end_attempt import (
+    TERMINATED,
+    Head,
+    conclude,
+    end,
+    start_thread,
+)
+from railhead.driver.head.estimate import MetricReader, RunEstimate
+from railhead.driver.head.hang_watch import watch_for_hang
+from railhead.driver.head.job_metrics import write_job_metrics
+from railhead.driver.head.metrics_server import MetricsServer
+from railhead.driver.head.publisher import Endpoint, Publisher
+from railhead.driver.head.rank_stream import Ranks, RankStream
+from railhead.driver.head.run_attempt import TrainingContext, run_training
+from railhead.driver.mailbox.mailbox import Mailbox
+from railhead.driver.mailbox.progress import Progress
+from railhead.driver.messages.log import log
+from railhead.driver.messages.redaction import redact
+from railhead.driver.pod.ending import Ending
+from railhead.driver.pod.ray_start import build_head_command, build_ray_environment, plan_hang_detector
+from railhead.driver.ray.supported_versions import drop_unsupported_defaults, explain_ray_problem
+
+LOOK_SECONDS = 0.1
+RAY_LOG = "ray-start.log"
+# States that are worth waiting: training, or finishing, which has its own outcome. In others there is nothing to save.
+_WORTH_WAITING = ("RUNNING", "FINISHED")
+RAY_LOG_LINES = 1000  # Ray names the process that ended above up to 200 lines of the log of each
+
+
+def run_head(environment: Mapping[str, str]) -> NoReturn:
+    pod = Pod.from_environment(environment)
+    job = drop_unsupported_defaults(find_version(), pod.read_job())
+    pod.temp.mkdir(parents=True, exist_ok=True)
+    archive = start_archive(HEAD, pod, job, environment)
+    _change_environment(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
+    for name, value in plan_hang_detector(job, client=shutil.which("ncclras")).items():
+        os.environ.setdefault(name, value)
+    mailbox, ranks = Mailbox(pod.temp), _watch_output(job.forward_logs, archive)
+    head = Head(pod, job, mailbox, _build_publisher(pod, job, mailbox), ranks, archive)
+    endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
+    signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
+    start_thread(_end_on_sigterm, head, signals, endings)
+    _serve_metrics(head)
+    problem = explain_ray_problem(find_version(), job)
+    if problem:
+        head.publisher.start()
+        end(head, Failure(FailureClass.CONFIGURATION, "RayTooOld", problem))
+    log(f"starting Ray's head at {write_address(pod.ip, pod.head_port)}")
+    head.ray = start_child(build_head_command(pod, job), environment=os.environ, log=pod.temp / RAY_LOG)
+    head.publisher.start()
+    start_thread(_watch_ray, head, head.ray, endings)
+    start_thread(_train, head, endings)
+    start_thread(watch_for_hang, mailbox, head.publisher, endings.put)
+    start_thread(keep_small, pod.temp, TRAIN_LOGS, WORKER_LOGS)
+    ending = endings.get()
+    end(head, conclude(ending, is_terminating=head.is_terminating))
+
+
+def _change_environment(wanted: Mapping[str, str]) -> None:
+    """Gives this process and those that it starts the environment of Ray's processes."""
+    removed = sorted(os.environ.keys() - wanted.keys())
+    for name in removed:
+        del os.environ[name]
+    if removed:
+        log(f"ignoring {', '.join(removed)} of spec.image, spec.env or spec.envFrom: Railhead decides what they change")
+    os.environ.update(wanted)
+
+
+def _serve_metrics(head: Head) -> None:
+    """Call before Ray starts: its processes take free ports. If the port is taken, the job trains without metrics."""
+    port = head.pod.metrics_port
+    if port is None:
+        return
+    try:
+        MetricsServer(head.pod.ip, port, lambda: write_job_metrics(head.publisher, head.mailbox)).start()
+    except OSError as error:
+        log(f"cannot serve metrics on spec.metrics.port {port} ({error}); choose a port that no other container uses")
+
+
+def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
+    attempt = TrainingContext(head.pod, head.job, head.publisher, head.mailbox, endings.put, head.ranks, head.scripts)
+    endings.put(run_training(attempt))
+
+
+def receive_sigterm(signals: queue.SimpleQueue[bool]) -> None:
+    """Ray's own handler, which it installs when the driver joins, calls ours, but aborts the process 3 s later."""
+    signal.alarm(0)
+    signals.put(True)
+
+
+def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
+    signals.get()
+    head.is_terminating = True
+    seconds = head.pod.end_seconds
+    log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint if training is running")
+    if seconds > 0:
+        end = time.time() + seconds
+        head.mailbox.driver.change(lambda value: replace(value, end=end))
+    has_commit = wait_for_commit(lambda: head.mailbox.read_newest_fit().progress, seconds=seconds)
+    log("a checkpoint was committed" if has_commit else "no checkpoint was committed")
+    endings.put(TERMINATED)
+
+
+def wait_for_commit(read: Callable[[], Progress], *, seconds: float) -> bool:
+    """Whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
+    progress, deadline = read(), time.monotonic() + seconds
+    while progress.state in _WORTH_WAITING and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+        progress = read()
+        if progress.has_last_commit and progress.state == "RUNNING":
+            return True
+    return False
+
+
+def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
+    code = ray.wait()
+    if not head.is_ending:
+        print(redact(read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)), flush=True)
+        message = f"Ray's head {describe_exit(code)}; the head's log has Ray's last lines"
+        endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
+
+
+def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
+    ca = pod.input_folder / CA_KEY
+    endpoint = None
+    if pod.report_url:
+        trusted = str(ca) if ca.exists() else None
+        endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
+    base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
+    metrics = MetricReader(job.progress.metric, job.progress.total_metric, job.train_loop_config)
+    answer = Answer(progress_deadline_seconds=pod.progress_deadline)  # until the operator has answered
+    return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics))
+
+
+def _watch_output(forward: str, archive: Archive) -> Ranks:
+    ranks, keep = Ranks(forward), partial(archive.add, HEAD)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # never raises
+    sys.stdout = RankStream(sys.stdout, ranks, keep)
+    sys.stderr = RankStream(sys.stderr, ranks, keep)
+    return ranks

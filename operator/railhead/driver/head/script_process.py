@@ -1,0 +1,183 @@
+"""Runs the user's script as a child process in the head pod, from its start to the attempt's ending.
+
+Copies its output to ours, line by line. `script.hooks` reports through the mailbox what happens
+inside it; the exit code alone tells little. That, the outcome of its last fit() and its last lines make the ending.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Iterable, List, Mapping, Optional
+
+from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.job_input import JobInput
+from railhead.driver.container.hosts import write_address
+from railhead.driver.container.pod_input import Pod, find_storage_path
+from railhead.driver.container.pod_processes import describe_exit, kill_group, start_piped_child
+from railhead.driver.container.run_context import NUM_WORKERS, RUN_NAME, STORAGE_PATH
+from railhead.driver.container.user_code import find_working_folder
+from railhead.driver.head.rank_stream import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
+from railhead.driver.mailbox.mailbox import Mailbox
+from railhead.driver.mailbox.values import Fit
+from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.messages.log import log
+from railhead.driver.messages.redaction import redact
+from railhead.driver.pod.ending import Ending, Success
+from railhead.driver.train_controller import CALLBACK
+
+Scripts = List[subprocess.Popen[bytes]]
+SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, for sitecustomize to recognise it
+NOT_USABLE = "EntrypointNotUsable"
+LOOK_SECONDS = 0.1
+OUTPUT_SECONDS = 5.0  # for processes that the script left running and that keep its output open
+QUOTED_LINES = 12  # of standard error, that a message may quote
+LINE_LIMIT = 65536
+# A script that cannot be imported fails the same way each time.
+_PERMANENT = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
+_NO_FIT = (
+    "trainer.entrypoint: the script exited with code 0 without calling fit() on one of Ray Train's trainers; "
+    "call it in the script, or check the head's log for why the script did not get that far. A sweep of ray.tune.Tuner "
+    "is not supported: create one TrainJob for each trial"
+)
+
+
+def build_command(entrypoint: Iterable[str]) -> list[str]:
+    """`python` means the Python of this pod's entry point, which has Ray."""
+    command = list(entrypoint)
+    if command[0] in ("python", "python3"):
+        command[0] = sys.executable
+    return command
+
+
+def build_environment(environment: Mapping[str, str], *, pod: Pod, job: JobInput) -> dict[str, str]:
+    callbacks = [CALLBACK, environment.get("RAY_TRAIN_CALLBACKS", "")]
+    return {
+        **environment,
+        RUN_NAME: job.run_name,
+        STORAGE_PATH: find_storage_path(pod, job),
+        NUM_WORKERS: str(job.scaling.num_workers),
+        SCRIPT: "1",
+        "RAY_ADDRESS": write_address(pod.ip, pod.head_port),
+        "RAY_TRAIN_CALLBACKS": ",".join(filter(None, callbacks)),
+    }
+
+
+def find_missing_file(entrypoint: list[str], folder: str) -> str:
+    """The file that `python FILE` would not find in this folder, or an empty string."""
+    if not os.path.basename(entrypoint[0]).startswith("python"):
+        return ""
+    arguments = iter(entrypoint[1:])
+    for argument in arguments:
+        if argument in ("-m", "-c"):
+            return ""
+        if argument in ("-W", "-X"):
+            next(arguments, None)
+        elif not argument.startswith("-"):
+            return "" if Path(folder, argument).exists() else argument
+    return ""
+
+
+def check_script(job: JobInput) -> None:
+    """Checks what can be checked before Ray is up. Raises JobRefused."""
+    folder = find_working_folder()
+    missing = find_missing_file(job.entrypoint, folder)
+    if missing:
+        raise JobRefused(
+            NOT_USABLE, f"trainer.entrypoint: there is no file {missing} in {folder}, the script's working directory"
+        )
+
+
+def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts: Scripts) -> Ending:
+    """Call once Ray's head listens; adds the process to `scripts`, which the head kills. Raises JobRefused."""
+    command = build_command(job.entrypoint)
+    environment = build_environment(os.environ, pod=pod, job=job)
+    try:
+        child = start_piped_child(command, environment=environment, folder=find_working_folder())
+    except OSError as error:
+        problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
+        raise JobRefused(NOT_USABLE, problem) from error
+    scripts.append(child)
+    log(f"running the script: {redact(' '.join(job.entrypoint))[:500]}")
+    last_lines: deque[str] = deque(maxlen=QUOTED_LINES)
+    pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", last_lines)]
+    _wait(child, mailbox, ranks)
+    for pump in pumps:
+        pump.join(OUTPUT_SECONDS)
+    kill_group(child)
+    fit, failure = mailbox.script.read().fit, mailbox.read_newest_fit().failure
+    return decide_ending(child.returncode, fit=fit, failure=failure, last_lines=list(last_lines))
+
+
+def _wait(child: subprocess.Popen[bytes], mailbox: Mailbox, ranks: Ranks) -> None:
+    """Until it exits. After each fit() the script waits until we have read the ranks' last lines."""
+    while child.poll() is None:
+        fit, number = mailbox.script.read().fit, mailbox.driver.read().read_fits
+        if fit is not None and fit.has_ended and fit.number > number:
+            number = fit.number
+            timeout = LAST_LINES_SECONDS if fit.failure is None else LAST_LINES_OF_FAILURE_SECONDS
+            ranks.wait_until_ended(mailbox.read_newest_fit().progress.processes, timeout=timeout)
+            mailbox.driver.change(partial(replace, read_fits=number))
+        time.sleep(LOOK_SECONDS)
+
+
+def _start_pump(stream: Optional[IO[bytes]], name: str, last_lines: Optional[deque[str]]) -> threading.Thread:
+    thread = threading.Thread(target=_pump, args=(stream, name, last_lines), daemon=True)
+    thread.start()
+    return thread
+
+
+def _pump(stream: Any, name: str, last_lines: Optional[deque[str]]) -> None:
+    with stream:
+        for raw in iter(lambda: stream.readline(LINE_LIMIT), b""):
+            line = raw.decode(errors="replace")
+            getattr(sys, name).write(line if line.endswith("\n") else line + "\n")
+            if last_lines is not None and line.strip():
+                last_lines.append(line.rstrip())
+
+
+def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
+    """`fit`: the last one, None if there was none; `failure`: the failure policy's, if it ended that fit()."""
+    ending = _decide(code, fit=fit, failure=failure, last_lines=last_lines)
+    if code == 0 or isinstance(ending, Success) or ending.process_exit_code is not None:
+        return ending
+    if ending.class_.policy.ends_script:
+        return ending
+    return replace(ending, process_exit_code=code if code > 0 else 128 - code)
+
+
+def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
+    if fit is not None and fit.failure is not None:
+        return fit.failure
+    if code == 0:
+        if fit is None:
+            return Failure(FailureClass.CONFIGURATION, "NoFit", _NO_FIT)
+        if not fit.has_ended:
+            return Failure(
+                FailureClass.APPLICATION,
+                "ScriptEnded",
+                "trainer.entrypoint: the script exited while its fit() was still running",
+            )
+        return Success()
+    if failure is not None:
+        return failure
+    message = f"trainer.entrypoint: the script {describe_exit(code)}{_place(fit)}"
+    if last_lines:
+        message += ":\n" + "\n".join(last_lines)
+    if fit is None and last_lines and _PERMANENT.match(last_lines[-1]):
+        return Failure(FailureClass.CONFIGURATION, "EntrypointNotUsable", message)
+    return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
+
+
+def _place(fit: Optional[Fit]) -> str:
+    if fit is None:
+        return " before any fit()"
+    return " after fit()" if fit.has_ended else " in fit()"

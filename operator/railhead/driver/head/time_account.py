@@ -1,0 +1,100 @@
+"""Counts what the attempt's time is spent on, for status.goodput. Pure: the caller passes the time.
+
+Each stretch between two looks belongs to the state that the first of them found. Each change of the mailbox makes the
+publisher look again, so a stretch in one state has no other state in it. Only what rank 0 has spent in
+ray.train.report follows later: with the checkpoint, else with the next heartbeat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional, Tuple
+
+from railhead.contract.failure import FailureClass
+from railhead.contract.report import ReportedOutcome, RestartInPlace
+from railhead.contract.spent import Spent
+from railhead.driver.mailbox.heartbeat import Heartbeat
+from railhead.driver.mailbox.progress import Progress
+
+
+class TimeAccount:
+    """What the time until the last look was spent on, as `spent`."""
+
+    def __init__(self, *, now: float) -> None:
+        self.spent = Spent()
+        self._at = now
+        self._cause = "starting"
+        self._has_trained = False
+        self._commits = 0
+        self._processes: Tuple[str, ...] = ()
+        self._blocked = 0  # milliseconds of the current group in reports
+        self._restarts = 0
+        self._signs: object = None  # of life
+        self._silent = 0  # milliseconds of training since the last sign of life
+
+    def look(
+        self,
+        progress: Progress,
+        beat: Optional[Heartbeat],
+        *,
+        restart: Optional[RestartInPlace] = None,
+        outcome: Optional[ReportedOutcome] = None,
+        now: float,
+    ) -> None:
+        """Counts the time since the last look. `restart` and `outcome`: as the report has them."""
+        self._add(int(now * 1000) - int(self._at * 1000))
+        self._at = max(now, self._at)
+        self._count_reports(progress, beat)
+        if progress.commits > self._commits:
+            since = min(round(progress.times.trained * 1000), self.spent.uncommitted)
+            self._commits, self.spent = progress.commits, replace(self.spent, uncommitted=since)
+        is_restart = restart is not None and restart.number != self._restarts
+        self._restarts = restart.number if restart else self._restarts
+        cause = restart.cause if restart and is_restart else outcome.outcome if outcome else ""
+        if cause == FailureClass.HANG.value:
+            hung, self._silent = min(self._silent, self.spent.uncommitted), 0
+            self._move("hanging", hung)
+        signs = (progress.reports, progress.commits, progress.processes, beat.alive if beat else 0)
+        if signs != self._signs:
+            self._signs, self._silent = signs, 0
+        self._cause = self._find_cause(progress)
+        if is_restart or self._cause == "restoring":  # a new group begins with the last checkpoint
+            self._move("retrained", self.spent.uncommitted)
+
+    def _add(self, passed: int) -> None:
+        if passed <= 0 or not self._cause:
+            return
+        spent = self.spent
+        if self._cause == "productive":
+            self._silent += passed
+            spent = replace(spent, uncommitted=spent.uncommitted + passed)
+        self.spent = replace(spent, **{self._cause: getattr(spent, self._cause) + passed})
+
+    def _count_reports(self, progress: Progress, beat: Optional[Heartbeat]) -> None:
+        """Moves what the group has spent in reports since the last look: it was counted as productive."""
+        if progress.processes != self._processes:
+            self._processes, self._blocked = progress.processes, 0
+        blocked = round(max(progress.times.blocked, beat.blocked if beat else 0.0) * 1000)
+        moved = min(max(blocked - self._blocked, 0), self.spent.uncommitted)
+        self._blocked = blocked
+        self._silent = max(self._silent - moved, 0)
+        self._move("checkpointing", moved)
+
+    def _move(self, cause: str, milliseconds: int) -> None:
+        """Moves time since the last checkpoint that was not productive after all."""
+        spent = self.spent
+        self.spent = replace(
+            spent,
+            productive=spent.productive - milliseconds,
+            uncommitted=spent.uncommitted - milliseconds,
+            **{cause: getattr(spent, cause) + milliseconds},
+        )
+
+    def _find_cause(self, progress: Progress) -> str:
+        """Returns a field of `Spent`, or an empty string for time that has none, as while a group shuts down."""
+        if progress.is_training:
+            self._has_trained = True
+            return "productive"
+        if not self._has_trained:
+            return "starting"
+        return "restoring" if progress.state in ("STARTING", "SCHEDULING", "RESTARTING") else ""

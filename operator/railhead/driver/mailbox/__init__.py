@@ -1,0 +1,1 @@
+"""What the processes of the head pod tell each other."""

@@ -1,0 +1,76 @@
+"""Writes the texts that others may read: descriptions of exit codes and exceptions, and the driver's log. None has a
+credential, and nothing in them fails.
+
+The exceptions are the user's: the text may contain characters that cannot be encoded, and `__str__` may raise. The
+texts of libraries contain URLs, headers and values of variables. Every exception's text has its credentials hidden, and
+so has each line of the driver's log, and each message of an outcome or a report that is built from what other programs
+print.
+
+Ray passes an error on from another process, such as a Ray Data task, as a text with the tracebacks of all processes
+involved, one below the other. The user's own exception may appear only in that text: its class is not sent along.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import PurePath
+from typing import Sequence
+
+from railhead.contract.outcome import shorten_middle
+from railhead.driver.messages.ray_task_error import describe_task_error, is_task_error
+from railhead.driver.messages.redaction import make_printable, redact
+
+TEXT_LIMIT = 4000  # characters per exception; a message with a tensor in it has millions
+TRACEBACK_LIMIT = 64_000
+_NAME = type.__dict__["__name__"].__get__  # bypasses a metaclass
+
+
+def read_text(error: BaseException) -> str:
+    """`str(error)`, clean; empty when `str` raises."""
+    try:
+        return redact(str(error))
+    except BaseException:
+        return ""
+
+
+def name_class(error: BaseException) -> str:
+    return make_printable(_NAME(type(error)))
+
+
+def describe_exception(error: BaseException) -> str:
+    """`Type: message (file, line n, in function)`, with the location of the innermost frame."""
+    try:
+        text = redact(_describe(error))
+    except BaseException:
+        text = f"{name_class(error)}: {read_text(error)}"
+    return shorten_middle(text, TEXT_LIMIT)
+
+
+def _describe(error: BaseException) -> str:
+    if is_task_error(error):
+        return describe_task_error(str(error))
+    text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or isinstance(error, SyntaxError):
+        return " ".join(text.split())
+    last = frames[-1]
+    if isinstance(error, SystemExit):
+        last = _find_own(frames)
+    return f"{text} ({PurePath(last.filename).name}, line {last.lineno}, in {last.name})"
+
+
+def _find_own(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
+    """Returns the innermost frame of the user's code, as argparse exits in its own; without one, the innermost."""
+    libraries = (sysconfig.get_paths()["stdlib"], *("/site-packages/", "/dist-packages/", ".pyz/"))
+    own = [frame for frame in frames if not any(library in frame.filename for library in libraries)]
+    return (own or frames)[-1]
+
+
+def format_traceback(error: BaseException) -> str:
+    """As Python prints it, including the causes."""
+    try:
+        text = redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+    except BaseException:
+        text = describe_exception(error) + "\n"
+    return shorten_middle(text, TRACEBACK_LIMIT)

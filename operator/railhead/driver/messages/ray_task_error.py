@@ -1,0 +1,52 @@
+"""Describes the error of a task of Ray: where the user's code raised it, and its message."""
+
+from __future__ import annotations
+
+import re
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LINKS = re.compile(
+    r"^(?:The above exception was the direct cause of the following exception"
+    r"|During handling of the above exception, another exception occurred):$",
+    re.MULTILINE,
+)
+_TASK = re.compile(r"ray::(.+?)\(\) \(pid=")
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
+# What Ray Data adds about its own retries, below the user's message.
+_ADVICE = re.compile(r"^(?:Failed to .* attempts \(|To change retry attempts)")
+_WRAPPER = "UserCodeException"  # Ray Data's; the exception above it is the user's
+
+
+def is_task_error(error: BaseException) -> bool:
+    return "RayTaskError" in {kind.__name__ for kind in type(error).__mro__}
+
+
+def describe_task_error(text: str) -> str:
+    """`Type: message (file, line n, in function; task NAME)` of the first error."""
+    parts = _LINKS.split(_COLOUR.sub("", text))
+    index = len(parts) - 1
+    if index and _WRAPPER in "\n".join(_find_message(parts[index])).partition(":")[0]:
+        index -= 1
+    message = " ".join(" ".join(_find_message(parts[index])).split())
+    place = _find_place(parts[index].splitlines())
+    tasks = _TASK.findall("\n".join(parts[: index + 1]))
+    where = "; ".join([*place, *([f"task {tasks[-1]}"] if tasks else [])])
+    return f"{message} ({where})" if where else message
+
+
+def _find_message(part: str) -> list[str]:
+    """The lines below the last frame or the last task's name: the exception itself."""
+    lines = part.strip("\n").splitlines()
+    begin = 0
+    for number, line in enumerate(lines):
+        if line.startswith("  ") or _TASK.search(line):
+            begin = number + 1
+    return [line for line in lines[begin:] if not _ADVICE.match(line)]
+
+
+def _find_place(lines: list[str]) -> list[str]:
+    frames = [found for line in lines for found in [_FRAME.match(line)] if found]
+    if not frames:
+        return []
+    file, line, function = frames[-1].groups()
+    return [f"{file.rpartition('/')[2]}, line {line}, in {function}"]

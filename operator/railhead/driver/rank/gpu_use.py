@@ -1,0 +1,62 @@
+"""Reads the use of a rank's GPUs in the rank's process, from NVML, the library of NVIDIA's driver.
+
+A thread asks NVML: a call may hang when a GPU is lost, and the rank must answer Ray Train's controller meanwhile.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from typing import Any, Mapping, Tuple
+
+from railhead.contract import environment
+from railhead.driver.mailbox.heartbeat import GpuUse
+from railhead.driver.rank import steps
+
+PERIOD_SECONDS = 10.0  # of the controller's questions
+
+
+class _Utilization(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+def watch_gpus(variables: Mapping[str, str] = os.environ) -> None:
+    """Starts the thread in a job with spec.metrics; without effect for a rank without GPUs, or without NVML."""
+    names = [name for name in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    if environment.METRICS_PORT not in variables or not names:
+        return
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return
+    threading.Thread(target=_watch, args=(nvml, names), name="railhead-gpus", daemon=True).start()
+
+
+def _watch(nvml: Any, names: list[str]) -> None:
+    if nvml.nvmlInit_v2():
+        return
+    while True:
+        steps.STEPS.gpus, steps.STEPS.gpus_clock = read_gpus(nvml, names), time.monotonic()
+        time.sleep(PERIOD_SECONDS)
+
+
+def read_gpus(nvml: Any, names: list[str]) -> Tuple[GpuUse, ...]:
+    """Returns the use of the GPUs of these names, as in CUDA_VISIBLE_DEVICES, without those that NVML cannot read."""
+    found = []
+    for number, name in enumerate(names):
+        device, memory, utilization = ctypes.c_void_p(), _Memory(), _Utilization()
+        if name.isdigit():
+            is_wrong = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(device))
+        else:
+            is_wrong = nvml.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(device))
+        if is_wrong or nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)):
+            continue
+        if not nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(utilization)):  # MIG has none
+            found.append(GpuUse(number, memory.used, memory.total, utilization.gpu))
+    return tuple(found)

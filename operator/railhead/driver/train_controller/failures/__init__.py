@@ -1,0 +1,1 @@
+"""What Ray Train's controller does about a failure."""

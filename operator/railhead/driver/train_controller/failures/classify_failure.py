@@ -1,0 +1,238 @@
+"""Classifies a failure of the worker group and decides whether Ray restarts the group. Pure.
+
+Ray charges every lost worker to `max_failures`; here a lost node counts as infrastructure, which
+does not consume the user's budget, and the errors it causes on other ranks never outweigh it.
+Knows nothing of Ray: `failure_policy` supplies the facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Optional
+
+from railhead.contract.failure import BROKEN_NODE, BUS_ERROR, GPU_FAILED, GPU_LOST, Failure, FailureClass, Payer
+from railhead.contract.metric_rule import METRIC_RULE
+from railhead.contract.report import NO_STEPS
+from railhead.contract.text import write_ranks
+from railhead.driver.messages.attempt_errors import RankErrorKind
+
+
+class FailureOrigin(Enum):
+    """Where a failure surfaces."""
+
+    WORKERS = "workers"
+    STARTUP = "startup"  # the group could not be started
+    CONTROLLER = "controller"
+
+
+FOUND_HANGS = (RankErrorKind.STUCK, RankErrorKind.STEPLESS)  # by the driver
+FOUND_BY_DRIVER = (*FOUND_HANGS, RankErrorKind.RULED_OUT, RankErrorKind.RULED_AGAIN)  # no rank has raised them
+NOT_RETURNED = "TrainFunctionNotReturned"
+UNEXPLAINED_LIMIT = 10  # infrastructure failures in a row while all nodes are alive
+SAME_LIMIT = 2  # the same failure this often in a row, or so many hangs: the next group gets new pods
+
+
+@dataclass(frozen=True)
+class RankError:
+    """One rank's error, or the controller's with `rank` -1; `age`: seconds since then, None when unknown.
+
+    A hang (`FOUND_HANGS`) has the rank for which the others wait, if there is one.
+    """
+
+    rank: int
+    kind: RankErrorKind
+    text: str
+    age: Optional[float] = None
+    exit_code: Optional[int] = None
+    pod: str = ""
+
+
+@dataclass(frozen=True)
+class FailureFacts:
+    """What is known at the time of a failure.
+
+    `lost_nodes` are those of the failed group, `lost_pods` the names of their pods; `refusal` is what
+    one of our checks found; `is_waiting`: the group cannot start before more nodes join. `difference`: what
+    tells some ranks' collectives from the others', `odd_pod`: the only pod with ranks that are to blame for it.
+    """
+
+    source: FailureOrigin
+    errors: tuple[RankError, ...] = ()
+    lost_nodes: tuple[str, ...] = ()
+    text: str = ""
+    refusal: Optional[Failure] = None
+    lost_pods: tuple[str, ...] = ()
+    is_waiting: bool = False
+    difference: str = ""
+    odd_pod: str = ""
+
+    @property
+    def is_explained(self) -> bool:
+        """By a node that left, or by nodes that have not joined yet: the operator's deadlines bound that."""
+        return (
+            self.is_waiting
+            or bool(self.lost_nodes)
+            or any(error.kind == RankErrorKind.PREEMPTED for error in self.errors)
+        )
+
+
+@dataclass(frozen=True)
+class RestartHistory:
+    """What came before a failure.
+
+    Attributes:
+        unexplained: infrastructure failures in a row, this one included, without a commit in between.
+        same: failures of this class and reason in a row, this one included, without a commit in between.
+        hangs: failures of class Hang, this one included, whatever was committed in between.
+        charged: restarts in place of this attempt that spec.backoffLimit counts.
+        allowed: how many it may have in all; None = the operator has not answered yet.
+        max_failures: how many of them run.failure.maxFailures or FailureConfig allows; None = neither is set.
+    """
+
+    unexplained: int = 0
+    same: int = 1
+    hangs: int = 0
+    charged: int = 0
+    allowed: Optional[int] = None
+    max_failures: Optional[int] = None
+
+    @property
+    def may_restart(self) -> bool:
+        """The user's own number applies to any failures; without one, new pods after the same failure twice."""
+        return self.is_allowed and (self.max_failures is not None or self.same < SAME_LIMIT)
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the user's limits leave a restart in place."""
+        if self.max_failures is None:
+            return self.charged < (self.allowed or 0)
+        is_left = self.allowed is None or self.charged < self.allowed
+        return is_left and (self.max_failures < 0 or self.charged < self.max_failures)
+
+
+def classify_failure(facts: FailureFacts) -> Failure:
+    """The order matters: causes come before the errors that they explain."""
+    if facts.refusal:
+        return facts.refusal
+    by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in RankErrorKind}
+    if facts.lost_nodes:
+        return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
+    if by_kind[RankErrorKind.PREEMPTED]:
+        return _infrastructure("NodeDraining", f"a node was drained: {by_kind[RankErrorKind.PREEMPTED][0].text}")
+    for kind, class_, reason, intro in _BY_CAUSE:
+        errors = by_kind[kind]
+        if errors:
+            first = _find_first(errors)
+            where = (
+                f"pod {first.pod}: "
+                if kind in (RankErrorKind.GPU, RankErrorKind.BUS, RankErrorKind.GPU_LOST) and first.pod
+                else ""
+            )
+            is_of_others = kind in _WAITS or (kind == RankErrorKind.NETWORK and len(errors) > 1)
+            suspect = "" if is_of_others else first.pod
+            text = intro + where + _describe(errors)
+            if kind in HANGS and facts.difference:
+                text, suspect = f"{facts.difference}: {text}", facts.odd_pod or suspect
+            return Failure(class_, reason, text, first.exit_code, suspect)
+    if facts.source == FailureOrigin.STARTUP:
+        return _infrastructure("WorkerGroupNotStarted", facts.text)
+    if facts.source == FailureOrigin.WORKERS:
+        return Failure(FailureClass.APPLICATION, "TrainingFailed", facts.text)
+    return _infrastructure("RayTrainFailed", facts.text)
+
+
+# Causes come before their consequences: class, reason, beginning of the message.
+_BY_CAUSE = (
+    (RankErrorKind.GPU, FailureClass.HARDWARE, GPU_FAILED, ""),
+    (
+        RankErrorKind.BUS,
+        FailureClass.HARDWARE,
+        BUS_ERROR,
+        "broken memory, a broken disk or a full /dev/shm (sharedMemory): ",
+    ),
+    (RankErrorKind.ABANDONED, FailureClass.INFRASTRUCTURE, "RayActorLost", ""),
+    (
+        RankErrorKind.STORAGE,
+        FailureClass.INFRASTRUCTURE,
+        "CheckpointNotWritten",
+        "run.storagePath: a checkpoint could not be written: ",
+    ),
+    (RankErrorKind.UNFENCED, FailureClass.CONFIGURATION, "RayTrainNotUsable", ""),
+    (RankErrorKind.UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable", ""),
+    (RankErrorKind.MISSING, FailureClass.CONFIGURATION, "FrameworkMissing", ""),
+    (RankErrorKind.RULED_OUT, FailureClass.METRIC_RULE, METRIC_RULE, ""),
+    (RankErrorKind.RULED_AGAIN, FailureClass.APPLICATION, METRIC_RULE, ""),
+    (RankErrorKind.KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory", ""),
+    (
+        RankErrorKind.SHARED_MEMORY,
+        FailureClass.APPLICATION,
+        "SharedMemoryFull",
+        "/dev/shm is full; raise spec.worker.sharedMemory, which can change while the job is suspended: ",
+    ),
+    (RankErrorKind.DIED, FailureClass.APPLICATION, "TrainingProcessDied", ""),
+    (RankErrorKind.RAISED, FailureClass.APPLICATION, "TrainFunctionRaised", ""),
+    (RankErrorKind.SILENT, FailureClass.APPLICATION, NOT_RETURNED, ""),
+    (RankErrorKind.GPU_LOST, FailureClass.HARDWARE, GPU_LOST, ""),
+    (RankErrorKind.UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
+    (RankErrorKind.NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
+    (RankErrorKind.SIGNALLED, FailureClass.HANG, "CollectiveTimedOut", ""),
+    (RankErrorKind.STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
+    (RankErrorKind.STEPLESS, FailureClass.HANG, NO_STEPS, ""),
+)
+_WAITS = (RankErrorKind.UNANSWERED, RankErrorKind.SIGNALLED)  # of ranks that wait for the one that is to blame
+HANGS = (*_WAITS, *FOUND_HANGS)
+
+
+def decide_retry(facts: FailureFacts, failure: Failure, history: RestartHistory) -> bool:
+    """Whether to restart the group in the same pods, within the same fit()."""
+    if failure.class_ is FailureClass.FENCED or failure.class_.policy.final:
+        return False
+    if facts.source == FailureOrigin.CONTROLLER:
+        return False
+    if not is_infrastructure(facts, failure):
+        return history.may_restart
+    if is_of_broken_gpu(failure) and facts.source != FailureOrigin.STARTUP:  # the other pods are as good as before
+        return history.is_allowed and history.unexplained <= UNEXPLAINED_LIMIT
+    if failure.class_.policy.needs_new_pods and not facts.is_explained:
+        return history.may_restart and max(history.same, history.hangs) < SAME_LIMIT
+    return facts.is_explained or history.unexplained <= UNEXPLAINED_LIMIT
+
+
+def is_of_broken_gpu(failure: Failure) -> bool:
+    """Beyond doubt: the operator replaces the pod, and the job avoids its node."""
+    return failure.reason in BROKEN_NODE and bool(failure.suspect_pod)
+
+
+def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:
+    """This includes a group that could not start: train_func has not run."""
+    return facts.source == FailureOrigin.STARTUP or failure.class_.policy.payer is Payer.INFRASTRUCTURE
+
+
+def explain_missing_success() -> Failure:
+    """fit() ended without an error, but the worker group did not report success."""
+    message = (
+        "Ray Train ended without an error, but its controller did not report that the training function returned on "
+        "every rank; check the head's log for the cause, and RAY_TRAIN_CALLBACKS if the image or the script sets it"
+    )
+    return Failure(FailureClass.APPLICATION, NOT_RETURNED, message)
+
+
+def _infrastructure(reason: str, message: str) -> Failure:
+    return Failure(FailureClass.INFRASTRUCTURE, reason, message)
+
+
+def _describe(errors: list[RankError]) -> str:
+    """The earliest one in full: the others are usually its consequences."""
+    first = _find_first(errors)
+    others = [error.rank for error in errors if error is not first]
+    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in FOUND_BY_DRIVER else first.text
+    return f"{text}; also failed: {write_ranks(others)}" if others else text
+
+
+def _find_first(errors: list[RankError]) -> RankError:
+    return min(errors, key=lambda error: (error.age is None, -(error.age or 0.0), error.rank))
+
+
+def _join(nodes: tuple[str, ...]) -> str:
+    return "node " + ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")

@@ -1,1 +1,0 @@
-"""Turns the job's input into one of Ray Train's trainers."""

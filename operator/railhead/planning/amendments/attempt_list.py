@@ -1,0 +1,127 @@
+"""What the status records with any decision: status.attempts, status.goodput, the running time in status.budget, the
+generation, and status.avoidedNodes, the nodes that get no new pods of the job.
+
+The list has the last attempts and how each ended, and is joined to status writes that happen anyway. It follows from
+the status as the write leaves it. So a list that lacks something, since another version of the operator wrote the
+status or a user edited it, is completed by the next write, or starts with the current attempt. After enough training,
+which the running time adds up, backoffLimit is full again. Tools wait for status.observedGeneration, so a changed spec
+is acknowledged even if nothing else changes. A node joins the avoided ones in the write that follows its evidence
+anyway; the end of an avoidance is a separate write. status.goodput is settled with each write that happens anyway, and
+is never a reason for one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.attempts import MAX_ATTEMPTS, MAX_NODE, MAX_REASON, PLAIN, Attempt
+from railhead.api.status import JobStatus
+from railhead.contract.times import format_time, parse_time
+from railhead.planning.job import Job
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Decision
+from railhead.planning.status_change import StatusChange, changes_anything
+
+MOST = 2**31 - 1  # the CRD's integers are int32
+
+
+def list_attempts(job: Job, decision: Decision) -> Decision:
+    """Brings the list up to date if the decision writes the status."""
+    change, old = decision.status, job.status
+    if change is None or change.is_guard:
+        return decision
+    new = change.apply(old)
+    if new.attempt == old.attempt:
+        attempts = _update(job, new)
+    elif new.is_resting:
+        attempts = _skip(job, new)
+    else:
+        attempts = _begin(job, new.attempt, _update(job, old))
+    if (attempts or None) == old.attempts or not changes_anything(job, change):
+        return decision
+    return replace(decision, status=replace(change, attempts=attempts or None))
+
+
+def _begin(job: Job, number: int, known: Sequence[Attempt]) -> list[Attempt]:
+    begun = Attempt(number=number, generation=job.generation, start_time=format_time(job.now))
+    return _append(begun, known)
+
+
+def _skip(job: Job, new: JobStatus) -> list[Attempt]:
+    """The list of a restored job that began attempts before its status was there: none of them continues, nor does the
+    one that the status shows."""
+    first, last = job.status.attempt + 1, min(new.attempt, MOST)
+    known = _update(job, new.model_copy(update={"attempt": job.status.attempt}))
+    for number in range(max(first, last - MAX_ATTEMPTS), last + 1):
+        now = format_time(job.now)
+        skipped = Attempt(number=number, generation=job.generation, start_time=now)
+        known = _append(_end(job, skipped, "Suspended", at=now), known)
+    return known
+
+
+def _update(job: Job, status: JobStatus) -> list[Attempt]:
+    """The list with the current attempt as this status shows it."""
+    known = list(job.status.attempts or ())
+    if not 1 <= status.attempt <= MOST:
+        return []
+    is_listed = bool(known) and known[-1].number == status.attempt
+    current = known.pop() if is_listed else Attempt(number=status.attempt)
+    return _append(current if current.completion_time else _describe(job, current, status), known)
+
+
+def _append(attempt: Attempt, known: Sequence[Attempt]) -> list[Attempt]:
+    """Appends to the attempt before it, if that is the last one and has ended; else begins a new list."""
+    is_next = bool(known) and known[-1].number == attempt.number - 1 and known[-1].completion_time is not None
+    return [*(known if is_next else ()), attempt][-MAX_ATTEMPTS:]
+
+
+def _describe(job: Job, attempt: Attempt, status: JobStatus) -> Attempt:
+    """An attempt that had not ended."""
+    running = attempt.running_time
+    if running is None and "Running" in (job.status.phase, status.phase):
+        running = format_time(job.status.true_since(types.RUNNING) or job.now)
+    attempt = attempt.model_copy(update={"running_time": running, "rounds": min(max(status.round, 0), MOST)})
+    failure = status.failure
+    if failure is not None and failure.attempt == attempt.number:
+        return _end(
+            job,
+            attempt,
+            failure.class_.value,
+            at=failure.time,
+            reason=failure.reason,
+            node=failure.suspect_node or failure.node,
+        )
+    if status.phase == "Succeeded":
+        return _end(job, attempt, status.phase, at=status.completion_time)
+    if status.is_resting:
+        since = job.status.true_since(types.SUSPENDED)
+        return _end(job, attempt, "Suspended", at=format_time(since) if since else None)
+    return attempt
+
+
+def _end(job: Job, attempt: Attempt, class_: str, *, at: str | None, reason: str = "", node: str = "") -> Attempt:
+    """Not before it began: `at` may be by the clock of the head's node."""
+    end = format_time(parse_time(at) or job.now)
+    return attempt.model_copy(
+        update={
+            "completion_time": max(end, attempt.start_time or "", attempt.running_time or ""),
+            "class_": class_,
+            "reason": _keep_plain(reason)[:MAX_REASON],
+            "node": _keep_plain(node)[:MAX_NODE],
+        }
+    )
+
+
+def _keep_plain(text: str) -> str:
+    return re.sub(f"[^{PLAIN}]", "", text)
+
+
+def acknowledge_generation(observed: Observed, decision: Decision) -> Decision:
+    """Adds a status change without fields: every write includes the generation."""
+    is_acknowledged = observed.status.observed_generation == observed.generation
+    if is_acknowledged or decision.status is not None:
+        return decision
+    return replace(decision, status=StatusChange())

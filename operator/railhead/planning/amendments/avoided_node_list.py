@@ -1,0 +1,63 @@
+"""Shows the nodes that a job avoids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api.status import AvoidedNode
+from railhead.contract.times import parse_time
+from railhead.planning.facts.avoided_nodes import (
+    Avoidance,
+    find_avoidance,
+    find_blocked,
+    find_evidence,
+    next_avoidance_change,
+)
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event
+from railhead.planning.status_change import StatusChange, changes_anything
+
+
+def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
+    """Updates the list, with an event for each node, and wakes the job for the next change. A finished job keeps it."""
+    if job.status.is_finished:
+        return decision
+    listed, wanted = Avoidance.listed(job), find_avoidance(job)
+    decision = decision.waking(next_avoidance_change(job, wanted.nodes))
+    if wanted == listed:
+        return decision
+    known, names = {node.name for node in listed.nodes}, {node.name for node in wanted.nodes}
+    begun = [node for node in wanted.nodes if node.name not in known]
+    ended = [node for node in listed.nodes if node.name not in names]
+    is_written = decision.status is not None and changes_anything(job, decision.status)
+    if not ended and not is_written:
+        return decision
+    status = replace(
+        decision.status or StatusChange(),
+        avoided_nodes=list(wanted.nodes) or None,
+        formerly_avoided_nodes=list(wanted.former) or None,
+        is_guard=False,
+    )
+    events = (*(_report_end(job, node) for node in ended), *(_report(job, node) for node in begun))
+    return replace(decision, status=status, events=(*decision.events, *events))
+
+
+def _report(job: Job, node: AvoidedNode) -> Event:
+    why = next((each.message for each in find_evidence(job) if each.node == node.name), node.reason)
+    message = f"Node {node.name} gets no new pods of this job until {node.expiration_time}: {why}"
+    return Event("Warning", "NodeAvoided", message[:1000])
+
+
+def _report_end(job: Job, node: AvoidedNode) -> Event:
+    message = f"Node {node.name} may get new pods of this job again: {_explain_end(job, node)}"
+    return Event("Normal", "NodeAvoidanceEnded", message[:1000])
+
+
+def _explain_end(job: Job, node: AvoidedNode) -> str:
+    if not job.spec.avoids_nodes:
+        return "spec.scheduling.nodeAvoidance is None"
+    ends_at = parse_time(node.expiration_time)
+    blocked = find_blocked(job, Avoidance.listed(job).nodes)
+    if ends_at is None or ends_at <= job.now or blocked is None or blocked.problem is None:
+        return "it was avoided long enough"
+    return f"the scheduler finds no other node for pod {blocked.name}: {blocked.problem.message}"

@@ -1,0 +1,27 @@
+"""Holds back the deletes that the API server denies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.planning.observed import Observed, denied_until
+from railhead.planning.plan import Decision
+
+
+def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
+    """Drops the deletes and the change that were denied a moment ago, and what is only done once all deletes have
+    succeeded; and wakes the job when the next of them is to be tried again."""
+    denied = observed.denied
+    if not denied:
+        return decision
+    is_job_denied = observed.name in denied and decision.delete_job is not None
+    removes = tuple(each for each in decision.removes if each.name not in denied)
+    held = replace(
+        decision,
+        deletes=tuple(each for each in decision.deletes if each.name not in denied),
+        removes=removes,
+        delete_job=None if is_job_denied else decision.delete_job,
+        last=decision.last if removes == decision.removes else None,
+        workload=None if decision.workload is not None and decision.workload.name in denied else decision.workload,
+    )
+    return held.waking(min(at for each in observed.denials if (at := denied_until(each, observed.now)) > observed.now))

@@ -1,0 +1,49 @@
+"""Decides when to look again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from railhead.planning.facts.deadlines import find_unread, next_due
+from railhead.planning.facts.reasons import POD_EVENTS
+from railhead.planning.facts.unstarted import find_look_time, find_unconfirmed, next_unstarted
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision
+from railhead.planning.pod_view import PodView
+
+FIRST_SECONDS, MOST_SECONDS = 15, 300
+
+
+def wake_for_limits(job: Job, decision: Decision) -> Decision:
+    """Adds the earliest of these times."""
+    decision = decision.waking(next_due(job)).waking(next_unstarted(job))
+    return decision if job.status.is_finished else decision.waking(job.next_out_of_reach)
+
+
+def look_up_pod_events(job: Job, decision: Decision) -> Decision:
+    """Adds the look-up, or the time when it is due. A pass that creates or deletes pods looks nothing up."""
+    if job.status.is_finished or job.is_attempt_lost or decision.deletes or decision.creates:
+        return decision
+    unread = find_unread(job) or find_unconfirmed(job)
+    if unread is not None:
+        return replace(decision, look_up_events_of=unread)
+    placed = [pod for pod in job.not_started if pod.node and pod.created_at is not None]
+    placed = [pod for pod in placed if pod.problem is None or pod.problem.reason in POD_EVENTS]
+    if not placed:
+        return decision
+    if len(placed) > 1:
+        all_from = find_look_time(job)
+        if all_from is None or all_from > job.now:
+            placed = placed[:1]
+            decision = decision.waking(all_from)
+    due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=lambda each: each[0])
+    return replace(decision, look_up_events_of=pod) if due <= job.now else decision.waking(due)
+
+
+def _next_look(pod: PodView, now: datetime) -> datetime:
+    """When the pod's Events are due to be read."""
+    created_at = pod.created_at or now
+    waited = (pod.events_read_at - created_at).total_seconds() if pod.events_read_at else FIRST_SECONDS
+    after = timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))
+    return (pod.events_read_at or created_at) + after

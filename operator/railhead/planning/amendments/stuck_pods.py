@@ -1,0 +1,60 @@
+"""Lists the pods that do not end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from railhead.api.status import MAX_STUCK_PODS, StuckPod
+from railhead.contract.times import format_time
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Decision, Event
+from railhead.planning.pod_view import STUCK_SECONDS, PodView
+from railhead.planning.status_change import StatusChange
+
+
+def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
+    """Updates the list, with one event for all pods that are new, and wakes the job when the next pod is due."""
+    decision = decision.waking(observed.next_stuck)
+    stuck = observed.stuck_pods
+    listed, wanted = observed.status.stuck_pods or [], [_describe_stuck(pod) for pod in stuck[:MAX_STUCK_PODS]]
+    known = {pod.name for pod in listed}
+    if wanted == listed or _is_still_good(wanted, known):
+        return decision
+    status = replace(decision.status or StatusChange(), stuck_pods=wanted or None, is_guard=False)
+    new = [pod for pod in stuck if pod.name not in known]
+    is_news = bool(new) and len(listed) < MAX_STUCK_PODS  # beyond a full list nobody knows which are new
+    return replace(
+        decision, status=status, events=(*decision.events, _report_stuck(new)) if is_news else decision.events
+    )
+
+
+def _is_still_good(wanted: Sequence[StuckPod], known: set[str]) -> bool:
+    """A full list is replaced when half of its pods are gone, so that 512 pods that end cost few writes."""
+    kept = sum(pod.name in known for pod in wanted)
+    return len(wanted) == len(known) == MAX_STUCK_PODS and 2 * kept > MAX_STUCK_PODS
+
+
+def _describe_stuck(pod: PodView) -> StuckPod:
+    since = pod.deletion_timestamp
+    return StuckPod(name=pod.name, node=pod.node, since=since and format_time(since))
+
+
+def _report_stuck(pods: Sequence[PodView]) -> Event:
+    places = ", ".join(f"{pod.place} since {_describe_stuck(pod).since}" for pod in pods[:3])
+    if len(pods) > 3:
+        places += ", ..."
+    if all(pod.is_kept_by_finalizer for pod in pods):
+        message = (
+            f"{len(pods)} pods have no container that runs, and stay Terminating for a finalizer "
+            f"({pods[0].finalizer}). The controller that set it removes it; if that controller is gone, remove it "
+            f"yourself. The pods: {places}"
+        )
+        return Event("Warning", "PodStuckTerminating", message)
+    message = (
+        f"{len(pods)} pods are Terminating {STUCK_SECONDS // 60} minutes beyond their grace period and may still use "
+        "their GPUs. If a pod's machine is off, delete its Node object, or taint the node with "
+        "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or run `kubectl delete pod NAME --force`; "
+        f"if it is not, repair the node. The pods: {places}"
+    )
+    return Event("Warning", "PodStuckTerminating", message)

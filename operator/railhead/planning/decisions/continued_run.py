@@ -1,0 +1,141 @@
+"""Whose run it is: a job that was restored from a backup keeps its run, and no job begins in one that another job has.
+
+The status of a restored TrainJob is that of an earlier object with another uid. It names the run, and only the operator
+and an administrator who restores a status may write it. So the job continues there, as if it had been suspended since
+the last moment that the status knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from railhead.api import conditions as types
+from railhead.api.run_status import MAX_FORMER_UIDS, RunStatus
+from railhead.api.status import HeadStatus, JobStatus, WorkersStatus
+from railhead.contract.times import format_time, parse_time
+from railhead.planning.facts.goodput_account import settle_time
+from railhead.planning.job import Job
+from railhead.planning.observed import RunHolder
+from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.status_change import Requirement, make_condition, stand, stand_still
+from railhead.resources.sizes import compute_sizes
+
+LOOK_SECONDS = 10  # the other job's changes do not wake this one
+RESTORED = "Restored"
+RUN_IN_USE, OF_ANOTHER_JOB, WITHOUT_STATUS = "RunInUse", "RestoredFromAnotherJob", "RestoredWithoutStatus"
+_WITHOUT_STATUS = (
+    "this TrainJob was restored from a backup (label velero.io/restore-name) and has no status, so neither its run nor "
+    "whether it has finished is known. Restore it with its status (--status-include-resources "
+    "trainjobs.railhead.dev). To train from the beginning instead, or to continue in the run that spec.run.name names, "
+    "remove that label"
+)
+
+
+def decide_restored(job: Job) -> Decision | None:
+    """Makes the status of the earlier TrainJob this one's: suspended, without pods, in the same run."""
+    if not job.is_restored or job.is_deleting:
+        return None
+    run = job.status.run
+    if run is None or not run.uid:
+        return _hold(job, OF_ANOTHER_JOB, _explain_unknown(job))
+    if job.run_holder is not None:
+        return _hold(job, RUN_IN_USE, _explain_holder(job, job.run_holder))
+    since = _find_last_time(job.status, job.now)
+    message = f"This TrainJob was restored from one with uid {run.uid}; it continues in its run, {run.name}"
+    suspended = make_condition(job, types.SUSPENDED, reason=RESTORED, message=message)
+    suspended = suspended.model_copy(update={"last_transition_time": format_time(since)})
+    change = stand_still(job, types.SUSPENDED, reason=RESTORED, message=message).with_conditions(suspended)
+    change = replace(
+        change,
+        phase="Suspended",
+        run=RunStatus(name=run.name, uid=job.uid, former_uids=_list_former(job, run)),
+        # Pods that this TrainJob already has are of an attempt that knew nothing of the run.
+        attempt=max([job.attempt, *(pod.attempt + 1 for pod in job.pods)]),
+        round=0,
+        driver="",
+        input="",
+        source="",
+        secret="",
+        admission=None,
+        worker_losses=None,
+        counted_restarts=None,
+        waiting=None,
+        head=HeadStatus(),
+        workers=WorkersStatus(desired=job.desired_workers),
+        resize=None,
+        stuck_pods=None,
+        avoided_nodes=None,
+        formerly_avoided_nodes=None,
+    )
+    gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
+    change = replace(change, goodput=settle_time(job.status, change.apply(job.status), now=since, gpus=gpus))
+    status = change.requiring(Requirement.FRESH_PODS)
+    return Decision(status=status, events=(Event("Normal", RESTORED, message),))
+
+
+def _list_former(job: Job, run: RunStatus) -> list[str]:
+    known = [uid for uid in (*(run.former_uids or ()), run.uid) if uid != job.uid]
+    return list(dict.fromkeys(known))[-MAX_FORMER_UIDS:]
+
+
+def _find_last_time(status: JobStatus, now: datetime) -> datetime:
+    """Returns the last moment that the status knows: the time since then was spent without the job."""
+    goodput, checkpoint = status.goodput, status.checkpoint
+    texts = [
+        status.start_time,
+        status.progress.update_time,
+        goodput.time if goodput else None,
+        checkpoint.time if checkpoint else None,
+        *(condition.last_transition_time for condition in status.conditions),
+    ]
+    return min(max((time for text in texts if (time := parse_time(text))), default=now), now)
+
+
+def _explain_unknown(job: Job) -> str:
+    begin = "another name"
+    if job.status.checkpoint is not None:
+        begin = f"spec.resumeFrom.checkpoint: {job.status.checkpoint.uri}"
+    return (
+        "the status is that of another TrainJob, as an earlier version of Railhead wrote it, so its run is not known; "
+        f"delete this TrainJob and create it again with {begin}"
+    )
+
+
+def _explain_holder(job: Job, holder: RunHolder) -> str:
+    phase = holder.phase or "none"
+    if holder.is_former:
+        return (
+            f"this TrainJob was restored from TrainJob {holder.namespace}/{holder.name}, phase {phase}, "
+            "which still has the run; it continues there once that one has finished or is deleted"
+        )
+    return (
+        f"run.name {job.run_name}: TrainJob {holder.name} (phase {phase}) has this run; this job "
+        "starts once that one has finished or is deleted. To train at the same time, create this job with another "
+        "run.name; spec.resumeFrom lets it begin from a checkpoint"
+    )
+
+
+def decide_run(job: Job) -> Decision | None:
+    """A job whose run another one has creates no pods; it is reconciled again every `LOOK_SECONDS`."""
+    if job.attempt > 0 or job.pods:
+        return None
+    if job.is_from_backup:
+        return _hold(job, WITHOUT_STATUS, _WITHOUT_STATUS)
+    if job.run_holder is None:
+        return None
+    return _hold(job, RUN_IN_USE, _explain_holder(job, job.run_holder))
+
+
+def _hold(job: Job, reason: str, message: str) -> Decision:
+    stalled = stand(job, make_condition(job, types.STALLED, reason=reason, message=message))
+    if job.attempt == 0:
+        stalled = replace(stalled, phase="Pending")
+    decision = Decision(
+        status=stalled,
+        deletes=delete_all(job.acting_pods),  # they began before the status was restored
+        wake_at=job.now + timedelta(seconds=LOOK_SECONDS),
+    )
+    if job.status.reason_of(types.STALLED) == reason:
+        return decision
+    return replace(decision, events=(Event("Warning", reason, message),))

@@ -1,0 +1,170 @@
+"""Which attempt begins, and from which checkpoint: the first one, once spec.resumeFrom can be used, and the one after
+a lost attempt, once the backoff is over and no pod of the lost one can act; and the restarts within an attempt.
+
+The checkpoint of spec.resumeFrom goes into the status with the first attempt, so that all attempts use the same one,
+whatever becomes of the other job.
+
+The driver's restarts of the worker group in the same pods count exactly once each. The driver reports cumulative
+numbers for its attempt, and the status holds those that are counted already: both change in one write, before anything
+else is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from railhead.api import conditions as types
+from railhead.api.names import HEAD, WORKER
+from railhead.api.run import ResumeFrom
+from railhead.api.status import CountedRestarts
+from railhead.contract.times import parse_time
+from railhead.planning.attempt import begin_attempt, begin_next_attempt
+from railhead.planning.children import find_source_checkpoint
+from railhead.planning.facts.reported_progress import cut_count
+from railhead.planning.facts.settlement import Settlement, charge_failures
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
+from railhead.planning.status_change import StatusChange, make_condition, stand
+
+LOOK_SECONDS = 10  # the other job's changes do not wake this one
+NOT_FOUND, RUNS, NOTHING = "SourceNotFound", "SourceStillRuns", "SourceHasNoCheckpoint"
+ENDING_SECONDS = 5  # from a container's end to its pod's
+PATIENCE_SECONDS = 30  # for pods to terminate; a longer wait is reported
+
+
+def decide_resume_source(job: Job) -> Decision | None:
+    """A job without its initial checkpoint creates no pods; it is reconciled again every `LOOK_SECONDS`."""
+    wanted = job.spec.resume_from
+    if wanted is None or job.attempt > 0 or job.pods:  # with pods it has started, and its status was wiped
+        return None
+    problem = _find_problem(job, wanted)
+    if problem is None:
+        return None
+    reason, message = problem
+    is_news = job.status.reason_of(types.STALLED) != reason
+    stalled = stand(job, make_condition(job, types.STALLED, reason=reason, message=message))
+    return Decision(
+        status=replace(stalled, phase="Pending"),  # also of one that was created suspended
+        events=(Event("Warning", reason, message),) if is_news else (),
+        wake_at=job.now + timedelta(seconds=LOOK_SECONDS),
+    )
+
+
+def _find_problem(job: Job, wanted: ResumeFrom) -> tuple[str, str] | None:
+    """Reason and message, or None if it can be used."""
+    if wanted.train_job is None:
+        return None
+    field = f"spec.resumeFrom.trainJob {wanted.train_job}"
+    source = job.source
+    if source is None or wanted.train_job == job.name:
+        selector = job.settings.job_selector
+        unseen = f", or its labels do not match {selector} of this operator" if selector else ""
+        where = "is this job itself" if wanted.train_job == job.name else f"does not exist{unseen}"
+        return NOT_FOUND, f"{field} {where}; name another TrainJob in namespace {job.namespace}, or a checkpoint"
+    if not source.is_finished:
+        return RUNS, f"{field} has not ended; this job starts when it has, or name one of its checkpoints"
+    if find_source_checkpoint(job) is None:
+        what = "bestCheckpoint (run.checkpoint.scoreAttribute)" if wanted.best else "checkpoint"
+        return NOTHING, f"{field} has ended without a {what} in its status; name another TrainJob, or omit resumeFrom"
+    return None
+
+
+def decide_first_attempt(job: Job) -> Decision | None:
+    """Starts the first attempt of a job that never ran.
+
+    If somebody wiped the status of a running job or set it back, its pods show which attempt it is
+    in: that attempt is resumed, and its children are found by their names. If the view of the job is
+    just stale, the compare fails, and nothing is done.
+    """
+    alive = job.acting_pods
+    later = max((pod.attempt for pod in alive), default=0) > job.attempt
+    if job.attempt > 0 and not later:
+        return None
+    heads = [pod.attempt for pod in alive if pod.role == HEAD and pod.attempt > job.attempt]
+    attempt = max([1, *(heads or [pod.attempt for pod in alive])])
+    decision = begin_attempt(job, attempt=attempt, phase="Pending" if attempt == 1 else "Restarting")
+    return replace(decision, creates=()) if job.attempt > 0 else decision
+
+
+def decide_next_attempt(job: Job) -> Decision | None:
+    """Waits, or raises the attempt and its counters in one write.
+
+    The next attempt waits until no pod of the lost one may still run: never two heads. For a pod whose node does
+    not respond, it waits until `UNANSWERED_SECONDS` after the grace period; if that pod is a head that still
+    runs, the fence in the run's storage keeps it from committing.
+    """
+    failure = job.status.failure
+    if failure is None or not job.is_attempt_lost:
+        return None
+    remains = _find_awaited(job)
+    if remains:
+        return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
+    settlement = Settlement(job, failure, job.status.newest_index)
+    if settlement.next_attempt_at > job.now:
+        return Decision(wake_at=settlement.next_attempt_at)
+    again = job.status.waiting is None or job.status.waiting.again
+    decision = begin_next_attempt(job, reason="AttemptStarted", phase="Restarting" if again else "Pending", again=again)
+    return replace(decision, status=decision.status and settlement.count(decision.status))
+
+
+def _find_awaited(job: Job) -> list[PodView]:
+    """The pods for which the next attempt waits: not for workers that may not be deleted, since they commit nothing and
+    have names of their own, unless there are so many that the job would take twice the GPUs once more."""
+    kept = [pod for pod in job.acting_pods if pod.role == WORKER and pod.name in job.protected]
+    if len(kept) > job.desired_workers:
+        return list(job.acting_pods)
+    return [pod for pod in job.acting_pods if pod not in kept]
+
+
+def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decision:
+    """Deletes the remaining pods, and reports a long wait."""
+    since = min(since, job.now)
+    over_at, reported_at = since + timedelta(seconds=ENDING_SECONDS), since + timedelta(seconds=PATIENCE_SECONDS)
+    # A pod whose container has terminated ends by itself, and is evidence.
+    deletes = delete_all(pod for pod in remains if not pod.has_ended or job.now >= over_at)
+    if job.now < reported_at:
+        return Decision(deletes=deletes, wake_at=over_at if job.now < over_at else reported_at)
+    if job.status.reason_of(types.RECONCILING) == "WaitingForPods":
+        return Decision(deletes=deletes)  # already reported; the list of pods may change in every pass
+    pods = ", ".join(pod.place for pod in remains[:3])
+    message = (
+        f"Attempt {job.attempt + 1} waits for {len(remains)} pods of attempt {job.attempt} to terminate: {pods}; "
+        f"if a node does not respond, for at most {UNANSWERED_SECONDS} s after the grace period"
+    )
+    status = stand(job, make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message))
+    return Decision(status=status, deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))
+
+
+def decide_restarts_in_place(job: Job) -> Decision | None:
+    """Adds those that are new. The termination message may know more of them than the last report that arrived."""
+    reported = _find_reported(job)
+    counted = job.status.counted_restarts or CountedRestarts()
+    number, charged = reported.number - counted.number, reported.charged - counted.charged
+    if number <= 0:
+        return None
+    status = StatusChange(counted_restarts=reported)
+    return Decision(
+        status=charge_failures(job, status, charged) if charged > 0 else status,
+        events=(Event("Warning", "RestartedInPlace", _describe(job, reported)),),
+    )
+
+
+def _find_reported(job: Job) -> CountedRestarts:
+    restart, outcome = job.progress.restart, job.outcome
+    return CountedRestarts(
+        number=max(restart.number if restart else 0, cut_count(outcome.restarts) if outcome else 0),
+        charged=max(restart.charged if restart else 0, cut_count(outcome.charged_restarts) if outcome else 0),
+    )
+
+
+def _describe(job: Job, reported: CountedRestarts) -> str:
+    last = job.progress.restart
+    is_known = last is not None and last.number == reported.number
+    cause = f"{last.class_}: {last.message[:800]}" if last and is_known else "the head's log says why"
+    return (
+        f"Restart {reported.number} of the worker group in the pods of attempt {job.attempt}, of which "
+        f"{reported.charged} count in backoffLimit {job.spec.backoff_limit} ({cause})"
+    )

@@ -1,0 +1,178 @@
+"""Phase and conditions of a live attempt: Pending, Starting, Running, Restarting.
+
+A start within `QUICK_START` costs no write for the number of ready pods. A slower one shows it each
+time the number of missing pods has halved, so that a gang of 512 pods costs ten writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from railhead.api import conditions as types
+from railhead.api.conditions import Condition
+from railhead.api.scaling import START_WAIT_SECONDS
+from railhead.api.status import HeadStatus, Phase, WorkersStatus
+from railhead.contract.times import parse_time
+from railhead.planning.facts.admission import explain_held_pod
+from railhead.planning.facts.avoided_nodes import explain_avoided, explain_used_again
+from railhead.planning.facts.deadlines import report_due
+from railhead.planning.facts.reasons import GATED, HELD_BY_KUEUE, REPORTS_MISSING, THAT_PASS
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event
+from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.status_change import StatusChange, await_again, make_condition, stand, stand_still
+
+QUICK_START = timedelta(seconds=15)
+COUNTED_EXACTLY = 10  # up to this many worker pods, each one counts
+
+
+def show_progress(job: Job) -> Decision:
+    """Reports the state of the live attempt; there is nothing else to do."""
+    if job.were_all_up or job.are_enough_up:
+        return _training(job) if job.is_training else _starting(job)
+    return _pending(job)
+
+
+def _pending(job: Job) -> Decision:
+    """Not all pods are up: shows why, and how many are."""
+    found = job.startup_problem
+    if found is None:
+        return _show_ready(job, _show_that_problem_is_past(job))
+    pod, problem = found
+    due = pod.created_at and pod.created_at + QUICK_START
+    if problem.reason in GATED and due is not None and due > job.now:
+        return _show_ready(job, Decision(wake_at=due))  # a queue removes its gates soon
+    return _show_ready(job, _show_problem(job, pod, problem))
+
+
+def _show_ready(job: Job, decision: Decision) -> Decision:
+    """Adds the number of ready worker pods, if the decision writes anyway or the number is news."""
+    known = job.status.workers
+    if job.workers_up == known.ready:
+        return decision
+    if decision.status is None:
+        since = parse_time(job.status.waiting.since) if job.status.waiting else None
+        if since is None or not _is_ready_news(job):
+            return decision
+        if since + QUICK_START > job.now:
+            return decision.waking(since + QUICK_START)
+    workers = WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=known.joined)
+    return replace(decision, status=replace(decision.status or StatusChange(), workers=workers))
+
+
+def _is_ready_news(job: Job) -> bool:
+    """The number of missing pods has halved or doubled."""
+    missing, missed = job.desired_workers - job.workers_up, job.desired_workers - job.status.workers.ready
+    return job.desired_workers <= COUNTED_EXACTLY or 2 * missing <= missed or missing >= 2 * missed
+
+
+def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
+    if job.status.reason_of(types.RECONCILING) == problem.reason:
+        return Decision()  # the message may change with every retry; one write per reason is enough
+    why = problem.message[:800]
+    if problem.reason == HELD_BY_KUEUE:
+        why = explain_held_pod(job, problem.message)
+    message = f"Pod {pod.name} cannot start: {why}{explain_avoided(job, pod)}"
+    status = stand_still(job, types.RECONCILING, reason=problem.reason, message=message)
+    event = Event("Warning", problem.reason, message, is_series=True)
+    return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(event,))
+
+
+def _show_that_problem_is_past(job: Job) -> Decision:
+    """For a pod that was scheduled, or created after all; other pods show it by coming up."""
+    if job.status.reason_of(types.RECONCILING) not in THAT_PASS:
+        return Decision()
+    phase: Phase = job.status.phase or "Pending"
+    message = f"All pods of attempt {job.attempt} are created and starting{explain_used_again(job)}"
+    return Decision(status=replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase))
+
+
+def _count_pods(job: Job, change: StatusChange, *, joined: int) -> StatusChange:
+    head, desired = job.head, job.desired_workers
+    return replace(
+        change,
+        head=HeadStatus(pod=head.name, node=head.node) if head else job.status.head,
+        workers=WorkersStatus(desired=desired, ready=job.workers_up if job.is_elastic else desired, joined=joined),
+    )
+
+
+def _starting(job: Job) -> Decision:
+    """Enough pods are up; Ray and the worker group are starting (again)."""
+    was_running = job.status.phase == "Running"
+    again = was_running or job.is_restart or job.status.worker_losses is not None
+    if was_running and job.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
+        return Decision()  # the driver is about to end or its report is stale; the pods will show which
+    phase: Phase = "Restarting" if again else "Starting"
+    reason: str = phase
+    message = "The worker group is restarting" if again else _describe_start(job)
+    due = report_due(job)
+    if due is not None and due <= job.now:
+        reason, message, due = REPORTS_MISSING, _describe_missing_report(job), None
+    status = replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase=phase)
+    if was_running:
+        status = await_again(job, status)
+    is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
+    return Decision(
+        status=_count_pods(job, status, joined=job.progress.joined if job.is_elastic else job.status.workers.joined),
+        events=(Event("Warning", "ReportsMissing", message),) if is_news else (),
+        wake_at=due,
+    )
+
+
+def _describe_missing_report(job: Job) -> str:
+    head = job.head.place if job.head else ""
+    return (
+        f"All pods are up, and no report of attempt {job.attempt} has arrived from head pod {head}. The attempt may "
+        "train, so no deadline for its start ends it. The pod's log says what keeps the driver from reporting: a "
+        "NetworkPolicy, a certificate that is not the operator's, or a label that gives the job to another operator"
+    )
+
+
+def _describe_start(job: Job) -> str:
+    if job.are_all_up:
+        return "All pods are up; Ray and the worker group are starting"
+    wait = job.spec.scaling.start_wait_seconds
+    return (
+        f"{job.workers_up} of {job.desired_workers} worker pods are up; training starts when all are, "
+        f"or after {START_WAIT_SECONDS if wait is None else wait} s with at least {job.least_workers}"
+    )
+
+
+def _training(job: Job) -> Decision:
+    joined = job.progress.joined if job.is_elastic else job.desired_workers
+    pods = f"{job.workers_up} of {job.desired_workers}" if job.is_elastic else f"{job.desired_workers}"
+    message = f"Training runs on {pods} worker pods (attempt {job.attempt})"
+    running = make_condition(job, types.RUNNING, reason="Training", message=message)
+    status = replace(stand(job, running, *_wait_for_workers(job)), phase="Running", waiting=None)
+    is_news = job.status.phase != "Running"
+    return Decision(
+        status=_count_pods(job, status, joined=joined),
+        events=(Event("Normal", "Started", f"{message}{_describe_origin(job)}"),) if is_news else (),
+    )
+
+
+def _describe_origin(job: Job) -> str:
+    """The checkpoint that the driver has really resumed from, in the first group of an attempt."""
+    resumed = job.status.resumed_from
+    return f", resumed from {resumed.uri[:800]}" if resumed and resumed.uri and job.status.round == 0 else ""
+
+
+def _wait_for_workers(job: Job) -> list[Condition]:
+    """The condition of an elastic job that trains and still waits for more pods, or for fewer."""
+    if not job.is_elastic:
+        return []
+    resize = job.status.resize
+    if resize is not None:
+        leaving = job.desired_workers - resize.worker_pods
+        message = f"{leaving} worker pods leave right after the next committed checkpoint"
+        return [make_condition(job, types.RECONCILING, reason="Resizing", message=message)]
+    missing = job.desired_workers - job.workers_up
+    if missing <= 0:
+        return []
+    found = job.startup_problem
+    why = f": pod {found[0].name} cannot start: {found[1].reason}{explain_avoided(job, found[0])}" if found else ""
+    if job.rejection is not None:
+        why = f": {job.rejection.problem.reason}: {job.rejection.problem.message[:600]}"
+    message = f"Waiting for {missing} worker pods{why}; they join right after a committed checkpoint"
+    return [make_condition(job, types.RECONCILING, reason="WaitingForWorkers", message=message)]

@@ -1,0 +1,247 @@
+"""What a failure is: how a lost pod turns into the failure that ends its attempt, whether a disruption caused it, and
+which rule of spec.failurePolicy matches it.
+
+The driver's own report comes first, then the exit code, then the kubelet's report. A pod that is just gone counts as an
+infrastructure failure. A disruption is an act of the cluster, a person or an upgrade, which took what the job needs; no
+budget of failures counts it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+
+from railhead.api.names import CONTAINER, HEAD
+from railhead.api.spec import FailurePolicyRule as RuleSpec
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import FailureStatus
+from railhead.contract.failure import Failure, FailureClass, FailureRule, find_rule
+from railhead.contract.times import format_time
+from railhead.planning.facts.reasons import NODE_REFUSED_POD
+from railhead.planning.observed import Observed
+from railhead.planning.pod_view import PodView, Problem
+
+KILLED_CODES = (137, 143)  # SIGKILL, SIGTERM
+
+
+class LossReason(StrEnum):
+    """Reasons of lost pods that decide what a loss counts as. Any other reason is only shown."""
+
+    # Of the pod condition DisruptionTarget, if a broken node causes it; all others make room for another pod.
+    TERMINATION_BY_KUBELET = "TerminationByKubelet"
+    DELETION_BY_TAINT = "DeletionByTaintManager"
+    DELETION_BY_POD_GC = "DeletionByPodGC"
+    # Of a pod's status: the kubelet sets them, in some versions without the condition.
+    NODE_LOST = "NodeLost"
+    NODE_SHUTDOWN = "NodeShutdown"
+    SHUTDOWN = "Shutdown"
+    TERMINATED = "Terminated"
+    PREEMPTING = "Preempting"
+    EVICTED = "Evicted"
+    OOM_KILLED = "OOMKilled"
+    # Of a container: its node rebooted or its runtime restarted, and nobody saw how the container ended.
+    STATUS_UNKNOWN = "ContainerStatusUnknown"
+    # The operator's own.
+    POD_DELETED = "PodDeleted"
+    POD_GONE = "PodGone"
+    DRIVER_GONE = "DriverGone"
+    INPUT_GONE = "InputGone"
+    SECRET_GONE = "SecretGone"
+    HEAD_CUT_OFF = "HeadCutOff"
+
+
+OF_NODES = frozenset({LossReason.TERMINATION_BY_KUBELET, LossReason.DELETION_BY_TAINT, LossReason.DELETION_BY_POD_GC})
+OF_KUBELETS = frozenset(
+    {
+        LossReason.NODE_LOST,
+        LossReason.NODE_SHUTDOWN,
+        LossReason.SHUTDOWN,
+        LossReason.TERMINATED,
+        LossReason.PREEMPTING,
+    }
+)
+# What an act of the cluster, a person or an upgrade takes, in class Infrastructure.
+DISRUPTIONS = frozenset(LossReason) - {LossReason.EVICTED, LossReason.OOM_KILLED}
+
+
+def find_reason(target: str, kubelet: str) -> str:
+    """Returns the reason of a pod whose condition DisruptionTarget says `target`, and whose status says `kubelet`.
+
+    The kubelet sets TerminationByKubelet also when its node shuts down and when it makes room for a critical pod.
+    Only an eviction may be due to what the job uses, and only that one keeps the reason.
+    """
+    if target != LossReason.TERMINATION_BY_KUBELET or kubelet == LossReason.EVICTED:
+        return target
+    return kubelet if kubelet in OF_KUBELETS else LossReason.TERMINATED
+
+
+def is_disruption(class_: FailureClass, reason: str) -> bool:
+    """Whether the cluster, a person or an upgrade took what the job needs."""
+    return class_ is FailureClass.PREEMPTION or (class_ is FailureClass.INFRASTRUCTURE and reason in DISRUPTIONS)
+
+
+def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
+    """Why a terminated or deleted pod ended. `reported`: what its driver reported, if not in its message."""
+    reported = pod.outcome.failure if pod.outcome and pod.outcome.failure else reported
+    if reported is not None and reported.class_ is not FailureClass.PREEMPTION:
+        return reported
+    if pod.is_refused:
+        return Failure(FailureClass.STARTUP, NODE_REFUSED_POD, describe_refusal(pod))
+    if pod.disruption is not None:
+        return _explain_disruption(pod, pod.disruption, reported)
+    if reported is not None:
+        return reported
+    if pod.reason == LossReason.OOM_KILLED:
+        return Failure(FailureClass.OUT_OF_MEMORY, LossReason.OOM_KILLED, _describe_oom_kill(pod))
+    kind = FailureClass.of_exit_code(pod.exit_code)
+    if kind is not None:
+        return Failure(kind, kind.value, pod.message or f"Pod {pod.name} exited with code {pod.exit_code}")
+    if pod.reason == LossReason.EVICTED:  # for its own limits: any other eviction has a DisruptionTarget
+        return Failure(
+            FailureClass.APPLICATION, LossReason.EVICTED, f"Pod {pod.name} was evicted: {pod.message[:1500]}"
+        )
+    reason, message = _explain(pod)
+    return Failure(FailureClass.INFRASTRUCTURE, reason, message)
+
+
+def _describe_oom_kill(pod: PodView) -> str:
+    field = "spec.head.resources.memory" if pod.role == HEAD else "spec.scaling.resourcesPerWorker.memory"
+    if pod.container != CONTAINER:
+        field = "its memory limit in podTemplate"
+    what = f"Container {pod.container} of pod {pod.name} was OOM-killed"
+    return f"{what}; raise {field}, which can change while the job is suspended"
+
+
+def describe_refusal(pod: PodView) -> str:
+    """What the kubelet of its node said."""
+    return f"Node {pod.node or '(none)'} refused pod {pod.name} ({pod.reason}): {pod.message[:800]}"
+
+
+def _explain_disruption(pod: PodView, disruption: Problem, reported: Failure | None) -> Failure:
+    """The reason is the cluster's, also when the driver has reported SIGTERM."""
+    why = " ".join(text for text in (disruption.message, pod.message if reported is None else "") if text)
+    message = f"Pod {pod.name} was disrupted: {why[:1500] or disruption.reason}"
+    if reported is not None:
+        message = f"{message}; {reported.message}"
+    class_ = FailureClass.INFRASTRUCTURE if disruption.reason in OF_NODES else FailureClass.PREEMPTION
+    return Failure(class_, find_reason(disruption.reason, pod.reason) or "DisruptionTarget", message)
+
+
+def _explain(pod: PodView) -> tuple[str, str]:
+    """Reason and message for a pod whose driver reported nothing."""
+    if pod.reason in OF_KUBELETS:
+        return pod.reason, f"Pod {pod.name} was terminated by the kubelet: {pod.message[:1500] or pod.reason}"
+    if pod.reason == LossReason.STATUS_UNKNOWN:
+        return pod.reason, _describe_reboot(pod)
+    if pod.is_live:
+        return LossReason.NODE_LOST, f"Pod {pod.name} does not answer its driver; check node {pod.node or '(none)'}"
+    if pod.is_deleting:
+        return LossReason.POD_DELETED, f"Pod {pod.name} was deleted"
+    if pod.exit_code == 0:
+        return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
+    if pod.exit_code in KILLED_CODES:
+        return "Killed", f"Pod {pod.name} was killed (exit code {pod.exit_code})"
+    message = pod.message.strip() or f"Pod {pod.name} exited with code {pod.exit_code}"
+    return pod.reason or "PodFailed", message[:1500]
+
+
+def _describe_reboot(pod: PodView) -> str:
+    node = pod.node or "(none)"
+    return f"Pod {pod.name} ended unseen by the kubelet; node {node} has rebooted, or its container runtime restarted"
+
+
+def explain_loss(observed: Observed, pod: PodView, *, because: str = "") -> FailureStatus:
+    """The failure that ends the current attempt because of this pod; `because` adds why it ends the attempt."""
+    failure = classify_pod(pod)
+    if because:
+        failure = replace(failure, message=_add_reason(failure.message, because))
+    return _build_status_of_pod(observed, failure, pod)
+
+
+def explain_head_loss(observed: Observed, head: PodView) -> FailureStatus:
+    """Explains the loss of a head; without a termination message, its driver's last report counts."""
+    return _build_status_of_pod(observed, classify_pod(head, reported=_find_reported(observed)), head)
+
+
+def explain_gone(observed: Observed, name: str) -> FailureStatus:
+    """Explains the loss of a head that is gone."""
+    failure = _find_reported(observed) or Failure(
+        FailureClass.INFRASTRUCTURE, LossReason.POD_GONE, f"Pod {name} is gone"
+    )
+    return _build_status(observed, failure, pod=name, node=observed.status.head.node, container=CONTAINER)
+
+
+def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | None = None) -> FailureStatus:
+    """A failure that the operator itself decides on. `pod`: the pod that caused it, else the head."""
+    seen = pod or observed.head
+    return _build_status(observed, failure, pod=seen.name if seen else "", node=seen.node if seen else "")
+
+
+def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
+    """Turns the failure into one of the job itself, since it has happened several times in a row."""
+    message = _add_reason(failure.message, f"{times} times in a row without a new checkpoint")
+    is_memory = failure.class_ is FailureClass.OUT_OF_MEMORY
+    class_ = failure.class_ if is_memory else FailureClass.APPLICATION
+    return failure.model_copy(update={"class_": class_, "message": message})
+
+
+def _add_reason(message: str, why: str) -> str:
+    """The message is cut, so that the status has room for the reason."""
+    return f"{message[:4000]} ({why})"
+
+
+def _find_reported(observed: Observed) -> Failure | None:
+    """What the driver reported as the end of the attempt."""
+    return observed.outcome.failure if observed.outcome else None
+
+
+def _build_status_of_pod(observed: Observed, failure: Failure, pod: PodView) -> FailureStatus:
+    return _build_status(
+        observed, failure, pod=pod.name, node=pod.node, container=pod.container, exit_code=pod.exit_code
+    )
+
+
+def _build_status(
+    observed: Observed, failure: Failure, *, pod: str, node: str, container: str = "", exit_code: int | None = None
+) -> FailureStatus:
+    suspect = next((each for each in observed.pods if each.name == failure.suspect_pod), None)  # never a foreign one
+    return FailureStatus(
+        class_=failure.class_,
+        reason=failure.reason[:128],
+        message=failure.message[:4096],
+        attempt=observed.attempt,
+        pod=pod,
+        node=node,
+        container=container,
+        exit_code=exit_code,
+        process_exit_code=failure.process_exit_code,
+        suspect_pod=suspect.name if suspect else "",
+        suspect_node=suspect.node if suspect else "",
+        time=format_time(observed.now),
+    )
+
+
+def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStatus, str]:
+    """The failure with the action of the first rule that matches, and the rule's path; empty without one."""
+    if not failure.class_.policy.can_have_rule:
+        return failure, ""
+    rules = build_rules(spec)
+    number = find_rule(rules, failure.class_, failure.reason, failure.process_exit_code)
+    if number is None:
+        return failure, ""
+    return failure.model_copy(update={"action": rules[number].action}), f"failurePolicy.rules[{number}]"
+
+
+def build_rules(spec: TrainJobSpec) -> tuple[FailureRule, ...]:
+    return tuple(_build_rule(rule) for rule in spec.failure_policy.rules) if spec.failure_policy else ()
+
+
+def _build_rule(rule: RuleSpec) -> FailureRule:
+    codes = rule.on_exit_codes
+    return FailureRule(
+        rule.action,
+        classes=tuple(rule.on_class or ()),
+        reasons=tuple(rule.on_reason or ()),
+        exit_codes=tuple(codes.values) if codes else (),
+        is_not_in=codes is not None and codes.operator == "NotIn",
+    )
