@@ -49,9 +49,11 @@ def read_history(files: Mapping[str, bytes], *, job: str | Collection[str] = "")
     that was restored from a backup.
     """
     wanted = {job} if isinstance(job, str) else set(job)
-    parts, skipped = [], 0
+    parts = []
+    skipped = 0
     for text, data in files.items():
-        name, segment = SegmentName.parse(text), parse_segment(data)
+        name = SegmentName.parse(text)
+        segment = parse_segment(data)
         if name is None or (segment.header is not None and wanted.isdisjoint(("", segment.header.job))):
             continue
         skipped += segment.skipped
@@ -83,6 +85,7 @@ def _find_begins(parts: Iterable[_Part], find_owner: Callable[[_Part], Hashable]
     begins: dict[Hashable, str] = {}
     for part in parts:
         for record in part.records[:1]:
-            owner, time = find_owner(part), str(record["time"])
+            owner = find_owner(part)
+            time = str(record["time"])
             begins[owner] = min(begins.get(owner, time), time)
     return begins

@@ -42,7 +42,8 @@ async def run_with_slow_start(requests: Sequence[Callable[[], Awaitable[None]]])
     """
     if not requests:
         return
-    left, errors = iter(requests), list[BaseException]()
+    left = iter(requests)
+    errors = list[BaseException]()
 
     async def work(group: asyncio.TaskGroup, workers: list[None]) -> None:
         for request in left:

@@ -9,7 +9,8 @@ from pydantic import Field
 from railhead.api.model import StatusModel, time_field
 
 MAX_ATTEMPTS = 10
-MAX_REASON, MAX_NODE = 64, 96
+MAX_REASON = 64
+MAX_NODE = 96
 PLAIN = "A-Za-z0-9._/-"  # one byte each in JSON
 _TIME = len("2026-01-01T00:00:00Z")
 

@@ -106,7 +106,8 @@ def _add_immutability(schema: Schema, *, path: str = "") -> None:
 
 def _check_at_creation(schema: Schema, *, path: str = "") -> None:
     """Rules about what cannot change later are only evaluated when it is created, not at each write of the status."""
-    always, suspended = ALWAYS.get(path, NONE), SUSPENDED.get(path, NONE)
+    always = ALWAYS.get(path, NONE)
+    suspended = SUSPENDED.get(path, NONE)
     for check in schema.get(RULES, []):
         if "oldSelf" not in check["rule"] and not _reads(check["rule"], always):
             _guard(check, "oldSelf.hasValue()")
@@ -165,13 +166,15 @@ def _build_same(spec: Schema, path: str, field: str) -> str:
     parent = _find(spec, path)
     if path and not _is_required(spec, path[1:]):
         if "default" not in parent["properties"][field]:
-            new, old = f"self.spec{path}", f"oldSelf.spec{path}"
+            new = f"self.spec{path}"
+            old = f"oldSelf.spec{path}"
             is_set, was_set = (f"has({each}) && has({each}.{field})" for each in (new, old))
             return f"({is_set} ? {was_set} && {new}.{field} == {old}.{field} : !({was_set}))"
         default = parent["properties"][field]["default"]
         values = (f"(has({who}.spec{path}) ? {who}.spec{path}.{field} : '{default}')" for who in ("self", "oldSelf"))
         return " == ".join(values)
-    new, old = f"self.spec{path}.{field}", f"oldSelf.spec{path}.{field}"
+    new = f"self.spec{path}.{field}"
+    old = f"oldSelf.spec{path}.{field}"
     if _is_required(parent, field):
         return f"{new} == {old}"
     return f"(has({new}) ? has({old}) && {new} == {old} : !has({old}))"

@@ -72,7 +72,9 @@ def _without_defaults(node: Any) -> Any:
     if isinstance(node, dict):
         dropped = {"default"} if "properties" not in node or "default" in node else set()
         return {k: _without_defaults(v) for k, v in node.items() if k not in dropped}
-    return [_without_defaults(item) for item in node] if isinstance(node, list) else node
+    if isinstance(node, list):
+        return [_without_defaults(item) for item in node]
+    return node
 
 
 def build_crd() -> dict[str, Any]:

@@ -9,7 +9,8 @@ from railhead.api.quantities import Quantity, at_least, parse_quantity
 from railhead.contract.log_archive import Archive
 
 MOST_FORWARDED = 16  # workers whose lines are all forwarded by default
-ARCHIVE_PER_RANK, ARCHIVE_PER_RUN = "4Mi", "1Gi"
+ARCHIVE_PER_RANK = "4Mi"
+ARCHIVE_PER_RUN = "1Gi"
 
 
 class Logs(Model):

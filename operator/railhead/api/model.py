@@ -11,6 +11,10 @@ from pydantic.alias_generators import to_camel
 
 from railhead.contract.failure import FailureClass
 
+# `train.py:main` would be the module `py` of a package `train`, which only an import in the pods would refuse.
+NO_FILE = ("", "!self.contains('.py:')", "must name a module, not a file: write train:main for main of train.py")
+NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+
 
 class Model(BaseModel):
     """A part of the spec. Unknown fields are errors, so that a typo is found at once."""
@@ -80,9 +84,6 @@ ClassName = Annotated[
     BeforeValidator(lambda value: FailureClass.parse(value) if isinstance(value, str) else value),
     WithJsonSchema({"type": "string", "maxLength": 32}),
 ]
-# `train.py:main` would be the module `py` of a package `train`, which only an import in the pods would refuse.
-NO_FILE = ("", "!self.contains('.py:')", "must name a module, not a file: write train:main for main of train.py")
-NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME)]
 Function = Annotated[
     str,

@@ -20,12 +20,10 @@ class FieldDecision(Enum):
     OVERWRITTEN = "Railhead's own value replaces it"
 
 
-KEPT, MERGED, REFUSED, OVERWRITTEN = (
-    FieldDecision.KEPT,
-    FieldDecision.MERGED,
-    FieldDecision.REFUSED,
-    FieldDecision.OVERWRITTEN,
-)
+KEPT = FieldDecision.KEPT
+MERGED = FieldDecision.MERGED
+REFUSED = FieldDecision.REFUSED
+OVERWRITTEN = FieldDecision.OVERWRITTEN
 
 POD_FIELDS: Mapping[str, FieldDecision] = {
     "activeDeadlineSeconds": KEPT,

@@ -37,6 +37,25 @@ CONTAINER_RULES = (
 )
 
 
+FREE = {"x-kubernetes-preserve-unknown-fields": True}
+# Go programs write null for what is empty: creationTimestamp in each metadata, and containers. The API server takes it
+# for an absent field of a built-in kind; of ours, server-side apply refuses it without this.
+NULLABLE = {"nullable": True}
+_NEVER = "!has(self.restartPolicyRules) && (!has(self.restartPolicy) || self.restartPolicy {})"
+_NO_RESTARTS = (
+    "",
+    _NEVER.format("== 'Never'"),
+    "containers of a job do not restart in their pod; remove restartPolicy and restartPolicyRules, or make a sidecar "
+    "an init container with restartPolicy Always",
+)
+_OWN_NAME = (".name", "!self.name.startsWith('railhead-')", "names that start with railhead- are reserved")
+_OWN_FOLDERS = "^(/opt/railhead|/etc/railhead/(input|source|auth)|/tmp/railhead|/var/run/railhead)/*$"
+_OF_RAY = sorted({*find_refused(CONTAINER_FIELDS)} - {*find_refused(SIDECAR_FIELDS)})
+_REFUSED = find_refused(POD_FIELDS)
+_MAP = {"type": "object", "maxProperties": 64, **NULLABLE}
+_ONLY_NULL = ("creationTimestamp", "name")
+
+
 def check_ray_resources(resources: Any) -> None:
     """The same checks for an object stored under an older schema. Raises ValueError."""
     if not isinstance(resources, dict):
@@ -45,12 +64,6 @@ def check_ray_resources(resources: Any) -> None:
         names = resources.get(key) or {}
         if not isinstance(names, dict) or not all(n in allowed or str(n).startswith(HUGE_PAGES) for n in names):
             raise ValueError(message)
-
-
-FREE = {"x-kubernetes-preserve-unknown-fields": True}
-# Go programs write null for what is empty: creationTimestamp in each metadata, and containers. The API server takes it
-# for an absent field of a built-in kind; of ours, server-side apply refuses it without this.
-NULLABLE = {"nullable": True}
 
 
 def _text(description: str, limit: int, **more: Any) -> dict[str, Any]:
@@ -84,13 +97,6 @@ _RESTARTS = {
     "restartPolicy": _text("Never; of an init container that is a sidecar, Always.", 63),
     "restartPolicyRules": _list("Not allowed.", {"type": "object", "maxProperties": 8, **FREE}, 20),
 }
-_NEVER = "!has(self.restartPolicyRules) && (!has(self.restartPolicy) || self.restartPolicy {})"
-_NO_RESTARTS = (
-    "",
-    _NEVER.format("== 'Never'"),
-    "containers of a job do not restart in their pod; remove restartPolicy and restartPolicyRules, or make a sidecar "
-    "an init container with restartPolicy Always",
-)
 # Of each container. A mount is a key, so that two tools that apply the job may add theirs.
 _MOUNTS: dict[str, Any] = {
     **_list(
@@ -116,9 +122,6 @@ _CONTAINER = {
     "volumeMounts": _MOUNTS,
     **_RESTARTS,
 }
-_OWN_NAME = (".name", "!self.name.startsWith('railhead-')", "names that start with railhead- are reserved")
-_OWN_FOLDERS = "^(/opt/railhead|/etc/railhead/(input|source|auth)|/tmp/railhead|/var/run/railhead)/*$"
-_OF_RAY = sorted({*find_refused(CONTAINER_FIELDS)} - {*find_refused(SIDECAR_FIELDS)})
 _CONTAINERS = _named(
     "The container named ray, to change it, and additional ones.",
     16,
@@ -158,7 +161,6 @@ _INIT_CONTAINERS = _named(
         ),
     ),
 )
-_REFUSED = find_refused(POD_FIELDS)
 _REFUSED_FIELDS = {
     **{name: _text("Set by Railhead.", 253) for name in _REFUSED},
     "ephemeralContainers": _list("Not of a new pod.", {"type": "object", "maxProperties": 32, **FREE}, 16),
@@ -192,8 +194,6 @@ _SPEC = {
         ),
     ),
 }
-_MAP = {"type": "object", "maxProperties": 64, **NULLABLE}
-_ONLY_NULL = ("creationTimestamp", "name")
 _METADATA = {
     "type": "object",
     "description": "Labels and annotations of the pods.",

@@ -15,6 +15,19 @@ from railhead.api.run import HAS_TASKS
 _TOO_SMALL = "limits.cpu of the container named ray is less than the CPUs that the pod requests; raise or remove it"
 
 
+# For the whole spec.
+_MOUNTS = (
+    "has({0}) && has({0}.spec) && has({0}.spec.containers) && {0}.spec.containers.exists(c, c.name == 'ray' && "
+    "has(c.volumeMounts) && c.volumeMounts.exists(m, m.mountPath in ['/dev/shm', '/dev/shm/']))"
+)
+SHARED_MEMORY_RULE = (
+    ".worker.sharedMemory",
+    f"!has(self.worker.sharedMemory) || !({_MOUNTS.format('self.podTemplate')} || "
+    f"{_MOUNTS.format('self.worker.podTemplate')})",
+    "podTemplate mounts another volume at /dev/shm, whose size this is; remove one of them",
+)
+
+
 def _cpu(resources: str, *, default: str) -> str:
     """The CPUs in a map of quantities that may be absent, as a number; `default` is an expression as well."""
     return (
@@ -49,17 +62,6 @@ CPU_LIMIT_RULES = tuple(
         (".worker.podTemplate", _WORKER),
         (".head.podTemplate", _HEAD),
     )
-)
-# For the whole spec.
-_MOUNTS = (
-    "has({0}) && has({0}.spec) && has({0}.spec.containers) && {0}.spec.containers.exists(c, c.name == 'ray' && "
-    "has(c.volumeMounts) && c.volumeMounts.exists(m, m.mountPath in ['/dev/shm', '/dev/shm/']))"
-)
-SHARED_MEMORY_RULE = (
-    ".worker.sharedMemory",
-    f"!has(self.worker.sharedMemory) || !({_MOUNTS.format('self.podTemplate')} || "
-    f"{_MOUNTS.format('self.worker.podTemplate')})",
-    "podTemplate mounts another volume at /dev/shm, whose size this is; remove one of them",
 )
 
 

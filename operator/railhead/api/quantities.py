@@ -14,27 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from railhead.api.model import rules
 
-
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
 QUANTITY = r"^[0-9]+(\.[0-9]{1,6})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 RESOURCE_NAME = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
-
-Quantity = Annotated[
-    str,
-    Field(max_length=32, pattern=QUANTITY, json_schema_extra={"x-kubernetes-int-or-string": True}),
-    BeforeValidator(_as_text),
-]
-ResourceName = Annotated[str, Field(min_length=1, max_length=128, pattern=RESOURCE_NAME)]
-
-
-def at_least(amount: str, *, why: str) -> tuple[str, str, str]:
-    """A rule for one quantity. A bare number is in bytes, which is hardly ever intended."""
-    return "", f"quantity(string(self)).compareTo(quantity('{amount}')) >= 0", f"must be at least {amount}: {why}"
-
-
 NO_NEGATIVE = ("", "self.all(k, !string(self[k]).startsWith('-'))", "no amount may be negative")
 MORE_THAN_NOTHING = (
     "",
@@ -66,6 +47,40 @@ WHOLE_DEVICES = (
     "self.all(k, !k.contains('/') || string(self[k]).matches('^[0-9]+$'))",
     "the amount of an extended resource such as nvidia.com/gpu must be a whole number",
 )
+SUFFIXES = {
+    "m": Decimal("0.001"),
+    "": Decimal(1),
+    "k": Decimal(10) ** 3,
+    "M": Decimal(10) ** 6,
+    "G": Decimal(10) ** 9,
+    "T": Decimal(10) ** 12,
+    "P": Decimal(10) ** 15,
+    "Ki": Decimal(2) ** 10,
+    "Mi": Decimal(2) ** 20,
+    "Gi": Decimal(2) ** 30,
+    "Ti": Decimal(2) ** 40,
+    "Pi": Decimal(2) ** 50,
+}
+AMOUNT = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(SUFFIXES)})", re.ASCII)
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+Quantity = Annotated[
+    str,
+    Field(max_length=32, pattern=QUANTITY, json_schema_extra={"x-kubernetes-int-or-string": True}),
+    BeforeValidator(_as_text),
+]
+ResourceName = Annotated[str, Field(min_length=1, max_length=128, pattern=RESOURCE_NAME)]
+
+
+def at_least(amount: str, *, why: str) -> tuple[str, str, str]:
+    """A rule for one quantity. A bare number is in bytes, which is hardly ever intended."""
+    return "", f"quantity(string(self)).compareTo(quantity('{amount}')) >= 0", f"must be at least {amount}: {why}"
 
 
 def _check_devices(resources: dict[str, str]) -> dict[str, str]:
@@ -91,23 +106,6 @@ AddedResources = Annotated[
 ]
 
 
-SUFFIXES = {
-    "m": Decimal("0.001"),
-    "": Decimal(1),
-    "k": Decimal(10) ** 3,
-    "M": Decimal(10) ** 6,
-    "G": Decimal(10) ** 9,
-    "T": Decimal(10) ** 12,
-    "P": Decimal(10) ** 15,
-    "Ki": Decimal(2) ** 10,
-    "Mi": Decimal(2) ** 20,
-    "Gi": Decimal(2) ** 30,
-    "Ti": Decimal(2) ** 40,
-    "Pi": Decimal(2) ** 50,
-}
-AMOUNT = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(SUFFIXES)})", re.ASCII)
-
-
 def parse_quantity(text: str) -> Decimal:
     """The value of a quantity. Raises ValueError for any other text."""
     match = AMOUNT.fullmatch(text)
@@ -119,7 +117,9 @@ def parse_quantity(text: str) -> Decimal:
 def format_cpu(value: Decimal) -> str:
     """Whole CPUs as a number, fractions in millis, rounded up."""
     millis = int((value * 1000).to_integral_value(rounding=ROUND_CEILING))
-    return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"
+    if millis % 1000 == 0:
+        return str(millis // 1000)
+    return f"{millis}m"
 
 
 def format_bytes(value: Decimal) -> str:

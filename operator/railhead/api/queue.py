@@ -8,7 +8,10 @@ from pydantic import Field
 
 from railhead.api.model import StatusModel, text_field
 
-MAX_LABELS, MAX_TOLERATIONS, MAX_FLAVORS, MAX_ANNOTATION = 16, 16, 16, 1024
+MAX_LABELS = 16
+MAX_TOLERATIONS = 16
+MAX_FLAVORS = 16
+MAX_ANNOTATION = 1024
 _Key = Annotated[str, Field(max_length=317)]
 _Value = Annotated[str, Field(max_length=63)]
 _Text = Annotated[str, Field(max_length=MAX_ANNOTATION)]

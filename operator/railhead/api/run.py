@@ -33,6 +33,15 @@ NO_CREDENTIALS = (
 )
 
 
+HAS_TASKS = "has(self.datasets) || has(self.trainer.validationFunction)"  # in addition to the workers
+_PER_WORKER = "self.scaling.resourcesPerWorker"
+SPLIT_OF_BUILD = (
+    ".datasets",
+    "!has(self.trainer.build) || !has(self.datasets) || self.datasets.all(n, self.datasets[n].split)",
+    "split requires trainFunc; with build pass a DataConfig to the trainer",
+)
+
+
 class ClaimVolume(Model):
     """A PersistentVolumeClaim of the same namespace."""
 
@@ -170,8 +179,6 @@ def _millis(quantity: str) -> str:
     return f"int(quantity(string({quantity})).asApproximateFloat() * 1000.0 + 0.5)"
 
 
-HAS_TASKS = "has(self.datasets) || has(self.trainer.validationFunction)"  # in addition to the workers
-_PER_WORKER = "self.scaling.resourcesPerWorker"
 _WORKERS = f"has({_PER_WORKER}) && 'cpu' in {_PER_WORKER} ? " + _millis(f"{_PER_WORKER}['cpu']") + " : 1000"
 _EXTRA = _millis("self.worker.extraResources['cpu']")
 CPU_FOR_TASKS = (
@@ -181,12 +188,6 @@ CPU_FOR_TASKS = (
     f"[{_EXTRA}].all(e, (w + e + 999) / 1000 * 1000 - w >= 1000))",
     "leaves no CPU for Ray Data and validation: workersPerPod x cpu + extraResources.cpu, rounded up, must be at "
     "least 1 more than workersPerPod x cpu; raise it, or remove it for the default of 1",
-)
-
-SPLIT_OF_BUILD = (
-    ".datasets",
-    "!has(self.trainer.build) || !has(self.datasets) || self.datasets.all(n, self.datasets[n].split)",
-    "split requires trainFunc; with build pass a DataConfig to the trainer",
 )
 
 

@@ -43,9 +43,20 @@ ONE_KIND_OF_GPU = (
 )
 
 
+_LABEL = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABELS_OF_RAY = (
+    "",
+    "self.all(k, !k.startsWith('ray.io/'))",
+    "labels of ray.io are reserved by Ray; use a label of the Kubernetes nodes, or acceleratorType",
+)
+START_WAIT_SECONDS = 120  # default of startWaitSeconds
+RESIZE_INTERVAL_SECONDS = 60  # default of elasticResizeMonitorIntervalSeconds, as in Ray Train
+
+
 def _count(scaling: str) -> str:
     """How many GPUs a worker has, as a CEL expression; without useGPU, which cannot change, the same for all."""
-    name, amounts = f"{scaling}.?gpuResourceName.orValue('{DEFAULT_GPU}')", f"{scaling}.resourcesPerWorker"
+    name = f"{scaling}.?gpuResourceName.orValue('{DEFAULT_GPU}')"
+    amounts = f"{scaling}.resourcesPerWorker"
     return f"(has({amounts}) && {name} in {amounts} ? string({amounts}[{name}]) : '1')"
 
 
@@ -61,19 +72,11 @@ def is_gpu(name: str) -> bool:
     return name in _NAMES or name.startswith(_PREFIXES)
 
 
-_LABEL = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 # Ray's syntax: value, !value, in(a, b), !in(a, b). An empty value matches nothing, so it is rejected.
 LabelKey = Annotated[str, Field(min_length=1, max_length=253, pattern=rf"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{_LABEL}$")]
 LabelValue = Annotated[
     str, Field(min_length=1, max_length=1024, pattern=rf"^!?({_LABEL}|in\({_LABEL}(, ?{_LABEL})*\))$")
 ]
-LABELS_OF_RAY = (
-    "",
-    "self.all(k, !k.startsWith('ray.io/'))",
-    "labels of ray.io are reserved by Ray; use a label of the Kubernetes nodes, or acceleratorType",
-)
-START_WAIT_SECONDS = 120  # default of startWaitSeconds
-RESIZE_INTERVAL_SECONDS = 60  # default of elasticResizeMonitorIntervalSeconds, as in Ray Train
 
 
 class Scaling(Model):

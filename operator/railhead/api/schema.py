@@ -102,7 +102,8 @@ def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:
     keys = node.get("propertyNames") or {}
     values = out.get("additionalProperties")
     for pattern, value in (out.pop("patternProperties", None) or {}).items():
-        keys, values = {**keys, "pattern": pattern}, value
+        keys = {**keys, "pattern": pattern}
+        values = value
     out["additionalProperties"] = _convert(values if isinstance(values, dict) else {}, defs)
     if "pattern" in keys:
         rule = f"self.all(k, k.matches('{keys['pattern']}'))"

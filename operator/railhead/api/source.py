@@ -51,7 +51,8 @@ class ConfigMapSource(Model):
 
 
 # Excludes anything that git could read as an option or as a program to run, and credentials.
-_HOST, _PATH = r"[A-Za-z0-9][-A-Za-z0-9.]*", r"[-A-Za-z0-9._~%+@/]+"
+_HOST = r"[A-Za-z0-9][-A-Za-z0-9.]*"
+_PATH = r"[-A-Za-z0-9._~%+@/]+"
 REPOSITORY = (
     rf"^(https://{_HOST}(:[0-9]+)?/{_PATH}"
     rf"|ssh://([A-Za-z0-9_][-A-Za-z0-9_.]*@)?{_HOST}(:[0-9]+)?/{_PATH}"

@@ -22,7 +22,9 @@ from railhead.api.topology import TOPOLOGY_RULE, Topology
 from railhead.api.trainer import BACKEND_RULES, SCRIPT_RULES, TrainerConfig
 from railhead.contract.failure import POLICIES
 
-GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSeconds
+# defaults of suspendGraceSeconds
+GRACE_SECONDS = 60
+GRACE_SECONDS_OF_GPUS = 600
 DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0
 
 
@@ -252,17 +254,23 @@ class TrainJobSpec(Model):
     @property
     def gang_scheduler(self) -> GangSchedulerName:
         """scheduling.gangScheduler, or its default."""
-        return self.scheduling.gang_scheduler if self.scheduling else "None"
+        if self.scheduling:
+            return self.scheduling.gang_scheduler
+        return "None"
 
     @property
     def priority_class_name(self) -> str | None:
         """scheduling.priorityClassName."""
-        return self.scheduling.priority_class_name if self.scheduling else None
+        if self.scheduling:
+            return self.scheduling.priority_class_name
+        return None
 
     @property
     def topology(self) -> Topology | None:
         """scheduling.topology."""
-        return self.scheduling.topology if self.scheduling else None
+        if self.scheduling:
+            return self.scheduling.topology
+        return None
 
     @property
     def queue_name(self) -> str:
@@ -274,7 +282,9 @@ class TrainJobSpec(Model):
         """suspendGraceSeconds, or its default."""
         if self.suspend_grace_seconds is not None:
             return self.suspend_grace_seconds
-        return GRACE_SECONDS_OF_GPUS if self.scaling.use_gpu else GRACE_SECONDS
+        if self.scaling.use_gpu:
+            return GRACE_SECONDS_OF_GPUS
+        return GRACE_SECONDS
 
     @property
     def forward_logs(self) -> str:

@@ -344,7 +344,9 @@ class JobStatus(StatusModel):
     def reason_of(self, type_: str) -> str | None:
         """The reason of a condition, or None when there is no such condition."""
         condition = self.find_condition(type_)
-        return condition.reason if condition else None
+        if condition:
+            return condition.reason
+        return None
 
     def has_condition(self, type_: str) -> bool:
         """Whether the condition is True."""
@@ -359,7 +361,9 @@ class JobStatus(StatusModel):
     @property
     def newest_index(self) -> int:
         """Of the committed checkpoints; -1 = none."""
-        return self.checkpoint.index if self.checkpoint else -1
+        if self.checkpoint:
+            return self.checkpoint.index
+        return -1
 
     @property
     def is_resting(self) -> bool:

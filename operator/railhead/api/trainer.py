@@ -12,6 +12,42 @@ Framework = Literal["Torch", "TensorFlow", "XGBoost", "LightGBM", "JAX", "Python
 DEFAULT_FRAMEWORK: Framework = "Torch"
 
 
+_IS_SCRIPT = "has(self.trainer.entrypoint)"
+# Rules on the spec: fields that a script decides itself would otherwise be accepted and ignored.
+SCRIPT_RULES = (
+    (
+        ".run.checkpoint",
+        f"!{_IS_SCRIPT} || !has(self.run.checkpoint)",
+        "cannot be combined with trainer.entrypoint; pass a CheckpointConfig to the RunConfig in the script",
+    ),
+    (
+        ".run.failure",
+        f"!{_IS_SCRIPT} || !has(self.run.failure)",
+        "cannot be combined with trainer.entrypoint; pass a FailureConfig to the RunConfig in the script",
+    ),
+    (
+        ".run.logLevel",
+        f"!{_IS_SCRIPT} || !has(self.run.logLevel)",
+        "cannot be combined with trainer.entrypoint; pass a LoggingConfig to the RunConfig in the script",
+    ),
+    (
+        ".datasets",
+        f"!{_IS_SCRIPT} || !has(self.datasets)",
+        "cannot be combined with trainer.entrypoint; read the data in the script",
+    ),
+    (
+        ".runtimeEnv",
+        f"!{_IS_SCRIPT} || !has(self.runtimeEnv)",
+        "cannot be combined with trainer.entrypoint; pass it to ray.init or to the RunConfig in the script",
+    ),
+    (
+        ".scaling.minWorkers",
+        f"!{_IS_SCRIPT} || !has(self.scaling.minWorkers)",
+        "cannot be combined with trainer.entrypoint; use numWorkers, or trainer.build for an elastic job",
+    ),
+)
+
+
 class Backend(Model):
     """Options of the framework's config in Ray Train: TorchConfig, XGBoostConfig."""
 
@@ -67,41 +103,6 @@ BACKEND_RULES = (
 
 
 Argument = Annotated[str, Field(min_length=1, max_length=4096)]
-
-_IS_SCRIPT = "has(self.trainer.entrypoint)"
-# Rules on the spec: fields that a script decides itself would otherwise be accepted and ignored.
-SCRIPT_RULES = (
-    (
-        ".run.checkpoint",
-        f"!{_IS_SCRIPT} || !has(self.run.checkpoint)",
-        "cannot be combined with trainer.entrypoint; pass a CheckpointConfig to the RunConfig in the script",
-    ),
-    (
-        ".run.failure",
-        f"!{_IS_SCRIPT} || !has(self.run.failure)",
-        "cannot be combined with trainer.entrypoint; pass a FailureConfig to the RunConfig in the script",
-    ),
-    (
-        ".run.logLevel",
-        f"!{_IS_SCRIPT} || !has(self.run.logLevel)",
-        "cannot be combined with trainer.entrypoint; pass a LoggingConfig to the RunConfig in the script",
-    ),
-    (
-        ".datasets",
-        f"!{_IS_SCRIPT} || !has(self.datasets)",
-        "cannot be combined with trainer.entrypoint; read the data in the script",
-    ),
-    (
-        ".runtimeEnv",
-        f"!{_IS_SCRIPT} || !has(self.runtimeEnv)",
-        "cannot be combined with trainer.entrypoint; pass it to ray.init or to the RunConfig in the script",
-    ),
-    (
-        ".scaling.minWorkers",
-        f"!{_IS_SCRIPT} || !has(self.scaling.minWorkers)",
-        "cannot be combined with trainer.entrypoint; use numWorkers, or trainer.build for an elastic job",
-    ),
-)
 
 
 class TrainerConfig(Model):

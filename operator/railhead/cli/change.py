@@ -20,7 +20,9 @@ async def wait_for_job(options: argparse.Namespace, cluster: Cluster, console: C
     """Returns 0 if the job got to the goal, 1 if it never will."""
     ending = await wait_for(cluster, options.name, options.goal, timeout=options.timeout, echo=_say)
     console.line(ending.message)
-    return 0 if ending.is_reached else 1
+    if ending.is_reached:
+        return 0
+    return 1
 
 
 def _say(text: str) -> None:
@@ -39,7 +41,8 @@ async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Co
 
 async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Changes the fields and clears spec.suspend in one write, once a suspension that has begun is complete."""
-    name, changes = options.name, parse_changes(options.changes)
+    name = options.name
+    changes = parse_changes(options.changes)
     if await resume(cluster, name, changes, timeout=options.timeout, echo=_say):
         console.line(f"{name}: is resumed; `railhead status {name}` shows how it starts")
     elif changes:

@@ -37,7 +37,8 @@ def _run_in_cluster(run: Run, options: argparse.Namespace) -> int:
         async with open_cluster(target) as cluster:
             return await run(options, cluster, Console())
 
-    usual, remarks = gc.get_threshold(), _Remarks(logging.WARNING)
+    usual = gc.get_threshold()
+    remarks = _Remarks(logging.WARNING)
     gc.set_threshold(*RARELY)
     logging.getLogger("railhead").addHandler(remarks)
     try:

@@ -89,7 +89,8 @@ class Words:
         option, mark, value = word.partition("=")
         if self.option is not None:
             if word != "=":
-                self.given[self.option.dest], self.option = word, None
+                self.given[self.option.dest] = word
+                self.option = None
         elif mark and option in options:
             self.given[options[option].dest] = value
         elif word in commands:
@@ -104,7 +105,9 @@ class Words:
         actions = self.parser._get_positional_actions()
         if len(self.arguments) < len(actions):
             return actions[len(self.arguments)]
-        return actions[-1] if actions and actions[-1].nargs in ("*", "+") else None
+        if actions and actions[-1].nargs in ("*", "+"):
+            return actions[-1]
+        return None
 
 
 def find_candidates(
@@ -123,7 +126,8 @@ def find_candidates(
     options, commands = _read(known.parser)
     option, mark, value = last.partition("=")
     if mark and option in options:
-        known.option, last = options[option], value
+        known.option = options[option]
+        last = value
     elif last == "=":  # bash divides words there
         last = ""
     action = known.option or known.find_argument()

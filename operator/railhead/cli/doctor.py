@@ -32,7 +32,9 @@ def find_exit_code(checks: Sequence[Check]) -> int:
     levels = {check.level for check in checks}
     if ERROR in levels:
         return ExitCode.FAILED
-    return ExitCode.DENIED if NOT_PERMITTED in levels else ExitCode.DONE
+    if NOT_PERMITTED in levels:
+        return ExitCode.DENIED
+    return ExitCode.DONE
 
 
 COMMANDS = in_cluster({"doctor": show_checks})

@@ -13,7 +13,9 @@ from railhead.cli.output import Column, Console
 from railhead.client.cluster.connection import Cluster, explaining
 from railhead.client.cluster.job_rows import JobRow, describe_age, read_row
 
-SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 30.0  # between two tables of top --watch: with changes, and for the ages
+# between two tables of top --watch: with changes, and for the ages
+SHORTEST_SECONDS = 1.0
+LONGEST_SECONDS = 30.0
 OF_THE_SCREEN = 2  # lines without a job: the titles, and that of the cursor
 NAMES = (Column("NAMESPACE", can_be_cut=True), Column("NAME", can_be_cut=True), Column("PHASE"))
 LIST_COLUMNS = (

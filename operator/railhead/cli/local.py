@@ -76,7 +76,8 @@ def start(options: argparse.Namespace) -> int:
     session = Session(options.dir)
     session.refuse_if_up()
     binaries = resolve(console.echo)
-    capacity, has_operator = default_capacity(gpus=options.gpus), not options.without_operator
+    capacity = default_capacity(gpus=options.gpus)
+    has_operator = not options.without_operator
     session.up(
         capacity,
         binaries=binaries,

@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.INTERRUPTED
     except (ClientError, LocalError) as error:
         Console(sys.stderr).paragraph(f"railhead: {error}")
-        return error.code if isinstance(error, ClientError) else 1
+        if isinstance(error, ClientError):
+            return error.code
+        return 1
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package in ("", "railhead"):

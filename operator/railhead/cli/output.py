@@ -167,4 +167,6 @@ def layout(
 
 
 def _fit(cell: str, width: int) -> str:
-    return cell.ljust(width) if len(cell) <= width else f"{cell[: width - 1]}…"
+    if len(cell) <= width:
+        return cell.ljust(width)
+    return f"{cell[: width - 1]}…"

@@ -27,7 +27,8 @@ SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Returns the options; `words` are those after --, which argparse would mix with the options of `exec`."""
-    own, words = list(arguments), []
+    own = list(arguments)
+    words = []
     if own[:1] == ["exec"] and "--" in own:
         end = own.index("--")
         own, words = own[:end], own[end + 1 :]

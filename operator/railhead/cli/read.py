@@ -50,7 +50,8 @@ async def show_why(options: argparse.Namespace, cluster: Cluster, console: Conso
     findings = explain_job(snapshot)
     if console.print_if_data(Explanation(tuple(findings), snapshot.notes), options.output):
         return 0
-    phase, attempt = snapshot.status.phase or "not seen by an operator", snapshot.status.attempt
+    phase = snapshot.status.phase or "not seen by an operator"
+    attempt = snapshot.status.attempt
     console.line(f"{snapshot.name}: {phase}" + (f", attempt {attempt}" if attempt else ""))
     console.line()
     _print_findings(findings, console)

@@ -57,7 +57,8 @@ class Submission:
 async def submit_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Creates the job unless it exists already; with --follow returns 0 if it succeeds."""
     wanted = read_submission(options)
-    name, namespace = wanted.name, wanted.job["metadata"].get("namespace")
+    name = wanted.name
+    namespace = wanted.job["metadata"].get("namespace")
     if namespace and not options.namespace:
         cluster = replace(cluster, namespace=namespace)
     existing = await cluster.find_job(name)
@@ -77,7 +78,9 @@ async def submit_job(options: argparse.Namespace, cluster: Cluster, console: Con
         return 0
     for command in (f"status {name}", f"logs {name} -f", f"why {name}"):
         console.line(f"  railhead {command}")
-    return await _follow(cluster, name, console) if options.follow else 0
+    if options.follow:
+        return await _follow(cluster, name, console)
+    return 0
 
 
 async def _continue(options: argparse.Namespace, cluster: Cluster, wanted: Submission, existing: Object) -> str:
@@ -203,7 +206,9 @@ async def _follow(cluster: Cluster, name: str, console: Console) -> int:
     await follow_logs(cluster, name, Wanted(), Printer(console.log_line, remark))
     ending = await wait_for(cluster, name, "finished", timeout=None)
     Console(sys.stderr).line(ending.message)
-    return 0 if ending.is_reached else 1
+    if ending.is_reached:
+        return 0
+    return 1
 
 
 COMMANDS = in_cluster({"submit": submit_job})

@@ -45,7 +45,8 @@ def iterate_apart(make: Callable[[Put[Item], Drain], Coroutine[Any, Any, None]])
 
     The coroutine awaits the drain after each item, which waits while the consumer is MOST_AHEAD items behind.
     """
-    items, room = asyncio.Queue[tuple[Item, ...]](), asyncio.Semaphore(MOST_AHEAD)
+    items = asyncio.Queue[tuple[Item, ...]]()
+    room = asyncio.Semaphore(MOST_AHEAD)
     end: tuple[Item, ...] = ()
 
     async def produce() -> None:

@@ -173,7 +173,8 @@ class Job:
 
         async def read(cluster: Cluster, put: Put[str], drain: Drain) -> None:
             await self._get(cluster)
-            wanted, printer = Wanted(rank, all_pods, tail, since), Printer(put, log.warning, drain)
+            wanted = Wanted(rank, all_pods, tail, since)
+            printer = Printer(put, log.warning, drain)
             if follow:
                 await follow_logs(cluster, self.name, wanted, printer)
             elif not await print_logs(cluster, self.name, wanted, printer):

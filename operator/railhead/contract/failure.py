@@ -12,7 +12,9 @@ from enum import Enum
 from typing import Optional, Sequence, Tuple
 
 SUCCEEDED_CODE = 0
-FAIL, RESTART, RESTART_AND_IGNORE = "Fail", "Restart", "RestartAndIgnore"
+FAIL = "Fail"
+RESTART = "Restart"
+RESTART_AND_IGNORE = "RestartAndIgnore"
 # Reasons of class Hardware with a suspect pod, given by the driver: the operator judges that pod's node by them.
 GPU_FAILED = "GPUFailed"  # an uncorrectable error of a GPU or of its NVLink
 PROCESS_NOT_ENDING = "ProcessNotEnding"  # SIGKILL does not end it, since the GPU's driver holds it
@@ -48,7 +50,9 @@ class FailureClass(str, Enum):
     @staticmethod
     def of_exit_code(code: Optional[int]) -> Optional[FailureClass]:
         """The class that this exit code of the head's container stands for, or None."""
-        return _BY_CODE.get(code) if code is not None else None
+        if code is not None:
+            return _BY_CODE.get(code)
+        return None
 
     @property
     def policy(self) -> FailurePolicy:

@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 FORMAT = 1  # a reader of this version understands segments of this one only
-METRICS, JOURNAL = "metrics", "journal"  # kinds of segments, and their folders
+# kinds of segments, and their folders
+METRICS = "metrics"
+JOURNAL = "journal"
 _NAME = re.compile(r"(\d{1,9})-([0-9a-f]{1,8})-(\d{1,9})\.jsonl")
 
 Record = Dict[str, Any]  # one line's JSON
@@ -39,7 +41,9 @@ class SegmentName(NamedTuple):
     def parse(text: str) -> Optional[SegmentName]:
         """Returns None for the name of any other file."""
         found = _NAME.fullmatch(text)
-        return SegmentName(int(found[1]), found[2], int(found[3])) if found else None
+        if found:
+            return SegmentName(int(found[1]), found[2], int(found[3]))
+        return None
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,10 @@ class Header:
         values = read_line(line)
         if values is None or values.get("format") != FORMAT:
             return None
-        kind, job = values.get("kind"), values.get("job")
-        every, dropped = values.get("every"), values.get("dropped")
+        kind = values.get("kind")
+        job = values.get("job")
+        every = values.get("every")
+        dropped = values.get("dropped")
         if not isinstance(kind, str) or not isinstance(job, str) or type(every) is not int or type(dropped) is not int:
             return None
         return Header(kind, job, every, dropped)
@@ -109,7 +115,9 @@ def read_line(line: bytes) -> Optional[Record]:
         values = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return values if isinstance(values, dict) else None
+    if isinstance(values, dict):
+        return values
+    return None
 
 
 def _is_record(values: Record) -> bool:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-IS_NAN, ABOVE, BELOW = "IsNaN", "Above", "Below"
-NOT_IMPROVED, RATE_BELOW, NO_CHECKPOINT = "NotImproved", "RateBelow", "NoCheckpoint"
+IS_NAN = "IsNaN"
+ABOVE = "Above"
+BELOW = "Below"
+NOT_IMPROVED = "NotImproved"
+RATE_BELOW = "RateBelow"
+NO_CHECKPOINT = "NoCheckpoint"
 TYPES = (IS_NAN, ABOVE, BELOW, NOT_IMPROVED, RATE_BELOW, NO_CHECKPOINT)
 WARN = "Warn"  # the other actions are `contract.failure.FAIL` and `RESTART`
 METRIC_RULE = "MetricRule"  # reason of the failure or the warning

@@ -129,7 +129,9 @@ class Outcome:
 
 def parse_exit_code(value: object) -> Optional[int]:
     """None for anything but a code of a process that failed."""
-    return value if isinstance(value, int) and 0 < value < 256 else None
+    if isinstance(value, int) and 0 < value < 256:
+        return value
+    return None
 
 
 def shorten_middle(text: str, room: int) -> str:

@@ -150,7 +150,9 @@ class CommittedCheckpoint:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON; an empty object for `NO_CHECKPOINT`."""
-        return {} if self == NO_CHECKPOINT else asdict(self)
+        if self == NO_CHECKPOINT:
+            return {}
+        return asdict(self)
 
     @staticmethod
     def from_dict(values: Any) -> Optional[CommittedCheckpoint]:
@@ -161,7 +163,8 @@ class CommittedCheckpoint:
             return NO_CHECKPOINT
         try:
             metrics = {str(name): str(value) for name, value in dict(values.get("metrics") or {}).items()}
-            index, attempt = values["index"], values.get("attempt") or 0
+            index = values["index"]
+            attempt = values.get("attempt") or 0
             if type(index) is not int or type(attempt) is not int or not isinstance(values["uri"], str):
                 return None
             return CommittedCheckpoint(values["uri"], index, str(values.get("time") or ""), metrics, attempt)
@@ -224,7 +227,8 @@ class Report:
 
     def to_json(self) -> bytes:
         """At most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""
-        best, newest = self.best_checkpoint, self.checkpoint
+        best = self.best_checkpoint
+        newest = self.checkpoint
         without_best = replace(self, best_checkpoint=best and replace(best, metrics={}))
         without_newest = replace(without_best, checkpoint=replace(newest, metrics={}) if newest else None)
         text = b""

@@ -30,7 +30,9 @@ def shorten_uid(uid: str) -> str:
 
 def name_fit(run_name: str, number: int) -> str:
     """Returns the name of the run of a script's fit() of this number, from 1; `run_name` is the job's."""
-    return run_name if number == 1 else f"{run_name}-fit-{number}"
+    if number == 1:
+        return run_name
+    return f"{run_name}-fit-{number}"
 
 
 def is_of_job(name: str, run_name: str) -> bool:

@@ -89,7 +89,8 @@ def _parse(values: dict[str, Any]) -> Snapshot:
     latest = values.get("latest_checkpoint_result")
     if latest is not None and latest["checkpoint_dir_name"] not in {entry.name for entry in entries}:
         raise ValueError(f"the latest checkpoint {latest['checkpoint_dir_name']} is not among the others")
-    waiting, specs = values.get("pending_training_results") or [], values.get("pending_validation_specs") or []
+    waiting = values.get("pending_training_results") or []
+    specs = values.get("pending_validation_specs") or []
     return Snapshot(
         entries,
         latest=str(latest["checkpoint_dir_name"]) if latest is not None else None,

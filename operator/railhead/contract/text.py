@@ -16,18 +16,24 @@ def clean_line(text: str) -> str:
 
     Among those are escape sequences, changes of the writing direction, and halves of surrogate pairs.
     """
-    return text if text.isprintable() else "".join(map(_clean, text))
+    if text.isprintable():
+        return text
+    return "".join(map(_clean, text))
 
 
 def clean_text(text: str) -> str:
     """The same for each of its lines."""
-    return text if text.isprintable() else "\n".join(clean_line(line) for line in text.split("\n"))
+    if text.isprintable():
+        return text
+    return "\n".join(clean_line(line) for line in text.split("\n"))
 
 
 def _clean(character: str) -> str:
     if character.isprintable():
         return character
-    return " " if character.isspace() else REPLACEMENT
+    if character.isspace():
+        return " "
+    return REPLACEMENT
 
 
 def write_ranks(ranks: Iterable[int]) -> str:
@@ -42,6 +48,9 @@ def write_ranks(ranks: Iterable[int]) -> str:
     left = sum(map(len, spans[len(shown) :]))
     *texts, last = [f"{each[0]}-{each[-1]}" if len(each) > 1 else f"{each[0]}" for each in shown]
     if left:
-        texts, last = [*texts, last], f"{left} more"
+        texts = [*texts, last]
+        last = f"{left} more"
     name = "ranks" if texts or "-" in last else "rank"
-    return f"{name} {', '.join(texts)} and {last}" if texts else f"{name} {last}"
+    if texts:
+        return f"{name} {', '.join(texts)} and {last}"
+    return f"{name} {last}"

@@ -24,4 +24,6 @@ def parse_time(text: Optional[str]) -> Optional[datetime]:
         return None
     if not 1900 < moment.year < 9000:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    if moment.tzinfo:
+        return moment
+    return moment.replace(tzinfo=timezone.utc)

@@ -81,7 +81,8 @@ class ClusterState:
             self._queue.add(key)
 
     def record_job(self, raw: Object) -> None:
-        metadata, known = raw.get("metadata") or {}, read_key(raw)
+        metadata = raw.get("metadata") or {}
+        known = read_key(raw)
         old = self._store.job(known)
         if not self._selector.matches(metadata.get("labels") or {}):  # another operator's since the write
             if old is None or old.version < version_of(raw):

@@ -191,7 +191,8 @@ class Executor:
         return LostCompare("the job changed since it was observed")
 
     async def _delete_job(self, key: JobKey, wanted: DeleteJob) -> None:
-        uid, version = wanted.uid, str(wanted.version)
+        uid = wanted.uid
+        version = str(wanted.version)
         try:
             answer = await self.client.delete(TRAIN_JOB, key.name, namespace=key.namespace, uid=uid, version=version)
         except (Gone, Conflict) as error:
@@ -247,7 +248,8 @@ class Executor:
         source = await self._find_config_map(key, copied.source)
         if source is None:
             raise _reject_source(key, copied, "not found; create it")
-        data, binary = source.get("data") or {}, source.get("binaryData") or {}
+        data = source.get("data") or {}
+        binary = source.get("binaryData") or {}
         missing = [name for name in copied.keys if name not in data and name not in binary]
         if missing:
             raise _reject_source(key, copied, f"has no key {missing[0]}; add it")
@@ -266,7 +268,8 @@ class Executor:
 
     async def _create(self, key: JobKey, uid: str, create: Create, *, parent: str = "") -> str:
         """Returns the object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
-        policy, body = create.policy, dict(create.build())
+        policy = create.policy
+        body = dict(create.build())
         kind = CHILDREN[create.kind].in_version(body.get("apiVersion", ""))
         if policy.owned_by is OwnedBy.NAMESPACE:
             if uid_ := self._recent.get((key.namespace, create.name), self.client.clock.monotonic()):
@@ -320,7 +323,8 @@ class Executor:
 
 def _has_content(found: Object, body: Object) -> bool:
     """Whether an object has the data of ours, or leads where our Service would; versions may differ in the rest."""
-    spec, wanted = found.get("spec") or {}, body.get("spec") or {}
+    spec = found.get("spec") or {}
+    wanted = body.get("spec") or {}
     return all(spec.get(field) == wanted.get(field) for field in ("selector", "clusterIP")) and all(
         (found.get(field) or None) == (body.get(field) or None) for field in ("data", "binaryData", "immutable")
     )
@@ -365,4 +369,6 @@ def find_reason(kind: str, status: int, message: str) -> str:
     if reason:
         return reason
     is_invalid = status == 422 or (status == 400 and STRICT_TEXT in message)
-    return POD_INVALID if kind == "Pod" and is_invalid else CREATE_REFUSED
+    if kind == "Pod" and is_invalid:
+        return POD_INVALID
+    return CREATE_REFUSED

@@ -31,7 +31,9 @@ class Expiring(Generic[Key, Value]):
         """Returns the value; None if there is none, or if it has ended."""
         self._drop_until(now - self._seconds)
         found = self._entries.get(key)
-        return None if found is None else found[1]
+        if found is None:
+            return None
+        return found[1]
 
     def pop(self, key: Key) -> None:
         """Ends the entry, if there is one."""

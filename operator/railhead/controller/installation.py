@@ -64,7 +64,9 @@ def find_problem(document: Object) -> str:
     """What is wrong with the schema in the group's OpenAPI document, as a sentence; empty when it is good. Pure."""
     narrower = find_narrower(document)
     crd = f"{names.PLURAL}.{names.GROUP}"
-    return f"The CRD {crd} is older than this operator needs ({narrower})." if narrower else ""
+    if narrower:
+        return f"The CRD {crd} is older than this operator needs ({narrower})."
+    return ""
 
 
 class AdmissionPolicy:

@@ -79,7 +79,8 @@ class JobGauges(Collector):
                 warnings.update((namespace, type_) for type_ in signs.warnings)
                 _keep_earliest(pending, namespace, signs.pending_since)
                 _keep_earliest(progressed, namespace, signs.progressed_at)
-        known, conditions = "TrainJobs known to this replica.", "Unfinished jobs with this condition."
+        known = "TrainJobs known to this replica."
+        conditions = "Unfinished jobs with this condition."
         yield build_gauge("railhead_jobs", known, ["namespace", "phase"], phases)
         yield build_gauge("railhead_job_conditions", conditions, ["namespace", "condition"], warnings)
         yield self._measure("railhead_oldest_pending_seconds", "Longest wait of a job for its pods.", pending)

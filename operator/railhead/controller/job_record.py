@@ -103,8 +103,10 @@ def read_key(raw: Object) -> JobKey:
 
 def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
     """`old` is the last record under this key: a parsed spec of the same generation is used again."""
-    metadata, key = raw.get("metadata") or {}, read_key(raw)
-    uid, generation = str(metadata.get("uid")), int(metadata.get("generation") or 0)
+    metadata = raw.get("metadata") or {}
+    key = read_key(raw)
+    uid = str(metadata.get("uid"))
+    generation = int(metadata.get("generation") or 0)
     status = parse_status(raw.get("status"))
     kept: Content | bytes
     spec = raw.get("spec")
@@ -114,7 +116,8 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         kept = Content(old.kept.spec, status)
     else:
         kept = Content(_parse(spec, key.name), status)
-    is_deleting, labels = bool(metadata.get("deletionTimestamp")), metadata.get("labels") or {}
+    is_deleting = bool(metadata.get("deletionTimestamp"))
+    labels = metadata.get("labels") or {}
     return JobRecord(
         key=key,
         uid=uid,
@@ -163,4 +166,6 @@ def _parse(spec: object, name: str) -> TrainJobSpec | InvalidSpec:
 
 def _find_queued_since(status: JobStatus) -> str | None:
     condition = status.find_condition(SUSPENDED) if status.phase == "Queued" else None
-    return condition.last_transition_time if condition is not None and condition.is_true else None
+    if condition is not None and condition.is_true:
+        return condition.last_transition_time
+    return None

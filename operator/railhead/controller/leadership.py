@@ -88,7 +88,8 @@ class Sighting:
 
 def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sighting:
     """The sighting of a Lease just read; a version seen before keeps its `since`."""
-    spec, version = lease.get("spec") or {}, str(lease["metadata"]["resourceVersion"])
+    spec = lease.get("spec") or {}
+    version = str(lease["metadata"]["resourceVersion"])
     is_same = before is not None and before.version == version
     return Sighting(
         holder=str(spec.get("holderIdentity") or ""),

@@ -35,7 +35,9 @@ PAUSE_SECONDS_PER_POD = 1e-4  # about forty times what a pod costs in a pass
 def pause_after(pods: int) -> float:
     """Between two passes over a job with this many pods, in seconds. A pass reads all of them, and each of their events
     asks for one: without a pause, a large gang that starts would occupy the loop."""
-    return pods * PAUSE_SECONDS_PER_POD if pods > SMALL_JOB_PODS else 0.0
+    if pods > SMALL_JOB_PODS:
+        return pods * PAUSE_SECONDS_PER_POD
+    return 0.0
 
 
 class LookUpTurns:
@@ -120,7 +122,8 @@ class Loop:
     async def _release_workloads(self, key: JobKey) -> list[float]:
         """Lets the Workload of a job that is gone go once no pod of it can act: its quota is free then. Returns the
         seconds after which to try those again that stay."""
-        now, again = self.now(), list[float]()
+        now = self.now()
+        again = list[float]()
         for workload, pods in self.store.find_left_workloads(key) if self.is_current(key.namespace) else ():
             acting = [pod for pod in pods if pod.may_act(now)]
             again += [(pod.out_of_reach_at - now).total_seconds() for pod in acting if pod.out_of_reach_at]

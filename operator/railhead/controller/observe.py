@@ -86,7 +86,8 @@ class PodRecord:
 
 
 def record_pod(pod: Object) -> PodRecord:
-    metadata, uid = part(pod, "metadata"), owner_uid(pod)
+    metadata = part(pod, "metadata")
+    uid = owner_uid(pod)
     namespace = str(metadata.get("namespace"))
     if uid:
         return PodRecord(Owner(namespace, uid), observe_pod(pod))
@@ -102,15 +103,21 @@ def has_own_name(view: PodView, job: str, uid: str) -> bool:
 
 def observe_pod(pod: Object) -> PodView:
     """The view of one of our pods: its identity from the labels, its state from the status."""
-    metadata, spec, status = part(pod, "metadata"), part(pod, "spec"), part(pod, "status")
-    labels, node = part(metadata, "labels"), str(spec.get("nodeName") or "")[:253]
+    metadata = part(pod, "metadata")
+    spec = part(pod, "spec")
+    status = part(pod, "status")
+    labels = part(metadata, "labels")
+    node = str(spec.get("nodeName") or "")[:253]
     state = _container_state(status)
     container, ended = _end(state, status)
     conditions = {str(each.get("type")): each for each in parts(status, "conditions")}
-    scheduled, disruption, running = part(conditions, "PodScheduled"), _disruption(conditions), part(state, "running")
+    scheduled = part(conditions, "PodScheduled")
+    disruption = _disruption(conditions)
+    running = part(state, "running")
     # Kueue ends a pending pod whose node it has replaced by another one: pkg/controller/tas/node_controller.go.
     by_kueue = part(conditions, "TerminatedByKueue")
-    code, deleted = ended.get("exitCode"), metadata.get("deletionTimestamp")
+    code = ended.get("exitCode")
+    deleted = metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
         name=str(metadata.get("name")),
@@ -239,12 +246,15 @@ def _cannot_start(ended: Object) -> bool:
 
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
     """The container's, if it says more than that the container ended. A disruption explains more."""
-    reason, of_pod = str(ended.get("reason") or ""), str(status.get("reason") or "")
+    reason = str(ended.get("reason") or "")
+    of_pod = str(status.get("reason") or "")
     if _is_unseen(ended):
         return of_pod or LossReason.STATUS_UNKNOWN
     if reason in OUTCOME_OF_NO_INTEREST:
         return of_pod
-    return of_pod or reason if is_disrupted else reason
+    if is_disrupted:
+        return of_pod or reason
+    return reason
 
 
 def _is_unseen(ended: Object) -> bool:
@@ -253,7 +263,8 @@ def _is_unseen(ended: Object) -> bool:
         return True
     if ended.get("exitCode") != UNKNOWN_CODE or ended.get("reason") != "Error" or ended.get("message"):
         return False
-    started, finished = _time(ended.get("startedAt")), _time(ended.get("finishedAt"))
+    started = _time(ended.get("startedAt"))
+    finished = _time(ended.get("finishedAt"))
     if started is None or finished is None:
         return False
     return (finished - started).total_seconds() >= LEAST_UNKNOWN_SECONDS
@@ -282,7 +293,9 @@ def _has_begun(spec: Object, status: Object, ray: Object) -> bool:
 def _scheduled_at(scheduled: Object) -> datetime | None:
     """By the API server's clock: it adds the condition when the scheduler binds the pod (pkg/registry/core/pod/storage:
     assignPod), and the kubelet keeps its time."""
-    return _time(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
+    if scheduled.get("status") == "True":
+        return _time(scheduled.get("lastTransitionTime"))
+    return None
 
 
 def _problem(metadata: Object, spec: Object, status: Object, scheduled: Object) -> Problem | None:
@@ -320,8 +333,12 @@ def _explain_gates(metadata: Object, gates: Sequence[str]) -> Problem:
 
 
 def _number(text: object, default: int) -> int:
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else default
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    return default
 
 
 def _time(text: object) -> datetime | None:
-    return parse_time(text) if isinstance(text, str) else None
+    if isinstance(text, str):
+        return parse_time(text)
+    return None

@@ -26,8 +26,10 @@ Key = tuple[JobKey, str]  # the job and its uid
 def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
     """Returns the facts of a Workload."""
     metadata, spec, status = (part(raw, key) for key in ("metadata", "spec", "status"))
-    labels, annotations = part(metadata, "labels"), part(metadata, "annotations")
-    job, admission = str(labels.get(names.LABEL_JOB_NAME)), part(status, "admission")
+    labels = part(metadata, "labels")
+    annotations = part(metadata, "annotations")
+    job = str(labels.get(names.LABEL_JOB_NAME))
+    admission = part(status, "admission")
     job_uid = owner_uid(raw)
     if metadata.get("name") != names.workload_name(job, job_uid):
         job_uid = ""  # anyone may create a Workload with a job's label: only that of the job's own name counts
@@ -53,16 +55,21 @@ def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
 
 def _count_workers(pod_sets: list[Object]) -> int:
     counts = [each.get("count") for each in pod_sets if each.get("name") == WORKERS]
-    return _read_number(counts[0]) if counts else 0
+    if counts:
+        return _read_number(counts[0])
+    return 0
 
 
 def _read_number(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    if isinstance(value, int):
+        return value
+    return 0
 
 
 def _read_assignment(raw: Object) -> Assignment:
     flavors = dict.fromkeys(str(each) for each in part(raw, "flavors").values())
-    count, name = raw.get("count"), str(raw.get("name"))
+    count = raw.get("count")
+    name = str(raw.get("name"))
     topology = part(raw, "topologyAssignment")
     pods = count if isinstance(count, int) else None
     return Assignment(name, tuple(flavors), pods, bool(topology), _count_by_node(topology))
@@ -75,7 +82,8 @@ def _count_by_node(topology: Object) -> dict[str, int]:
         return {}
     counts: dict[str, int] = {}
     for each in parts(topology, "slices"):
-        values, pods = parts(each, "valuesPerLevel")[-1:], part(each, "podCounts")
+        values = parts(each, "valuesPerLevel")[-1:]
+        pods = part(each, "podCounts")
         found = list(_list_names(values[0])) if values else []
         numbers = get_items(pods.get("individual")) or [pods.get("universal")] * len(found)
         counts |= {name: _read_number(number) for name, number in zip(found, numbers, strict=False)}

@@ -94,7 +94,8 @@ class States(Collector):
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        found, gauge = self._sources, GaugeMetricFamily
+        found = self._sources
+        gauge = GaugeMetricFamily
         ahead = found.client.clock.machine_offset.total_seconds()
         yield gauge("railhead_queue_depth", "Jobs waiting for a pass.", found.queue.depth)
         yield gauge(
@@ -139,11 +140,14 @@ def find_loss(old: JobStatus, new: JobStatus) -> str:
         if failure is None or failure.attempt != old.attempt or old.is_resting:
             return ""
         return LOSSES.get(failure.class_.policy.payer, "")
-    losses, known = new.worker_losses, old.worker_losses
+    losses = new.worker_losses
+    known = old.worker_losses
     if losses is None or new.attempt < old.attempt or new.round <= old.round:
         return ""
     rounds = known.rounds if known and known.checkpoint == losses.checkpoint else 0
-    return "infrastructure" if losses.rounds > rounds else ""
+    if losses.rounds > rounds:
+        return "infrastructure"
+    return ""
 
 
 class OperatorMetrics:

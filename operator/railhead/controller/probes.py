@@ -37,10 +37,14 @@ def build_probes(
 
     async def healthz(_: web.Request) -> web.Response:
         problems = "".join(f"{problem}\n" for problem in find_problems())
-        return web.Response(status=503, text=problems) if problems else web.Response(text="ok\n")
+        if problems:
+            return web.Response(status=503, text=problems)
+        return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n") if is_ready() else web.Response(status=503, text="caches are not synced\n")
+        if is_ready():
+            return web.Response(text="ok\n")
+        return web.Response(status=503, text="caches are not synced\n")
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])

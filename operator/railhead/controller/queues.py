@@ -57,7 +57,8 @@ class Queues:
         self._keys: dict[str, JobKey] = {}  # of the jobs with a Workload, by uid
         self._flavors: dict[str, Flavor] = {}
         self._priorities: dict[str, int] = {}
-        self._by_flavor, self._by_priority = _Index(), _Index()
+        self._by_flavor = _Index()
+        self._by_priority = _Index()
         self.find_state: Callable[[str], QueueState] = lambda namespace: "off"
 
     def change_workload(self, old: tuple[Key, WorkloadView] | None, new: tuple[Key, WorkloadView] | None) -> JobKey:
@@ -87,7 +88,9 @@ class Queues:
             self._flavors.pop(old.name, None)
         if new is not None:
             self._flavors[new.name] = new
-        return self._by_flavor.find(new.name) if old is None and new is not None else frozenset()
+        if old is None and new is not None:
+            return self._by_flavor.find(new.name)
+        return frozenset()
 
     def change_priority(self, old: tuple[str, int] | None, new: tuple[str, int] | None) -> frozenset[JobKey]:
         """The same of a WorkloadPriorityClass."""
@@ -95,7 +98,9 @@ class Queues:
             self._priorities.pop(old[0], None)
         if new is not None:
             self._priorities[new[0]] = new[1]
-        return self._by_priority.find(new[0]) if old is None and new is not None else frozenset()
+        if old is None and new is not None:
+            return self._by_priority.find(new[0])
+        return frozenset()
 
     def key_of(self, job_uid: str) -> JobKey | None:
         """Returns the key of a job that has a Workload, also after the job is gone."""
@@ -156,7 +161,9 @@ class QueueWatches:
             return "served"
         if not any(each.state.is_refused and each.answered.is_set() for each in needed):
             return "unknown"
-        return "partial" if all(each.is_current for each in needed if each in self._workloads) else "missing"
+        if all(each.is_current for each in needed if each in self._workloads):
+            return "partial"
+        return "missing"
 
     def record_write(self, raw: Object) -> None:
         """Stores the API server's response to our own write."""

@@ -150,7 +150,8 @@ class Listener:
 
     async def _await_end(self, connection: socket.socket, server: web.Server) -> None:
         """Ends once the connection has had a report accepted, or its time is over."""
-        protocol, transport = server(), None
+        protocol = server()
+        transport = None
         end = self._ends[protocol] = asyncio.Event()
         try:
             async with asyncio.timeout(self._seconds):

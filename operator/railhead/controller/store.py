@@ -76,7 +76,9 @@ class Store:
 
     def put_job(self, raw: Object) -> JobKey | None:
         """Stores a TrainJob; returns its key when the object is new or newer."""
-        key, uid, version = read_key(raw), uid_of(raw), version_of(raw)
+        key = read_key(raw)
+        uid = uid_of(raw)
+        version = version_of(raw)
         self.note_version(version)
         old = self._jobs.get(key)
         if old is not None and version <= old.version:
@@ -176,7 +178,9 @@ class Store:
     def _rejection(self, record: JobRecord) -> Rejection | None:
         """The rejection in the job's current attempt."""
         found = self._rejections.get(record.uid)
-        return found if found is not None and found.attempt == record.attempt else None
+        if found is not None and found.attempt == record.attempt:
+            return found
+        return None
 
     def note_pod_events(self, pod: PodView, events: PodEvents) -> None:
         """Remembers what the Events about a pod say."""
@@ -217,11 +221,14 @@ class Store:
             claimed = self._change_foreign(old, new)
             owner = owner if owner.uid else claimed
         key = self._keys.get(owner.uid) or self.queues.key_of(owner.uid)
-        return key if key is not None and key.namespace == owner.namespace else None
+        if key is not None and key.namespace == owner.namespace:
+            return key
+        return None
 
     def _change_foreign(self, old: PodRecord | None, new: PodRecord | None) -> Owner:
         """The job that gained or lost a foreign pod; a change of one wakes nobody."""
-        before, after = old.claims if old else NO_OWNER, new.claims if new else NO_OWNER
+        before = old.claims if old else NO_OWNER
+        after = new.claims if new else NO_OWNER
         if before == after:
             return NO_OWNER
         if old is not None and before.uid:
@@ -231,7 +238,9 @@ class Store:
                 del self._foreign[before]
         if new is not None and after.uid:
             self._foreign[after].add(new.view.name)
-        return after if after.uid else before
+        if after.uid:
+            return after
+        return before
 
     def _forget_pod(self, owner: Owner, name: str) -> None:
         gone = self._pods[owner].pop(name, None)
@@ -249,7 +258,9 @@ class Store:
 
     def count_pods(self, key: JobKey) -> int:
         record = self._jobs.get(key)
-        return len(self._pods.get(record.owner, ())) if record is not None else 0
+        if record is not None:
+            return len(self._pods.get(record.owner, ()))
+        return 0
 
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
         """Everything known about one job right now; None when there is no such job, or nothing to do for it."""
@@ -291,7 +302,8 @@ class Store:
     def _divide_pods(self, record: JobRecord) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
         """The job's own pods, and the names of the foreign ones."""
         pods = [pod.explain(self._pod_events.get(pod.uid)) for pod in self.pods(record.owner)]
-        job, uid = record.key.name, record.uid
+        job = record.key.name
+        uid = record.uid
         own = tuple(pod for pod in pods if has_own_name(pod, job, uid))
         foreign = self._foreign.get(record.owner, set())
         if len(own) < len(pods):
@@ -318,4 +330,6 @@ class Store:
         if wanted is None or wanted.train_job is None:
             return None
         found = self._jobs.get(JobKey(namespace, wanted.train_job))
-        return found.read().status if found else None
+        if found:
+            return found.read().status
+        return None

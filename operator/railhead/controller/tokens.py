@@ -57,7 +57,9 @@ def read_bearer(header: str) -> str:
     """Returns the token of an Authorization header; "" if there is none that the API server could have issued."""
     scheme, _, token = header.partition(" ")
     token = token.strip()
-    return token if scheme.lower() == "bearer" and token.isascii() and len(token) <= MOST_CHARS else ""
+    if scheme.lower() == "bearer" and token.isascii() and len(token) <= MOST_CHARS:
+        return token
+    return ""
 
 
 def read_claims(token: str) -> Claims | None:
@@ -69,7 +71,9 @@ def read_claims(token: str) -> Claims | None:
         claims = Claims.model_validate_json(base64.urlsafe_b64decode(parts[1] + "==="), strict=True)
     except ValueError:
         return None
-    return claims if AUDIENCE in (claims.aud if isinstance(claims.aud, list) else [claims.aud]) else None
+    if AUDIENCE in (claims.aud if isinstance(claims.aud, list) else [claims.aud]):
+        return claims
+    return None
 
 
 class NotYet(Exception):
@@ -111,7 +115,8 @@ class TokenReviews:
             NotYet: it is not the turn of an unknown token.
             KubeError: the API server does not answer.
         """
-        digest, now = _digest(token), self._monotonic()
+        digest = _digest(token)
+        now = self._monotonic()
         verdict = self._accepted.get(digest, now) or self._rejected.get(digest, now)
         if verdict is not None:
             return verdict
@@ -119,7 +124,8 @@ class TokenReviews:
             if self._turns.get(named, now):
                 raise NotYet
             self._turns.put(named, True, now)
-        verdict, now = await self._ask(token), self._monotonic()
+        verdict = await self._ask(token)
+        now = self._monotonic()
         if verdict.code == 200:
             self._accepted.put(digest, verdict, now)
             self._known.put(digest, True, now)
@@ -140,7 +146,9 @@ async def review(client: KubeClient, token: str, *audiences: str) -> Object:
 async def judge_pod(client: KubeClient, token: str) -> Verdict:
     """Returns 200 with its pod for a token of a pod for the report endpoint, else 401. Raises KubeError."""
     speaker = read_review(await review(client, token, AUDIENCE))
-    return Verdict(401) if speaker is None else Verdict(200, speaker)
+    if speaker is None:
+        return Verdict(401)
+    return Verdict(200, speaker)
 
 
 def _digest(token: str) -> str:

@@ -112,7 +112,8 @@ async def sweep_once(
         existing.update(listed.items)
     if not versions:
         return []
-    oldest, newest = min(versions.values()), max(versions.values())
+    oldest = min(versions.values())
+    newest = max(versions.values())
     if oldest < known:  # a list is never older than anything seen before it was requested
         raise WentBack(
             f"the API server is at version {oldest}, but was at {known}: etcd was restored from a backup. "

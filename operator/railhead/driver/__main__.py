@@ -14,7 +14,8 @@ import sys
 
 
 def main() -> None:
-    role, arguments = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
+    role = sys.argv[1] if len(sys.argv) > 1 else ""
+    arguments = sys.argv[2:]
     if role == "ray":
         from railhead.driver.ray.daemons import run_ray
 

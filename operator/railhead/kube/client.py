@@ -328,7 +328,9 @@ class KubeClient:
 
 
 def _verb(verb: str, subresource: str) -> str:
-    return f"{verb}/{subresource}" if subresource else verb
+    if subresource:
+        return f"{verb}/{subresource}"
+    return verb
 
 
 async def _read(response: aiohttp.ClientResponse, *, page_size: int) -> bytes:
@@ -377,7 +379,9 @@ async def _lines(response: aiohttp.ClientResponse, *, with_rest: bool = False) -
 
 def _with_query(path: str, query: dict[str, str]) -> str:
     used = {key: value for key, value in query.items() if value}
-    return f"{path}?{urlencode(used)}" if used else path
+    if used:
+        return f"{path}?{urlencode(used)}"
+    return path
 
 
 @asynccontextmanager

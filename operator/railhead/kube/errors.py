@@ -129,7 +129,9 @@ def _find_end(message: str, begin: int) -> int | None:
     is no value, but the reason itself."""
     if message[begin : begin + 1] == '"':
         found = _QUOTED.match(message, begin)
-        return found.end() if found else len(message)
+        if found:
+            return found.end()
+        return len(message)
     depth = 0
     at = begin
     while at < len(message):
@@ -144,7 +146,10 @@ def _find_end(message: str, begin: int) -> int | None:
         if depth <= 0 and (message.startswith(": ", at) or letter == "\n"):
             return at
         at += 1
-    return len(message) if depth > 0 else None  # cut off within the value
+    # cut off within the value
+    if depth > 0:
+        return len(message)
+    return None
 
 
 def _parse(body: bytes) -> Object:
@@ -152,9 +157,13 @@ def _parse(body: bytes) -> Object:
         values = json.loads(body)
     except ValueError:
         return {}
-    return values if isinstance(values, dict) else {}
+    if isinstance(values, dict):
+        return values
+    return {}
 
 
 def _seconds(text: str | None) -> float | None:
     """Parses Retry-After as a number (Kubernetes sends no date), capped at `LONGEST_WAIT_SECONDS`."""
-    return min(float(text), LONGEST_WAIT_SECONDS) if text and text.isascii() and text.isdigit() else None
+    if text and text.isascii() and text.isdigit():
+        return min(float(text), LONGEST_WAIT_SECONDS)
+    return None

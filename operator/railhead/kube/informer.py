@@ -38,7 +38,9 @@ def version_of(obj: Object) -> int:
 
 
 def parse_version(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    if text.isdigit():
+        return int(text)
+    return 0
 
 
 def key_of(obj: Object) -> Key:
@@ -96,7 +98,9 @@ class View(Generic[Record]):
 
     def read(self, obj: Object) -> tuple[Key, CachedObject[Record]]:
         """What would be kept of the object; of a known version, the same as is kept already."""
-        key, uid, version = key_of(obj), uid_of(obj), version_of(obj)
+        key = key_of(obj)
+        uid = uid_of(obj)
+        version = version_of(obj)
         known = self._entries.get(key)
         if known is not None and (known.uid, known.version) == (uid, version):
             return key, known
@@ -252,7 +256,9 @@ class Informer(Generic[Record]):
                 if version is None:
                     version = await self._list()
                 async for event in self._client.watch(self._scope, resource_version=version):
-                    seen, failures, unauthorized = seen + 1, 0, 0
+                    seen = seen + 1
+                    failures = 0
+                    unauthorized = 0
                     version = str(event["object"]["metadata"]["resourceVersion"])
                     self._take(event)
                 if not seen:  # the API server sends bookmarks; a watch without any did not reach it
@@ -294,7 +300,8 @@ class Informer(Generic[Record]):
 
     def _take(self, event: Object) -> None:
         self.state.deliver()
-        kind, obj = event.get("type"), event["object"]
+        kind = event.get("type")
+        obj = event["object"]
         if kind == "DELETED":
             self.view.drop(obj)
         elif kind in ("ADDED", "MODIFIED"):

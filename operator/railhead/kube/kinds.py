@@ -19,12 +19,16 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        if self.group:
+            return f"{self.group}/{self.version}"
+        return self.version
 
     def in_version(self, api_version: str) -> Kind:
         """Returns the kind of this name in the group and version of an apiVersion; "" = its own."""
         group, _, version = api_version.rpartition("/")
-        return replace(self, group=group, version=version) if api_version else self
+        if api_version:
+            return replace(self, group=group, version=version)
+        return self
 
     def path(self, *, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
         """The URL path; without a namespace it covers all namespaces."""

@@ -100,7 +100,9 @@ def find_proxy(url: str) -> str | None:
     """The proxy that the environment names for this URL (HTTPS_PROXY, NO_PROXY and the like), if any."""
     address = urlsplit(url)
     is_direct = proxy_bypass(address.netloc) or proxy_bypass(address.hostname or "")  # the latter: IPv6 in no brackets
-    return None if is_direct else getproxies().get(address.scheme)
+    if is_direct:
+        return None
+    return getproxies().get(address.scheme)
 
 
 ConfigException = kube_config.ConfigException  # a kubeconfig or a service account that cannot be used

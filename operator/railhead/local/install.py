@@ -36,7 +36,8 @@ class Kubectl:
     """The session's kubectl, with an administrator's kubeconfig."""
 
     def __init__(self, program: Path, kubeconfig: Path) -> None:
-        self.program, self.kubeconfig = program, kubeconfig
+        self.program = program
+        self.kubeconfig = kubeconfig
         self._command = [str(program), "--kubeconfig", str(kubeconfig)]
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
@@ -135,7 +136,8 @@ def _grant(name: str, rules: Sequence[Object], subject: Object) -> list[Object]:
 def install(kubectl: Kubectl) -> None:
     """Installs Railhead, except for what runs as a process. Raises LocalError."""
     kubectl.apply(select_installed(load_manifests()))
-    crd, timeout = "crd/trainjobs.railhead.dev", "--timeout=30s"
+    crd = "crd/trainjobs.railhead.dev"
+    timeout = "--timeout=30s"
     kubectl("wait", "--for=jsonpath={.status.acceptedNames.kind}=TrainJob", crd, timeout)
     kubectl("wait", "--for=condition=Established", crd, timeout)  # fails as long as a new CRD has no list of conditions
 

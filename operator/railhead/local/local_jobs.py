@@ -99,7 +99,8 @@ async def _follow(cluster: Cluster, job: Object, echo: Echo) -> JobResult:
 def describe_job_change(old: Object, new: Object) -> list[str]:
     """Returns a line for each change that a user waits for, with further lines indented: a message of the job's code
     looks like no change."""
-    was, now = parse_status(old.get("status")), parse_status(new.get("status"))
+    was = parse_status(old.get("status"))
+    now = parse_status(new.get("status"))
     lines = []
     if now.attempt > 1 and now.attempt != was.attempt:
         why = f", because {now.failure.reason}: {now.failure.message}" if now.failure else ""
@@ -126,8 +127,11 @@ def describe_metrics(metrics: Mapping[str, str]) -> str:
 
 def describe_pod_change(old: PodState | None, new: PodState | None) -> list[str]:
     """Returns a line when a pod appears, disappears or changes its phase."""
-    pod, phase = new or old, _describe_phase(new)
-    return [f"pod {pod.name} {phase}"] if pod and phase != _describe_phase(old) else []
+    pod = new or old
+    phase = _describe_phase(new)
+    if pod and phase != _describe_phase(old):
+        return [f"pod {pod.name} {phase}"]
+    return []
 
 
 def decide_ending(job: Object) -> JobResult | None:
@@ -167,4 +171,6 @@ def _short(text: str) -> str:
 def _describe_phase(pod: PodState | None) -> str:
     if pod is None:
         return "is gone"
-    return "Terminating" if pod.is_deleting else pod.phase
+    if pod.is_deleting:
+        return "Terminating"
+    return pod.phase

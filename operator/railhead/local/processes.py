@@ -108,7 +108,9 @@ def try_lock(file: IO[str]) -> bool:
 
 def read_end(log: Path) -> str:
     """Returns the end of a log, for a message."""
-    return log.read_text(errors="replace")[-1500:].strip() if log.exists() else "(no log)"
+    if log.exists():
+        return log.read_text(errors="replace")[-1500:].strip()
+    return "(no log)"
 
 
 def end_child(child: subprocess.Popen[bytes], *, grace_seconds: float) -> None:

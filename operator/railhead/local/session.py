@@ -20,7 +20,10 @@ from railhead.local import Echo, LocalError
 from railhead.local.private import make_private
 from railhead.local.processes import MARKER, Identity, die_with_parent, end, end_marked, is_alive, python_command
 
-STARTING, READY, FAILED, STOPPED = "starting", "ready", "failed", "stopped"
+STARTING = "starting"
+READY = "ready"
+FAILED = "failed"
+STOPPED = "stopped"
 SUPERVISOR = "supervisor"
 END_GRACE_SECONDS = 20.0
 TEMP_PREFIX = "rh-"  # of the folder of an agent's pods, elsewhere for short socket paths
@@ -167,7 +170,9 @@ class Session:
             folder = Path(self.temp_note.read_text())
         except OSError:
             return None
-        return folder if folder.is_absolute() and folder.name.startswith(TEMP_PREFIX) else None
+        if folder.is_absolute() and folder.name.startswith(TEMP_PREFIX):
+            return folder
+        return None
 
     def end_left(self) -> int:
         """Ends processes that the session left behind, and removes its temporary folder; returns how many."""

@@ -239,7 +239,8 @@ def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
 
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sig, on_signal)
-    phase, message = FAILED, "the supervisor failed; see its log"
+    phase = FAILED
+    message = "the supervisor failed; see its log"
     try:
         supervisor.start(say_to_parent)
         if outlives_parent:
@@ -247,13 +248,16 @@ def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
         close_stdout(supervisor.session.logs / "supervisor.log")
         supervisor.watch()
     except StopSignal as stopped:
-        phase, message = STOPPED, f"stopped by {stopped}"
+        phase = STOPPED
+        message = f"stopped by {stopped}"
     except Exception as error:
         message = str(error) or type(error).__name__
         print(f"{type(error).__name__}: {message}", file=sys.stderr, flush=True)
     finally:
         supervisor.stop(phase, message)
-    return 0 if phase == STOPPED else 1
+    if phase == STOPPED:
+        return 0
+    return 1
 
 
 def main(arguments: Sequence[str]) -> int:

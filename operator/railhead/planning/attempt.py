@@ -38,7 +38,8 @@ NO_GANG = (
 
 def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) -> Decision:
     """Raises the attempt number and creates its children. `again`: training ran since the job started or resumed."""
-    mounts, admission = job.mounts_of(attempt), choose_admission(job)
+    mounts = job.mounts_of(attempt)
+    admission = choose_admission(job)
     workers = count_workers(job, admission)
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
     message += NO_GANG if job.chosen_gang == "None" else ""

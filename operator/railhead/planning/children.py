@@ -43,7 +43,8 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     Without those of an attempt that an operator of another version, or with another key, began: this one cannot make
     the same.
     """
-    wanted, own = job.mounts_of(attempt), job.own_mounts
+    wanted = job.mounts_of(attempt)
+    own = job.own_mounts
     build_driver = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
     build_service = partial(build_heads_service, job.namespace, job.settings.common_metadata)
     build_own_input = partial(build_input, job.ref, job.spec, job.settings)
@@ -91,7 +92,9 @@ def _create_pod_group(job: Job, *, attempt: int) -> tuple[Create, ...]:
     for group in reversed(scheduler.pod_groups):
         build = partial(build_pod_group, job.ref, gang, group, attempt=attempt)
         create = Create(POD_GROUP, gang.name, build, older=create)
-    return (create,) if create else ()
+    if create:
+        return (create,)
+    return ()
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
@@ -110,7 +113,8 @@ def driver_removal(job: Job) -> tuple[Remove, ...]:
 
     With a job selector it stays: jobs that another operator runs may need it.
     """
-    driver, settings = job.status.driver, job.settings
+    driver = job.status.driver
+    settings = job.settings
     if driver in ("", settings.bundle_name) or job.is_driver_shared or settings.job_selector:
         return ()
     return (Remove("ConfigMap", driver, is_shared=True),)
@@ -119,7 +123,9 @@ def driver_removal(job: Job) -> tuple[Remove, ...]:
 def input_removal(job: Job) -> tuple[Remove, ...]:
     """The input of the current attempt, if the next one has another."""
     name = job.status.input
-    return (Remove("ConfigMap", name),) if name not in ("", job.own_mounts.input) else ()
+    if name not in ("", job.own_mounts.input):
+        return (Remove("ConfigMap", name),)
+    return ()
 
 
 def gang_removal(job: Job) -> tuple[Remove, ...]:
@@ -177,9 +183,13 @@ def find_source_checkpoint(job: Job) -> str | None:
     """Returns the URI of spec.resumeFrom, from the spec or the other job's status; None while there is none."""
     wanted = job.spec.resume_from
     if wanted is None or wanted.train_job is None:
-        return wanted.checkpoint if wanted else None
+        if wanted:
+            return wanted.checkpoint
+        return None
     found = (job.source.best_checkpoint if wanted.best else job.source.checkpoint) if job.source else None
-    return found.uri if found else None
+    if found:
+        return found.uri
+    return None
 
 
 def find_initial_checkpoint(job: Job) -> InitialCheckpoint | None:
@@ -188,7 +198,9 @@ def find_initial_checkpoint(job: Job) -> InitialCheckpoint | None:
     if wanted is None or job.attempt > 0:
         return job.status.initial_checkpoint
     uri = find_source_checkpoint(job)
-    return InitialCheckpoint(uri=uri, train_job=wanted.train_job or "") if uri else None
+    if uri:
+        return InitialCheckpoint(uri=uri, train_job=wanted.train_job or "")
+    return None
 
 
 def find_missing_mount(job: Job) -> str | None:
@@ -196,5 +208,6 @@ def find_missing_mount(job: Job) -> str | None:
     found = job.startup_problem
     if found is None or found[1].reason != FAILED_MOUNT:
         return None
-    message, mounts = found[1].message, job.mounts_of(job.attempt)
+    message = found[1].message
+    mounts = job.mounts_of(job.attempt)
     return next((name for name in (mounts.driver, mounts.input, mounts.secret) if name in message), None)

@@ -56,7 +56,8 @@ class Job(Observed):
 
     def mounts_of(self, attempt: int) -> Mounts:
         """All pods of an attempt mount the same, also after an upgrade of the operator; all attempts one source."""
-        status, source = self.status, self.status.source
+        status = self.status
+        source = self.status.source
         if attempt == self.attempt and status.driver and status.input and status.secret:
             return Mounts(status.driver, status.input, status.secret, source)
         own = self.own_mounts
@@ -72,12 +73,16 @@ class Job(Observed):
         the default one: its PodGroup tells neither whether it runs nor for whom."""
         if self.spec.gang_scheduler != "Auto":
             return None
-        return "PodGroup" if self.serves_pod_groups else "None"
+        if self.serves_pod_groups:
+            return "PodGroup"
+        return "None"
 
     def gang_scheduler_of(self, attempt: int) -> GangSchedulerName:
         """All pods of an attempt join a group or none of them does, also after the API server has changed."""
         chosen = self.status.gang_scheduler if attempt == self.attempt else self.chosen_gang
-        return self.spec.gang_scheduler if self.spec.gang_scheduler != "Auto" else chosen or "None"
+        if self.spec.gang_scheduler != "Auto":
+            return self.spec.gang_scheduler
+        return chosen or "None"
 
     @property
     def is_elastic(self) -> bool:

@@ -226,7 +226,9 @@ class Observed:
     def progress(self) -> ProgressStatus:
         """The last report of the current attempt's driver; empty before its first one."""
         progress = self.status.progress
-        return progress if progress.attempt == self.attempt else ProgressStatus()
+        if progress.attempt == self.attempt:
+            return progress
+        return ProgressStatus()
 
     @property
     def was_head_up(self) -> bool:
@@ -236,7 +238,8 @@ class Observed:
     @property
     def reported_outcome(self) -> Outcome | None:
         """How the current attempt ended, by its driver's last report."""
-        progress, last = self.progress, self.progress.outcome
+        progress = self.progress
+        last = self.progress.outcome
         if last is None:
             return None
         return Outcome(
@@ -261,7 +264,9 @@ class Observed:
     @property
     def has_succeeded(self) -> bool:
         """Only if the driver reports so: by exit code 0 with a termination message, or by its last report."""
-        outcome, head, reported = self.outcome, self.head, self.reported_outcome
+        outcome = self.outcome
+        head = self.head
+        reported = self.reported_outcome
         if outcome is None or not outcome.has_succeeded:
             return False
         return (head is not None and head.exit_code == 0) or (reported is not None and reported.has_succeeded)
@@ -293,7 +298,9 @@ class Observed:
     def is_restart(self) -> bool:
         """Training has run since the job started or resumed."""
         waiting = self.status.waiting
-        return waiting.again if waiting is not None else self.attempt > 1
+        if waiting is not None:
+            return waiting.again
+        return self.attempt > 1
 
     @property
     def is_training(self) -> bool:

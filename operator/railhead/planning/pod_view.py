@@ -117,7 +117,9 @@ class PodView:
 
     @cached_property
     def outcome(self) -> Outcome | None:
-        return Outcome.from_json(self.message) if self.message else None
+        if self.message:
+            return Outcome.from_json(self.message)
+        return None
 
     @property
     def gone_by(self) -> datetime | None:
@@ -159,11 +161,15 @@ class PodView:
         if self.is_live:
             return f"it does not answer the driver; node {self.node or '(none)'}"
         if self.disruption is not None or self.reason:
-            return self.disruption.reason if self.disruption else self.reason
+            if self.disruption:
+                return self.disruption.reason
+            return self.reason
         lines = self.outcome.message if self.outcome else self.message
         code = f"exit code {self.exit_code}" if self.exit_code is not None else self.phase
         last = next((line.strip() for line in reversed(lines.splitlines()) if line.strip()), "")
-        return f"{code}: {last[:300]}" if last else code
+        if last:
+            return f"{code}: {last[:300]}"
+        return code
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,10 @@ class WorkerPods:
     def of(pods: Iterable[PodView], *, attempt: int, slots: int, unreachable: Collection[str] = ()) -> WorkerPods:
         """`slots`: the maximum number of slots of the job; `unreachable`: names of pods that the driver has lost."""
         newest: dict[int, PodView] = {}
-        duplicates, lost, out_of_range, silent = [], [], [], []
+        duplicates = []
+        lost = []
+        out_of_range = []
+        silent = []
         for pod in pods:
             if pod.role != names.WORKER or pod.attempt != attempt:
                 continue

@@ -10,8 +10,12 @@ from railhead.api.conditions import Condition, find_condition
 from railhead.api.queue import Toleration
 from railhead.resources.queues.kueue import FINALIZER
 
-ADMITTED, EVICTED, FINISHED = "Admitted", "Evicted", "Finished"
-PODS_READY, QUOTA_RESERVED, REQUEUED = "PodsReady", "QuotaReserved", "Requeued"
+ADMITTED = "Admitted"
+EVICTED = "Evicted"
+FINISHED = "Finished"
+PODS_READY = "PodsReady"
+QUOTA_RESERVED = "QuotaReserved"
+REQUEUED = "Requeued"
 NODE_FAILURES = "NodeFailures"  # reason of Evicted, by Kueue, and by this operator if the job avoids a node
 FAILED_TO_START = "FailedToStart"  # Kueue's reason of Finished for a job that cannot have what was admitted
 QueueState = Literal["off", "unknown", "missing", "partial", "served"]

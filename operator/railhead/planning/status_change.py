@@ -116,7 +116,9 @@ class StatusChange:
     def apply(self, status: JobStatus) -> JobStatus:
         """Returns the status as the change leaves it, but for its conditions."""
         values = {name: value for name, value in vars(self).items() if value is not UNSET and name not in NOT_FIELDS}
-        return status.model_copy(update=values) if values else status
+        if values:
+            return status.model_copy(update=values)
+        return status
 
     def requiring(self, *requirements: Requirement) -> StatusChange:
         return replace(self, requires=self.requires.union(requirements))

@@ -24,8 +24,11 @@ from railhead.resources.bundle import (
 )
 from railhead.resources.mounts import Mounts, get_digest
 
-CREDENTIALS_FOLDER, CREDENTIALS_VOLUME = "/etc/railhead/git", "railhead-git"
-FETCH_FOLDER, FETCH_VOLUME = "/tmp/railhead-fetch", "railhead-fetch"  # a separate volume: it holds a copy of the key
+CREDENTIALS_FOLDER = "/etc/railhead/git"
+CREDENTIALS_VOLUME = "railhead-git"
+# a separate volume: it holds a copy of the key
+FETCH_FOLDER = "/tmp/railhead-fetch"
+FETCH_VOLUME = "railhead-fetch"
 PROXIES = frozenset(f(f"{name}_proxy") for name in ("http", "https", "no", "all") for f in (str.lower, str.upper))
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -119,7 +122,9 @@ def _mount_copy(name: str, source: ConfigMapSource) -> Object:
 
 def build_source_mounts(spec: TrainJobSpec) -> list[Object]:
     """Returns the volume mounts of the container ray."""
-    return [{"name": SOURCE_VOLUME, "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []
+    if spec.source:
+        return [{"name": SOURCE_VOLUME, "mountPath": SOURCE_FOLDER, "readOnly": True}]
+    return []
 
 
 def find_source_folder(spec: TrainJobSpec) -> str | None:
@@ -129,4 +134,6 @@ def find_source_folder(spec: TrainJobSpec) -> str | None:
     if spec.source.git is not None:
         return "/".join(part for part in (SOURCE_FOLDER, CHECKOUT, spec.source.git.path) if part)
     path = spec.source.image.path if spec.source.image else None
-    return f"{SOURCE_FOLDER}/{path}" if path else SOURCE_FOLDER
+    if path:
+        return f"{SOURCE_FOLDER}/{path}"
+    return SOURCE_FOLDER

@@ -77,4 +77,6 @@ def _merge_named(base: list[object], over: list[object], *, by: str, is_whole: b
 def _name(item: object, by: str) -> str | int | None:
     """Returns the item's merge key, or None if the template holds no valid key there."""
     name = item.get(by) if isinstance(item, Mapping) else None
-    return name if isinstance(name, str | int) else None
+    if isinstance(name, str | int):
+        return name
+    return None

@@ -67,7 +67,10 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
     """Returns the spec as the driver needs it: with Ray's names and numbers."""
     sizes = compute_sizes(spec)
     git = spec.source.git if spec.source else None
-    run, scaling, backend, inline = spec.run, spec.scaling, spec.trainer.backend, _get_inline(spec)
+    run = spec.run
+    scaling = spec.scaling
+    backend = spec.trainer.backend
+    inline = _get_inline(spec)
     logs = spec.logs or Logs()
     checkpoint = run.checkpoint
     progress = run.progress

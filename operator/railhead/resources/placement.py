@@ -26,7 +26,8 @@ from railhead.json_object import Object
 from railhead.resources.base import JobRef
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _SELECTOR = re.compile(r"(!?)(?:in\((.*)\)|(.*))", re.DOTALL)
 HEAD_SECONDS = 60
@@ -54,12 +55,15 @@ def require_nodes(
 
 def get_items(value: object) -> list[object]:
     """Returns the items of a list in a template, which may hold any value there."""
-    return value if isinstance(value, list) else []
+    if isinstance(value, list):
+        return value
+    return []
 
 
 def place_worker(pod_spec: Object, spec: TrainJobSpec, *, job: JobRef, attempt: int) -> Object:
     """Returns the worker pod's spec with scheduling rules; `pod_spec` already includes the user's templates."""
-    placed, scaling = dict(pod_spec), spec.scaling
+    placed = dict(pod_spec)
+    scaling = spec.scaling
     # Of this attempt only: pods of an earlier one may still be terminating.
     labels = {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.WORKER, names.LABEL_ATTEMPT: str(attempt)}
     others = {"matchLabels": labels}
@@ -123,12 +127,15 @@ def _stay_together(rules: object, topology: Topology, others: Object) -> object:
 def _add(rules: object, kind: str, term: Object) -> object:
     """Adds a term to those of this kind: all that are required must hold, and those that are preferred add up."""
     rules = {} if rules is None else rules
-    return {**rules, kind: [*get_items(rules.get(kind)), term]} if isinstance(rules, Mapping) else rules
+    if isinstance(rules, Mapping):
+        return {**rules, kind: [*get_items(rules.get(kind)), term]}
+    return rules
 
 
 def avoid_nodes(pod: Object, nodes: Sequence[str]) -> Object:
     """Returns the pod with one requirement per node: the API server takes one value in each that names nodes."""
-    metadata, spec = pod["metadata"], dict(pod["spec"])
+    metadata = pod["metadata"]
+    spec = dict(pod["spec"])
     annotations = {key: value for key, value in metadata["annotations"].items() if key != AVOIDED_NODES}
     affinity = spec.get("affinity") or {}
     if nodes and isinstance(affinity, Mapping):

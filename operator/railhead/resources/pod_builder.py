@@ -63,6 +63,21 @@ SHARED_MEMORY_VOLUME = "railhead-shm"
 AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
 
 
+# Consolidation by an autoscaler would cost the job its progress since the last checkpoint.
+_DO_NOT_EVICT = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+# On a node with GPUs a container that requests none can still see all of them: NVIDIA's by its image, AMD's if it is
+# privileged. Ray rejects ROCR_VISIBLE_DEVICES. Intel's are device files only.
+HIDE_GPUS = [
+    {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
+    {"name": "CUDA_VISIBLE_DEVICES", "value": ""},
+    {"name": "HIP_VISIBLE_DEVICES", "value": ""},
+]
+_DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOME", "value": TEMP_FOLDER}]
+
+
 @dataclass(frozen=True)
 class PodSettings:
     """One attempt of a job, as its pods need it.
@@ -118,9 +133,11 @@ def build_head_pod(
     The status holds the known commits of earlier attempts; `worker_pods` is how many are wanted
     at its start.
     """
-    job, spec = attempt.job, attempt.spec
+    job = attempt.job
+    spec = attempt.spec
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
-    paths, initial = build_dataset_paths(spec), initial_checkpoint
+    paths = build_dataset_paths(spec)
+    initial = initial_checkpoint
     limit = spec.progress_deadline_seconds
     env: list[Object] = [
         {"name": environment.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
@@ -164,7 +181,8 @@ class WorkerPodBuilder:
 
         It shares parts with the others: no caller may change it.
         """
-        metadata, name = self._first["metadata"], self.name(slot, round_)
+        metadata = self._first["metadata"]
+        name = self.name(slot, round_)
         return {
             **self._first,
             "metadata": {**metadata, "name": name, "labels": {**metadata["labels"], **_label_place(slot, round_)}},
@@ -174,7 +192,8 @@ class WorkerPodBuilder:
     @cached_property
     def _first(self) -> Object:
         spec = self._attempt.spec
-        size, drain = compute_sizes(spec).worker, spec.drain_seconds
+        size = compute_sizes(spec).worker
+        drain = spec.drain_seconds
         part = RolePart(
             self.name(0, 0),
             names.WORKER,
@@ -234,24 +253,6 @@ def _admit(pod: Object, role: str, job: JobRef, admission: AdmissionStatus) -> O
     return admit(pod, name, admission.find(name), workload=names.workload_name(job.name, job.uid))
 
 
-# Consolidation by an autoscaler would cost the job its progress since the last checkpoint.
-_DO_NOT_EVICT = {
-    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-    "karpenter.sh/do-not-disrupt": "true",
-}
-
-
-# On a node with GPUs a container that requests none can still see all of them: NVIDIA's by its image, AMD's if it is
-# privileged. Ray rejects ROCR_VISIBLE_DEVICES. Intel's are device files only.
-HIDE_GPUS = [
-    {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
-    {"name": "CUDA_VISIBLE_DEVICES", "value": ""},
-    {"name": "HIP_VISIBLE_DEVICES", "value": ""},
-]
-
-_DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOME", "value": TEMP_FOLDER}]
-
-
 def _default_spec(attempt: PodSettings, size: PodSize) -> Object:
     """Returns the defaults that a user's template may change."""
     spec = attempt.spec
@@ -286,7 +287,8 @@ def _default_spec(attempt: PodSettings, size: PodSize) -> Object:
 
 def _essential_spec(attempt: PodSettings, part: RolePart) -> Object:
     """Returns what no template may change. A pod has a token of its service account only if a template projects one."""
-    spec, mounts = attempt.spec, attempt.mounts
+    spec = attempt.spec
+    mounts = attempt.mounts
     items = [{"key": FILE, "path": FILE}, {"key": CA_KEY, "path": CA_KEY}]
     shared: list[Object] = [
         {"name": "railhead-bundle", "configMap": {"name": mounts.driver}},
@@ -357,7 +359,9 @@ def _essential_container(attempt: PodSettings, part: RolePart) -> Object:
 
 
 def _shared_env(attempt: PodSettings) -> list[Object]:
-    job, spec, mounts = attempt.job, attempt.spec, attempt.mounts
+    job = attempt.job
+    spec = attempt.spec
+    mounts = attempt.mounts
     folder = find_source_folder(spec)
     values = {
         environment.INPUT: INPUT_FOLDER,

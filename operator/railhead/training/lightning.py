@@ -39,7 +39,8 @@ class TrainJobCallback(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         total = trainer.estimated_stepping_batches
-        self._step, self._total = trainer.global_step, int(total) if 0 < total < float("inf") else None
+        self._step = trainer.global_step
+        self._total = int(total) if 0 < total < float("inf") else None
         if getattr(pl_module, "_compiler_ctx", None) is None:  # else torch.compile was applied to it
             self._end_marks = mark_forward_passes(pl_module)
 

@@ -51,7 +51,8 @@ class TrainJobCallback(TrainerCallback):
     ) -> TrainerControl:
         _show_progress(state)
         if self._agreement.is_time_to_save():
-            control.should_save, control.should_evaluate = True, False
+            control.should_save = True
+            control.should_evaluate = False
         return control
 
     def on_prediction_step(

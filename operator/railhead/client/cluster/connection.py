@@ -147,7 +147,9 @@ class Cluster:
 
     @property
     def place(self) -> str:
-        return f"namespace {self.scope}" if self.scope else "all namespaces"
+        if self.scope:
+            return f"namespace {self.scope}"
+        return "all namespaces"
 
     async def watch(
         self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item], *, known: Object | None = None
@@ -222,4 +224,6 @@ async def open_cluster(target: Target) -> AsyncIterator[Cluster]:
 
 def _default_kubeconfig() -> str | None:
     path = Path.home() / ".kube" / "config"
-    return str(path) if path.exists() else None
+    if path.exists():
+        return str(path)
+    return None

@@ -79,7 +79,8 @@ async def _definition(cluster: Cluster) -> Check:
 async def _operator(cluster: Cluster) -> Check:
     found = await cluster.client.list(Scope(kinds.DEPLOYMENT, label_selector=OPERATOR))
     jobs = [] if found else await _list_jobs(cluster)
-    has_seen_jobs, is_local = any(job.phase != UNSEEN for job in jobs), not found and await _is_local(cluster)
+    has_seen_jobs = any(job.phase != UNSEEN for job in jobs)
+    is_local = not found and await _is_local(cluster)
     return readiness.judge_operator(found, has_seen_jobs=has_seen_jobs, is_local=is_local)
 
 
@@ -123,7 +124,8 @@ async def _pod_security(cluster: Cluster) -> Check:
     try:
         namespace = await cluster.client.get(kinds.NAMESPACE, cluster.namespace)
     except Gone:
-        message, remedy = f"There is no namespace {cluster.namespace}.", "Create it, or choose another by -n."
+        message = f"There is no namespace {cluster.namespace}."
+        remedy = "Create it, or choose another by -n."
         return Check("Pod Security", readiness.ERROR, message, remedy)
     return readiness.judge_pod_security(namespace)
 

@@ -46,7 +46,8 @@ class JobRow:
 
 def read_row(job: Object) -> JobRow:
     """Returns the row of a TrainJob."""
-    metadata, status = job["metadata"], parse_status(job.get("status"))
+    metadata = job["metadata"]
+    status = parse_status(job.get("status"))
     return JobRow(
         namespace=text(metadata, "namespace"),
         name=text(metadata, "name"),
@@ -77,12 +78,16 @@ def describe_progress(status: JobStatus) -> str:
     progress = status.progress
     if progress.percent_complete is not None:
         return f"{progress.percent_complete}%"
-    return f"step {progress.step}" if progress.step is not None else ""
+    if progress.step is not None:
+        return f"step {progress.step}"
+    return ""
 
 
 def describe_goodput(status: JobStatus) -> str:
     """Returns the percentage of the job's time that was productive; "" if it is not known."""
-    return f"{status.goodput.percent}%" if status.goodput and status.goodput.percent else ""
+    if status.goodput and status.goodput.percent:
+        return f"{status.goodput.percent}%"
+    return ""
 
 
 def find_obstacle(status: JobStatus) -> str:

@@ -113,7 +113,8 @@ class JobSnapshot:
 
 def read_pod(pod: Object) -> PodState:
     """Returns the state of one pod."""
-    metadata, status = part(pod, "metadata"), part(pod, "status")
+    metadata = part(pod, "metadata")
+    status = part(pod, "status")
     labels = part(metadata, "labels")
     reason, message = _find_problem(status)
     return PodState(
@@ -134,7 +135,8 @@ def _find_problem(status: Object) -> tuple[str, str]:
     """Returns the reason and message of the first container that waits or has ended, else of the scheduler."""
     for container in [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]:
         state = part(container, "state")
-        waiting, ended = part(state, "waiting"), part(state, "terminated")
+        waiting = part(state, "waiting")
+        ended = part(state, "terminated")
         if waiting:
             return text(waiting, "reason") or "Waiting", text(waiting, "message")
         if ended and (ended.get("exitCode") != 0 or container.get("name") == names.CONTAINER):
@@ -160,4 +162,6 @@ def _read_event(event: Object) -> EventNote:
 
 
 def _number(value: str, default: int) -> int:
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 10 else default
+    if value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    return default

@@ -13,7 +13,10 @@ from railhead.client.cluster.job_rows import UNSEEN, JobRow
 from railhead.contract.times import parse_time
 from railhead.json_object import Object, part, parts, text
 
-OK, WARNING, ERROR, NOT_PERMITTED = "ok", "warning", "error", "not permitted"
+OK = "ok"
+WARNING = "warning"
+ERROR = "error"
+NOT_PERMITTED = "not permitted"
 OLDEST_MINOR = 31  # of Kubernetes; docs/operate/requirements.md
 VERSION_LABEL = "app.kubernetes.io/version"
 DEFAULT_QUEUE = "Default queue"
@@ -93,9 +96,12 @@ def judge_operator(deployments: Sequence[Object], *, has_seen_jobs: bool, is_loc
         if has_seen_jobs:
             return Check("Operator", WARNING, f"{message}, but an operator has written the status of TrainJobs here.")
         return Check("Operator", ERROR, f"{message}.", "Install the chart (docs/operate/install.md).")
-    down, described, versions = [], [], set()
+    down = []
+    described = []
+    versions = set()
     for each in deployments:
-        metadata, status = part(each, "metadata"), part(each, "status")
+        metadata = part(each, "metadata")
+        status = part(each, "status")
         place = f"{text(metadata, 'namespace')}/{text(metadata, 'name')}"
         versions.add(text(part(metadata, "labels"), VERSION_LABEL))
         ready = status.get("readyReplicas") or 0
@@ -118,8 +124,10 @@ def judge_leader(leases: Sequence[Object], now: datetime) -> Check:
         return Check("Leader", WARNING, "There is no Lease of Railhead, as with leaderElection.enabled=false.")
     found = []
     for lease in leases:
-        spec, place = part(lease, "spec"), text(part(lease, "metadata"), "namespace")
-        holder, renewed = text(spec, "holderIdentity"), parse_time(text(spec, "renewTime"))
+        spec = part(lease, "spec")
+        place = text(part(lease, "metadata"), "namespace")
+        holder = text(spec, "holderIdentity")
+        renewed = parse_time(text(spec, "renewTime"))
         seconds = spec.get("leaseDurationSeconds")
         limit = timedelta(seconds=(seconds if isinstance(seconds, int) else 0) + CLOCKS_DIFFER_SECONDS)
         if not holder:
@@ -171,7 +179,8 @@ def judge_storage(classes: Sequence[Object]) -> Check:
 
 def read_gpus(node: Object) -> NodeGPUs:
     """Returns what is kept of a node."""
-    metadata, status = part(node, "metadata"), part(node, "status")
+    metadata = part(node, "metadata")
+    status = part(node, "status")
     offered = {
         name: int(amount)
         for name, amount in part(status, "allocatable").items()
@@ -204,7 +213,8 @@ def judge_gpus(nodes: Sequence[NodeGPUs]) -> Check:
 def judge_pod_security(namespace: Object) -> Check:
     """Takes the namespace; the pods of a job without podTemplate pass every level."""
     metadata = part(namespace, "metadata")
-    name, level = text(metadata, "name"), text(part(metadata, "labels"), POD_SECURITY)
+    name = text(metadata, "name")
+    level = text(part(metadata, "labels"), POD_SECURITY)
     if level in ("baseline", "restricted"):
         return Check("Pod Security", OK, f"Namespace {name} enforces the level {level}.")
     message = f"Namespace {name} enforces no Pod Security level, so a podTemplate may use host access and privileges."
@@ -214,7 +224,8 @@ def judge_pod_security(namespace: Object) -> Check:
 def judge_network(daemons: Iterable[Object]) -> Check:
     """Takes the DaemonSets of all namespaces: the API server does not tell whether NetworkPolicies are enforced."""
     found = {text(part(each, "metadata"), "name") for each in daemons}
-    enforcing, not_enforcing = sorted(found & set(ENFORCING)), sorted(found & set(NOT_ENFORCING))
+    enforcing = sorted(found & set(ENFORCING))
+    not_enforcing = sorted(found & set(NOT_ENFORCING))
     if enforcing:
         return Check("NetworkPolicy", OK, f"The network plugin {_some(enforcing)} enforces NetworkPolicies.")
     if not_enforcing:

@@ -30,7 +30,8 @@ class Ending:
 
 def decide(job: Object, goal: Goal) -> Ending | None:
     """Returns the end of waiting for the goal, None while it may still come."""
-    status, name = parse_status(job.get("status")), str(job["metadata"]["name"])
+    status = parse_status(job.get("status"))
+    name = str(job["metadata"]["name"])
     reached: dict[Goal, bool] = {
         "finished": status.is_finished,
         "succeeded": status.has_condition(types.COMPLETE),
@@ -47,7 +48,9 @@ def decide(job: Object, goal: Goal) -> Ending | None:
         end = f"{name}: checkpoint {status.checkpoint.index}"
     if reached[goal]:
         return Ending(goal != "finished" or status.has_condition(types.COMPLETE), end)
-    return Ending(False, end) if status.is_finished else None
+    if status.is_finished:
+        return Ending(False, end)
+    return None
 
 
 async def wait_for(

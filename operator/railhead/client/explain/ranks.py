@@ -47,7 +47,9 @@ async def find_rank(rank: int, pods: Sequence[str], ask: Ask) -> str | None:
 
     async def find_in(pod: str) -> str | None:
         async with limit:
-            return pod if (await ask(pod, build_question(rank))).strip().isdigit() else None
+            if (await ask(pod, build_question(rank))).strip().isdigit():
+                return pod
+            return None
 
     tasks = [asyncio.ensure_future(find_in(pod)) for pod in pods]
     failure: ClientError | None = None
@@ -117,4 +119,6 @@ def group_stacks(stacks: Sequence[RankStack]) -> list[tuple[str, str]]:
 
 def _name(ranks: Sequence[RankStack]) -> str:
     text = write_ranks(each.rank for each in ranks)
-    return f"{text} (pod {ranks[0].pod})" if len(ranks) == 1 and ranks[0].pod else text
+    if len(ranks) == 1 and ranks[0].pod:
+        return f"{text} (pod {ranks[0].pod})"
+    return text

@@ -33,7 +33,8 @@ def find_slowness(status: JobStatus) -> Iterator[tuple[str, str]]:
 
 def _compare_rates(status: JobStatus) -> Iterator[tuple[str, str]]:
     """Steps that another job made, or that were lost, are in no average; neither are those of another group's size."""
-    progress, spent = status.progress, status.goodput
+    progress = status.progress
+    spent = status.goodput
     if spent is None or spent.productive_seconds < LEAST_SECONDS or not progress.step or not progress.steps_per_second:
         return
     try:

@@ -55,12 +55,14 @@ def summarize(snapshot: JobSnapshot) -> JobScreen:
 
 
 def _facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
-    status, progress = snapshot.status, snapshot.status.progress
+    status = snapshot.status
+    progress = snapshot.status.progress
     steps = f"{progress.step} of {progress.total_steps}" if progress.step and progress.total_steps else ""
     rates = [f"{progress.steps_per_second} steps/s"] if progress.steps_per_second else []
     rates += [f"{progress.tokens_per_second} tokens/s"] if progress.tokens_per_second else []
     age = describe_age(str(snapshot.job["metadata"].get("creationTimestamp") or ""), snapshot.now)
-    workers, joined = status.workers, status.workers.joined
+    workers = status.workers
+    joined = status.workers.joined
     return [
         ("Job", f"{snapshot.namespace}/{snapshot.name}, created {age} ago"),
         ("Phase", (status.phase or "(not seen by an operator)") + (", being deleted" if snapshot.is_deleting else "")),
@@ -99,7 +101,9 @@ def _describe_gpu_hours(status: JobStatus) -> str:
 def _describe_checkpoint(snapshot: JobSnapshot) -> str:
     newest = snapshot.status.checkpoint
     if newest is None:
-        return "none yet" if snapshot.status.attempt else ""
+        if snapshot.status.attempt:
+            return "none yet"
+        return ""
     age = describe_age(newest.time or "", snapshot.now)
     return f"{newest.index}" + (f", {age} ago" if age else "") + f": {newest.uri}"
 

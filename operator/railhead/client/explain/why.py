@@ -88,7 +88,9 @@ def _choose_row(snapshot: JobSnapshot, reason: str, message: str) -> str:
     """Returns the row of the table of causes: the reason's own one, or a variant where that would be false."""
     status = snapshot.status
     if reason == "Restarting":
-        return reason if _is_attempt_lost(status) else "TrainingStartsAgain"
+        if _is_attempt_lost(status):
+            return reason
+        return "TrainingStartsAgain"
     if reason == "Succeeded" and status.checkpoint is None:
         return "SucceededWithoutCheckpoint"
     if reason == "Unschedulable" and "persistentvolumeclaim" in message.lower():
@@ -141,7 +143,8 @@ def _denied_status(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 def _failure(snapshot: JobSnapshot) -> Iterator[Finding]:
     """The last failure; of an unfinished job only if it is that of this or the previous attempt."""
-    status, failure = snapshot.status, snapshot.status.failure
+    status = snapshot.status
+    failure = snapshot.status.failure
     if failure is None:
         yield from _conditions(snapshot, (types.FAILED,))
         return
@@ -202,7 +205,8 @@ def _seen(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:
-    status, now = snapshot.status, snapshot.now
+    status = snapshot.status
+    now = snapshot.now
     reported = parse_time(status.progress.update_time)
     if reported is not None and now - max(reported, since) > STALE:
         yield _make(snapshot, "ReportsStale", since=status.progress.update_time)

@@ -117,7 +117,8 @@ def list_checkpoints(
 
 def judge_files(checks: Mapping[RunFile, FileCheck], folder: str) -> Verification:
     """Returns what the checks of all files of a checkpoint mean together; `folder`: its name."""
-    sizes, damage = {file.name: file.size for file in checks}, []
+    sizes = {file.name: file.size for file in checks}
+    damage = []
     for file, check in checks.items():
         own = file.name.removeprefix(f"{folder}/")
         if check.problem:
@@ -135,7 +136,9 @@ def _find_step(metrics: Mapping[str, Any], history: History) -> int | None:
     """Returns the step of the last report with exactly these metrics."""
     found = (record.get("step") for record in reversed(history.records) if record.get("metrics") == metrics)
     step = next(found, None)
-    return step if type(step) is int else None
+    if type(step) is int:
+        return step
+    return None
 
 
 def choose_checkpoint(rows: Sequence[CheckpointRow], wanted: str) -> CheckpointRow:

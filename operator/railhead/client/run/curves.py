@@ -62,7 +62,8 @@ def read_reports(job: str, history: History, metrics: Sequence[str] = ()) -> lis
 def _read(job: str, record: Record, wanted: Sequence[str]) -> RankReport:
     found = record.get("metrics")
     metrics = dict(_flatten("", found)) if isinstance(found, dict) else {}
-    report, step = record.get("report"), record.get("step")
+    report = record.get("report")
+    step = record.get("step")
     return RankReport(
         job,
         attempt=int(record["attempt"]),
@@ -123,7 +124,9 @@ def _to_number(value: Scalar) -> float | None:
     try:
         return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        if value > 0:
+            return math.inf
+        return -math.inf
 
 
 def draw(values: Sequence[float], width: int, *, low: float, high: float) -> str:
@@ -160,7 +163,9 @@ def write_csv(reports: Sequence[RankReport]) -> str:
 
 def _quote(cell: object) -> object:
     """An apostrophe makes a spreadsheet take the cell as text; numbers are safe."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+    if isinstance(cell, str) and cell.startswith(FORMULA):
+        return f"'{cell}"
+    return cell
 
 
 def describe_gaps(history: History, place: str) -> list[str]:

@@ -130,7 +130,9 @@ def _locate(root: str, name: str) -> str | None:
     path = os.path.normpath(os.path.join(root, name))
     if path != root and not path.startswith(os.path.join(root, "")):
         raise OSError(f"{name} is not below the folder")
-    return path if os.path.realpath(path) == path else None
+    if os.path.realpath(path) == path:
+        return path
+    return None
 
 
 def _check_each(root: str, files: Sequence[tuple[str, int]], output: BinaryIO) -> Iterator[FileCheck]:
@@ -173,7 +175,9 @@ def _inspect(file: BinaryIO, name: PurePosixPath, size: int) -> dict[str, int] |
         return _read_storage(file)
     if size <= JSON_BYTES and name.suffix == ".json":
         found, _ = json.JSONDecoder().raw_decode(file.read().decode().lstrip())  # more values may follow, a line each
-        return dict.fromkeys(found["weight_map"].values(), 1) if name.name.endswith(".index.json") else {}
+        if name.name.endswith(".index.json"):
+            return dict.fromkeys(found["weight_map"].values(), 1)
+        return {}
     return None
 
 

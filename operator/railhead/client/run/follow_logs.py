@@ -70,9 +70,12 @@ class _Follower:
     """Starts a reader for each pod, and ends when the job has."""
 
     def __init__(self, cluster: Cluster, wanted: Wanted, printer: Printer, job: Object) -> None:
-        self._cluster, self._wanted, self._printer = cluster, wanted, printer
+        self._cluster = cluster
+        self._wanted = wanted
+        self._printer = printer
         self._job = job
-        self._name, self._uid = str(job["metadata"]["name"]), str(job["metadata"]["uid"])
+        self._name = str(job["metadata"]["name"])
+        self._uid = str(job["metadata"]["uid"])
         self._readers: dict[str, tuple[LogReader, asyncio.Task[None]]] = {}
         self._news = asyncio.Event()
         self._is_over = False

@@ -71,4 +71,6 @@ def _decode(line: bytes) -> str:
 def read_rank(text: str) -> int | None:
     """Returns the rank at the beginning of a line of a job's pod, None for a line of the driver."""
     found = re.match(r"\(rank (\d{1,7})\) ", text)
-    return int(found[1]) if found else None
+    if found:
+        return int(found[1])
+    return None

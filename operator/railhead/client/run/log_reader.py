@@ -56,7 +56,9 @@ class Wanted:
         if self.rank is not None and read_rank(text) != self.rank:
             return None
         place = names.HEAD if pod.slot < 0 else f"w{pod.slot}"
-        return f"[{place}] {text}" if self.is_all else text
+        if self.is_all:
+            return f"[{place}] {text}"
+        return text
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,10 @@ class LogReader:
     ) -> None:
         self.pod = pod
         self.changed = asyncio.Event()
-        self._cluster, self._wanted, self._printer, self._limits = cluster, wanted, printer, limits
+        self._cluster = cluster
+        self._wanted = wanted
+        self._printer = printer
+        self._limits = limits
         self._position = LogPosition()
         self._remark = ""
 
@@ -141,7 +146,8 @@ class LogReader:
                     await self._read_to_the_end()
                     return
                 await self.read_once(follow=True)
-                refusals, is_interrupted = 0, False
+                refusals = 0
+                is_interrupted = False
             except Gone:
                 if is_interrupted:
                     self._printer.remark(f"pod {self.pod.name} is gone, and the end of its log was not read")

@@ -81,7 +81,9 @@ def choose_pod(pods: list[PodState]) -> str | None:
     """Returns the name of a pod that runs, of the newest attempt; rather its head, whose Python trains nothing."""
     running = [pod for pod in pods if pod.is_running]
     newest = max(running, key=lambda pod: (pod.attempt, pod.role == names.HEAD), default=None)
-    return newest.name if newest else None
+    if newest:
+        return newest.name
+    return None
 
 
 def find_folder(job: Object) -> str:
@@ -92,7 +94,8 @@ def find_folder(job: Object) -> str:
     Raises:
         ClientError: the job's own code has put the run elsewhere, or the spec is invalid.
     """
-    metadata, spec = job["metadata"], read_spec(job)
+    metadata = job["metadata"]
+    spec = read_spec(job)
     base, mark, query = spec.run.storage_path.partition("?")
     own = find_run_name(job)
     reported = parse_status(job.get("status")).run_uri.partition("?")[0]

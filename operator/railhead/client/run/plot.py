@@ -13,7 +13,9 @@ from railhead.contract.text import clean_line
 
 FORMATS = (".png", ".svg")
 MOST_METRICS = 12
-LARGEST_STEP, LARGEST_VALUE = 1 << 53, 1e300  # larger ones are drawn there: a history may have any number
+# larger ones are drawn there: a history may have any number
+LARGEST_STEP = 1 << 53
+LARGEST_VALUE = 1e300
 
 
 def check_plot(file: Path) -> None:
@@ -54,4 +56,6 @@ def write_plot(curves: Sequence[Curve], file: Path) -> None:
 
 def _limit(value: float) -> float:
     """Returns NaN, which is a gap, for what is not finite."""
-    return max(-LARGEST_VALUE, min(value, LARGEST_VALUE)) if math.isfinite(value) else math.nan
+    if math.isfinite(value):
+        return max(-LARGEST_VALUE, min(value, LARGEST_VALUE))
+    return math.nan

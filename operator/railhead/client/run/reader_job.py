@@ -94,7 +94,8 @@ def build_policy(reader: Object) -> Object:
 
 def _build_pod(job: Object, *, folder: str, image: str | None) -> Object:
     head, mount, volume = _find_storage(job, folder)
-    spec, container = head["spec"], _find_ray(head)
+    spec = head["spec"]
+    container = _find_ray(head)
     identity = {**part(spec, "securityContext"), **part(container, "securityContext")}
     reader: Object = {
         "name": CONTAINER,
@@ -162,7 +163,9 @@ async def _find_node(cluster: Cluster, claim: str) -> str:
         volumes = parts(part(pod, "spec"), "volumes")
         claims = [text(part(each, "persistentVolumeClaim"), "claimName") for each in volumes]
         is_live = part(pod, "status").get("phase") in ("Pending", "Running")
-        return text(part(pod, "spec"), "nodeName") if is_live and claim in claims else ""
+        if is_live and claim in claims:
+            return text(part(pod, "spec"), "nodeName")
+        return ""
 
     with explaining(f"list pods in namespace {cluster.namespace}"):
         listed = await cluster.client.list_each(Scope(POD, cluster.namespace), read)
@@ -191,7 +194,8 @@ async def run_reader(cluster: Cluster, reader: Object, say: Callable[[str], None
     with explaining("create a Job that reads the run's claim"):
         await _isolate(cluster, reader, say)
         created = await cluster.client.create(JOB, reader, namespace=cluster.namespace, is_strict=True)
-    name, uid = str(created["metadata"]["name"]), str(created["metadata"]["uid"])
+    name = str(created["metadata"]["name"])
+    uid = str(created["metadata"]["uid"])
     say(f"no pod of the job runs; the Job {name} reads its claim")
     try:
         yield await _wait_for_pod(cluster, name, uid, say)

@@ -121,7 +121,8 @@ async def copy_files(files: RunFiles, wanted: Sequence[RunFile], *, folder: str,
         into.mkdir(parents=True, exist_ok=True)
         if any(into.iterdir()):
             raise ClientError(f"{into} is not empty; name another folder", ExitCode.USAGE)
-        total, free = sum(file.size for file in wanted), shutil.disk_usage(into).free
+        total = sum(file.size for file in wanted)
+        free = shutil.disk_usage(into).free
         if total > free:
             raise ClientError(f"{into} has room for {free >> 20} MiB, but the files have {total >> 20} MiB")
         try:

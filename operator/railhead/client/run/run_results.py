@@ -138,7 +138,8 @@ async def verify_checkpoints(files: RunFiles, rows: Sequence[CheckpointRow]) -> 
         return []
     found = await files.find([row.name for row in rows])
     checks = dict(zip(found, await files.check(found), strict=True))
-    kept, left = await _read_names(files), []
+    kept = await _read_names(files)
+    left = []
     for row in rows:
         own = {file: check for file, check in checks.items() if file.name.startswith(f"{row.name}/")}
         verification = judge_files(own, row.name)

@@ -75,7 +75,8 @@ class StoreFiles:
 
     async def stream(self, files: Sequence[RunFile]) -> AsyncIterator[tuple[RunFile, bytes]]:
         for file in files:
-            path, left = f"{self.root}/{file.name}", file.size
+            path = f"{self.root}/{file.name}"
+            left = file.size
             source = await self._call(lambda path: self.store.open_input_stream(path, compression=None), path)
             with source:
                 while left:

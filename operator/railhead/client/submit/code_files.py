@@ -54,6 +54,9 @@ _CHOICES = (
 )
 
 
+_INCLUDE = "list it in .railheadignore, or add --include PATH if the pods may have it"
+
+
 @dataclass(frozen=True)
 class CodeFile:
     """A file of the user's code.
@@ -91,9 +94,6 @@ def read_code(folder: Path, includes: Sequence[str]) -> tuple[CodeFile, ...]:
     found = ((each.path, find_secret(each.content)) for each in files if each.path not in included)
     _refuse([(path, f"contains {secret}; {_INCLUDE}") for path, secret in found if secret])
     return tuple(files)
-
-
-_INCLUDE = "list it in .railheadignore, or add --include PATH if the pods may have it"
 
 
 def list_paths(root: Path) -> list[str]:
@@ -141,7 +141,9 @@ def _check_path(root: Path, path: str, *, is_included: bool) -> str:
     if not file.is_relative_to(root):
         return f"links to a file outside of the folder; {_INCLUDE}"
     is_secret = is_secret_name(PurePath(path)) or is_secret_name(file.relative_to(root))
-    return f"has the name of a file with credentials; {_INCLUDE}" if is_secret else ""
+    if is_secret:
+        return f"has the name of a file with credentials; {_INCLUDE}"
+    return ""
 
 
 def is_secret_name(path: PurePath) -> bool:

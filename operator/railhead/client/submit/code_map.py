@@ -49,7 +49,8 @@ class CodeMap:
 
     def build(self, namespace: str, job: str, uid: str) -> Object:
         """Returns the ConfigMap, which is deleted with the job."""
-        data, binary = {}, {}
+        data = {}
+        binary = {}
         for key, each in self._keyed:
             try:
                 data[key] = each.content.decode()

@@ -47,7 +47,8 @@ def find_source(function: Callable[..., object]) -> FunctionSource:
         ClientError: the pods could not import the function from it; says why.
     """
     _check(function)
-    name, file = function.__name__, inspect.unwrap(function).__code__.co_filename
+    name = function.__name__
+    file = inspect.unwrap(function).__code__.co_filename
     path = Path(file)
     if path.is_file():
         found = _read_module(function, path)
@@ -83,7 +84,8 @@ def _check(function: Callable[..., object]) -> None:
 
 
 def _read_module(function: Callable[..., object], path: Path) -> FunctionSource:
-    name, module = function.__name__, path.stem
+    name = function.__name__
+    module = path.stem
     if "." in function.__module__ or path.name == "__init__.py":
         raise _refuse(name, f"{function.__module__} is in a package, and only one file is sent. {OTHERS}")
     if path.suffix != ".py" or not module.isidentifier():
@@ -136,12 +138,17 @@ def _write_import(name: str, known: Mapping[str, object]) -> str:
         raise _refuse("the function", f"its cell uses {name}, which is not defined")
     value = known[name]
     if isinstance(value, ModuleType) and sys.modules.get(value.__name__) is value:
-        return f"import {value.__name__} as {name}\n" if value.__name__ != name else f"import {name}\n"
-    module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+        if value.__name__ != name:
+            return f"import {value.__name__} as {name}\n"
+        return f"import {name}\n"
+    module = getattr(value, "__module__", None)
+    own = getattr(value, "__qualname__", None)
     is_imported = isinstance(module, str) and isinstance(own, str) and module != "__main__"
     if not is_imported or getattr(sys.modules.get(str(module)), str(own), None) is not value:
         raise _refuse("the function", f"its cell uses {name}, which another cell defines; move both into one cell")
-    return f"from {module} import {own} as {name}\n" if own != name else f"from {module} import {name}\n"
+    if own != name:
+        return f"from {module} import {own} as {name}\n"
+    return f"from {module} import {name}\n"
 
 
 def _list_imports(code: str) -> set[str]:

@@ -20,7 +20,8 @@ def sum_pods(pods: Sequence[Object]) -> dict[str, Decimal]:
             for group in ("requests", "limits"):
                 for name, amount in part(part(container, "resources"), group).items():
                     with suppress(ValueError):  # podTemplate may have a form such as 1e3
-                        key, value = f"{group}.{name}", parse_quantity(str(amount))
+                        key = f"{group}.{name}"
+                        value = parse_quantity(str(amount))
                         total[key] = total.get(key, Decimal(0)) + value
     return total | {name: total[f"requests.{name}"] for name in _KINDS if f"requests.{name}" in total}
 
@@ -35,10 +36,12 @@ def _describe_rows(status: Object, needs: dict[str, Decimal]) -> Iterator[str]:
     for key, amount in part(status, "hard").items():
         if needs.get(key):
             try:
-                hard, used = parse_quantity(str(amount)), parse_quantity(str(part(status, "used").get(key, "0")))
+                hard = parse_quantity(str(amount))
+                used = parse_quantity(str(part(status, "used").get(key, "0")))
             except ValueError:
                 continue
-            left, resource = max(hard - used, Decimal(0)), key.removeprefix("requests.").removeprefix("limits.")
+            left = max(hard - used, Decimal(0))
+            resource = key.removeprefix("requests.").removeprefix("limits.")
             short = f", but the job takes {format_resource(resource, needs[key])}" if left < needs[key] else ""
             shown = f"{format_resource(resource, left)} of {format_resource(resource, hard)}"
             yield f"{key} {shown} left{short}"

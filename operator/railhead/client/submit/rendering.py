@@ -65,7 +65,8 @@ def render_job(job: Object) -> list[Object]:
     Raises:
         ClientError: the spec is invalid; names the field.
     """
-    name, spec = text(job["metadata"], "name"), read_spec(job)
+    name = text(job["metadata"], "name")
+    spec = read_spec(job)
     bundle = build_bundle()
     settings = OperatorSettings(
         report_url="https://railhead-report.railhead-system:8443",
@@ -105,4 +106,6 @@ def _show(body: Mapping[str, object], source: str) -> Object:
 
 
 def _shorten(value: str) -> str:
-    return value if len(value) <= MOST_BYTES else f"({len(value)} characters)"
+    if len(value) <= MOST_BYTES:
+        return value
+    return f"({len(value)} characters)"

@@ -35,7 +35,8 @@ async def create_with_code(cluster: Cluster, job: Object, code: CodeMap) -> None
 
 async def send_code(cluster: Cluster, job: Object, held: Object, code: CodeMap) -> None:
     """Completes a job that was created without its code; `held`: as it is stored. Raises ClientError."""
-    name, uid = str(held["metadata"]["name"]), str(held["metadata"]["uid"])
+    name = str(held["metadata"]["name"])
+    uid = str(held["metadata"]["uid"])
     try:
         await _create_config_map(cluster, code.build(cluster.namespace, name, uid))
         await cluster.change(name, build_release(job, uid))
@@ -71,7 +72,8 @@ async def find_code(cluster: Cluster, name: str) -> Object:
 
 
 async def _create_config_map(cluster: Cluster, body: Object) -> None:
-    name, space = str(body["metadata"]["name"]), cluster.namespace
+    name = str(body["metadata"]["name"])
+    space = cluster.namespace
     with explaining(f"create the ConfigMap {name}"):
         with suppress(Conflict):
             await cluster.client.create(CONFIG_MAP, body, namespace=space)

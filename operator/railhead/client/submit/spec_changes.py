@@ -125,7 +125,8 @@ def build_retry(job: Object, changes: Object, name: str = "") -> Object:
     Raises:
         ClientError: the job has not finished.
     """
-    status, old = parse_status(job.get("status")), str(job["metadata"]["name"])
+    status = parse_status(job.get("status"))
+    old = str(job["metadata"]["name"])
     if not status.is_finished:
         message = f"{old} has not finished (phase {status.phase or 'none'}): Railhead retries it by itself"
         remedy = f"to change it, run `railhead suspend {old} --wait` and `railhead resume {old} --set PATH=VALUE`"

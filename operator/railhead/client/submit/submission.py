@@ -64,7 +64,8 @@ def build_job(
         ClientError: the target has another form, or the file is too long.
     """
     file, function = split_target(target)
-    stem, size = _name_stem(file), len(code.encode())
+    stem = _name_stem(file)
+    size = len(code.encode())
     if not module and size > MAX_INLINE_BYTES:
         message = f"{file} has {size} bytes, and spec.source.inline holds {MAX_INLINE_BYTES}; add --code FOLDER"
         raise ClientError(message, ExitCode.REFUSED)
@@ -90,7 +91,8 @@ def _build_storage(storage: str) -> Object:
     found = re.fullmatch(r"pvc:([a-z0-9][-.a-z0-9]*)(?:/(.*))?", storage)
     if found is None:
         return {"run": {"storagePath": storage}}
-    claim, place = {"persistentVolumeClaim": {"claimName": found[1]}}, f"/mnt/{found[1]}"
+    claim = {"persistentVolumeClaim": {"claimName": found[1]}}
+    place = f"/mnt/{found[1]}"
     if not found[2]:
         return {"run": {"storagePath": place, "storageVolume": claim}}
     container = {"name": names.CONTAINER, "volumeMounts": [{"name": "storage", "mountPath": place}]}
@@ -127,7 +129,8 @@ def check_existing(new: Object, old: Object, code_differences: Sequence[str] = (
     Raises:
         ClientError: it is another one; has the difference, or how to retry a finished job.
     """
-    name, status = str(old["metadata"]["name"]), parse_status(old.get("status"))
+    name = str(old["metadata"]["name"])
+    status = parse_status(old.get("status"))
     if old["metadata"].get("deletionTimestamp"):
         raise ClientError(f"{name} is being deleted; submit it again once it is gone", ExitCode.REFUSED)
     differences = list(_compare(part(new, "spec"), part(old, "spec"), "spec"))
@@ -156,16 +159,21 @@ def _compare(new: object, old: object, path: str) -> Iterator[str]:
 
 def _short(value: object) -> str:
     shown = json.dumps(value)
-    return shown if len(shown) <= 60 else f"{shown[:60]}..."
+    if len(shown) <= 60:
+        return shown
+    return f"{shown[:60]}..."
 
 
 def describe_plan(job: Object, namespace: str, code: CodeMap | None = None) -> list[tuple[str, str]]:
     """Returns what the job will take, by the API server's answer to a dry run, as names and values."""
     spec = part(job, "spec")
-    scaling, run, source = part(spec, "scaling"), part(spec, "run"), part(spec, "source")
+    scaling = part(spec, "scaling")
+    run = part(spec, "run")
+    source = part(spec, "source")
     least, most = (int(scaling.get(key) or scaling.get("numWorkers") or 1) for key in ("minWorkers", "maxWorkers"))
     per_pod = int(scaling.get("workersPerPod") or 1)
-    pods, workers = _describe_range(least // per_pod, most // per_pod), _describe_range(least, most)
+    pods = _describe_range(least // per_pod, most // per_pod)
+    workers = _describe_range(least, most)
     resources = dict(part(scaling, "resourcesPerWorker"))
     if scaling.get("useGPU"):
         resources.setdefault(text(scaling, "gpuResourceName") or GPU, 1)
@@ -217,7 +225,9 @@ def check_function(file: str, code: str, function: str) -> None:
 
 
 def _describe_range(least: int, most: int) -> str:
-    return f"{least} to {most}" if least < most else f"{most}"
+    if least < most:
+        return f"{least} to {most}"
+    return f"{most}"
 
 
 def _describe_source(source: Object, code: CodeMap | None) -> str:

@@ -44,7 +44,9 @@ class JobFacts:
     def find_nodes(self, report: Report) -> dict[str, str]:
         """Returns those of the pods with slow ranks, by the pod's name: most reports have none."""
         wanted = {slow.pod for slow in report.slow_ranks}
-        return {pod.name: pod.node for pod in self.pods if pod.name in wanted} if wanted else {}
+        if wanted:
+            return {pod.name: pod.node for pod in self.pods if pod.name in wanted}
+        return {}
 
 
 class KnownJobs(Protocol):
@@ -61,7 +63,8 @@ def read_review(review: Object) -> Speaker | None:
         return None
     user = status.get("user") or {}
     extra = user.get("extra") or {}
-    names_, uids = extra.get(POD_NAME) or [], extra.get(POD_UID) or []
+    names_ = extra.get(POD_NAME) or []
+    uids = extra.get(POD_UID) or []
     parts = str(user.get("username") or "").split(":")  # system:serviceaccount:<namespace>:<name>
     if parts[:2] != ["system", "serviceaccount"] or len(parts) != 4 or len(names_) != 1 or len(uids) != 1:
         return None

@@ -37,7 +37,9 @@ CA_DAYS = 3650
 SERVER_DAYS = 365
 RENEW_DAYS = 60
 CHECK_SECONDS = 24 * 3600.0
-CERTIFICATE_FILE, KEY_FILE, CA_FILE = "tls.crt", "tls.key", "ca.crt"
+CERTIFICATE_FILE = "tls.crt"
+KEY_FILE = "tls.key"
+CA_FILE = "ca.crt"
 CHECK_FOLDER_SECONDS = 60.0
 
 

@@ -48,7 +48,9 @@ def find_urgency(report: Report, status: JobStatus, *, nodes: Mapping[str, str] 
         status.progress
     ):
         return Urgency.STATE
-    return Urgency.PROGRESS if fields.keys() == {"progress"} else Urgency.CHECKPOINT
+    if fields.keys() == {"progress"}:
+        return Urgency.PROGRESS
+    return Urgency.CHECKPOINT
 
 
 def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
@@ -116,7 +118,8 @@ class ReportWriter:
         again."""
         self._is_closed = True
         self._write_due()
-        order, tasks = self.schedule.drain(), list(self._tasks)
+        order = self.schedule.drain()
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -16,9 +16,15 @@ from typing import Iterable, Optional
 from railhead.contract.run_folder import shorten_uid
 from railhead.driver.storage.path_folder import Stored
 
-HEAD, WORKER, TRAIN = "head", "worker", "train"  # sources that are no rank
-SEGMENTS, FIRST_SEGMENTS = 16, 4
-INTERVAL_SECONDS, RANK_0_INTERVAL_SECONDS = 60.0, 10.0  # between two uploads of a pod
+# sources that are no rank
+HEAD = "head"
+WORKER = "worker"
+TRAIN = "train"
+SEGMENTS = 16
+FIRST_SEGMENTS = 4
+# between two uploads of a pod
+INTERVAL_SECONDS = 60.0
+RANK_0_INTERVAL_SECONDS = 10.0
 LONGEST_INTERVAL_SECONDS = 600.0  # while the storage refuses them
 SPREAD = 0.25  # of an interval: the pods of a job start together, and must not upload together
 _WORKER_POD = re.compile(r"(?:^|-)w(\d{1,6})-(\d{1,6})$")
@@ -34,7 +40,9 @@ def name_writer(role: str, *, pod: str, uid: str) -> str:
     if role == HEAD:
         return "-".join(filter(None, (HEAD, shorten_uid(uid))))
     found = _WORKER_POD.search(pod)
-    return f"r{int(found[2])}-w{int(found[1])}" if found else WORKER
+    if found:
+        return f"r{int(found[2])}-w{int(found[1])}"
+    return WORKER
 
 
 def name_segment(source: str, writer: str, number: int) -> str:
@@ -44,12 +52,15 @@ def name_segment(source: str, writer: str, number: int) -> str:
 
 def find_dropped(number: int) -> Optional[int]:
     """Returns the number of the segment that is dropped when the segment with this number begins, or None."""
-    return number - (SEGMENTS - FIRST_SEGMENTS) if number >= SEGMENTS else None
+    if number >= SEGMENTS:
+        return number - (SEGMENTS - FIRST_SEGMENTS)
+    return None
 
 
 def describe_gap(limit: int) -> str:
     """Returns the line that replaces what was dropped; `limit` in bytes."""
-    first, newest = limit * FIRST_SEGMENTS // SEGMENTS, limit - limit * FIRST_SEGMENTS // SEGMENTS
+    first = limit * FIRST_SEGMENTS // SEGMENTS
+    newest = limit - limit * FIRST_SEGMENTS // SEGMENTS
     return (
         f"railhead: lines are missing here: the archive keeps the first {first} and the newest {newest} bytes "
         "(spec.logs.archivePerRank, compressed)"
@@ -78,7 +89,8 @@ def find_surplus(files: Iterable[Stored], *, limit: int, uid: str, attempt: int)
         return is_own, int(found[2]) if found and is_own else 0, file.time
 
     ordered = sorted(files, key=find_place)
-    surplus, total = [], sum(file.size for file in ordered)
+    surplus = []
+    total = sum(file.size for file in ordered)
     for file in ordered:
         if total <= limit or find_place(file)[1] > attempt:
             break

@@ -77,7 +77,9 @@ def open_folder(storage_path: str, run_name: str) -> Folder:
 def ask_for_single_requests(uri: str) -> str:
     """Makes S3 write a small object with one request; else it takes three."""
     mark = "&" if "?" in uri else "?"
-    return f"{uri}{mark}allow_delayed_open=true" if uri.startswith("s3://") else uri
+    if uri.startswith("s3://"):
+        return f"{uri}{mark}allow_delayed_open=true"
+    return uri
 
 
 def copy(upload: Upload, folder: Folder) -> None:

@@ -170,7 +170,8 @@ class StoredArchive(Archive):
                 log(f"cannot copy the logs to run.storagePath (spec.logs.archive), which is tried again: {problem}")
             self._failures += 1
             return
-        self._failures, self._uploaded = 0, sizes
+        self._failures = 0
+        self._uploaded = sizes
         if limit is not None:
             self._looked_at = self._monotonic()
 
@@ -236,4 +237,6 @@ def send_upload(pod: Pod, variables: Mapping[str, str], upload: Upload, *, timeo
         with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it in a call to the storage
             child.communicate(timeout=KILLED_SECONDS)
         return f"no response within {timeout:.0f} s"
-    return redact(errors.decode(errors="replace").strip()) if child.returncode else ""
+    if child.returncode:
+        return redact(errors.decode(errors="replace").strip())
+    return ""

@@ -23,7 +23,9 @@ def begin_count_of_gpus(*, timeout: float = GPU_PATIENCE_SECONDS) -> Callable[[]
 
     def wait() -> Optional[int]:
         thread.join(timeout)
-        return found[0] if found else None
+        if found:
+            return found[0]
+        return None
 
     return wait
 
@@ -33,7 +35,8 @@ def _count_gpus() -> Optional[int]:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return None
-    number, device = ctypes.c_uint(), ctypes.c_void_p()
+    number = ctypes.c_uint()
+    device = ctypes.c_void_p()
     if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetCount_v2(ctypes.byref(number)):
         return None
     answers = [nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) for index in range(number.value)]

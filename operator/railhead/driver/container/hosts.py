@@ -32,19 +32,24 @@ def is_listening(address: str, port: int, *, timeout: float) -> bool:
 
 def write_address(host: str, port: int) -> str:
     """Returns host:port, with an IPv6 address in brackets, as Ray reads it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if ":" in host:
+        return f"[{host}]:{port}"
+    return f"{host}:{port}"
 
 
 def wait_for_address(host: str, *, own: str, hosts_file: Optional[str]) -> str:
     """Returns the address of a head; `own`: this pod's, in whose family the head listens, too."""
-    tries, waited, is_noted = 0, 0.0, False
+    tries = 0
+    waited = 0.0
+    is_noted = False
     first, longest = FILE_WAIT_SECONDS if hosts_file else DNS_WAIT_SECONDS
     while True:
         address = find_address(host, own=own, hosts_file=hosts_file)
         if address:
             return address
         wait = compute_pause(tries, first=first, longest=longest)
-        tries, waited = tries + 1, waited + wait
+        tries = tries + 1
+        waited = waited + wait
         if waited > NOTED_AFTER_SECONDS and not is_noted:
             is_noted = True
             log(f"the head's name {host} does not resolve yet; still waiting")

@@ -17,6 +17,16 @@ from typing import Callable, Optional
 _READ_LIMIT = 1 << 20  # bytes per file and poll
 
 
+KEPT_BYTES = 64 * 2**20  # of each file, before where its reader is; Ray's log monitor reads it too
+FREE_INTERVAL_SECONDS = 10.0
+SESSION_LOGS = "session_2*/logs"  # in Ray's temporary folder
+TRAIN_LOGS = f"{SESSION_LOGS}/train/*"  # Ray Train's own, which nothing rotates
+WORKER_LOGS = f"{SESSION_LOGS}/worker-*"
+# modes of fallocate(2), in linux/falloc.h
+_KEEP_SIZE = 1
+_PUNCH_HOLE = 2
+
+
 @dataclass
 class LogFile:
     """What was read of a file: `read_at`: the last time with news; `rest`: an incomplete last line; `is_rank`: it is of
@@ -54,7 +64,9 @@ def read_new(path: Path, state: LogFile) -> bytes:
 def _read_rotated(path: Path, state: LogFile) -> bytes:
     old = path.with_name(f"{path.name}.1")
     try:
-        return _read_on(old, state) if old.stat().st_ino == state.inode else b""
+        if old.stat().st_ino == state.inode:
+            return _read_on(old, state)
+        return b""
     except OSError:
         return b""
 
@@ -65,14 +77,6 @@ def _read_on(path: Path, state: LogFile) -> bytes:
         data = file.read(_READ_LIMIT)
     state.offset += len(data)
     return data
-
-
-KEPT_BYTES = 64 * 2**20  # of each file, before where its reader is; Ray's log monitor reads it too
-FREE_INTERVAL_SECONDS = 10.0
-SESSION_LOGS = "session_2*/logs"  # in Ray's temporary folder
-TRAIN_LOGS = f"{SESSION_LOGS}/train/*"  # Ray Train's own, which nothing rotates
-WORKER_LOGS = f"{SESSION_LOGS}/worker-*"
-_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # modes of fallocate(2), in linux/falloc.h
 
 
 def free_beginning(path: Path, length: int) -> bool:

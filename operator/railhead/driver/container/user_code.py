@@ -21,6 +21,13 @@ from railhead.contract import environment
 WORKING_FOLDER = "RAILHEAD_WORKING_FOLDER"  # of the container: Ray starts its workers elsewhere
 
 
+_NOT_RUN_BY_A_CALL = (
+    (inspect.iscoroutinefunction, "asynchronous (async def)"),
+    (inspect.isasyncgenfunction, "an asynchronous generator"),
+    (inspect.isgeneratorfunction, "a generator (it has a yield)"),
+)
+
+
 def find_user_folders() -> list[str]:
     """Returns the mounted source, then the container's working directory (code in the image)."""
     return [os.environ[name] for name in (environment.SOURCE, WORKING_FOLDER) if os.environ.get(name)]
@@ -74,13 +81,6 @@ def find_hidden(module_name: str, file: Optional[str], folders: list[str]) -> st
 def is_uploaded(file: Optional[str]) -> bool:
     """Whether a module comes from working_dir or py_modules, as unpacked by Ray."""
     return bool(file) and "runtime_resources" in Path(file or "").parts
-
-
-_NOT_RUN_BY_A_CALL = (
-    (inspect.iscoroutinefunction, "asynchronous (async def)"),
-    (inspect.isasyncgenfunction, "an asynchronous generator"),
-    (inspect.isgeneratorfunction, "a generator (it has a yield)"),
-)
 
 
 def has_parameter(function: Callable[..., object]) -> bool:

@@ -132,4 +132,6 @@ def restore_run(
 
 
 def _complete(damage: Optional[RunWarning], then: str) -> Optional[RunWarning]:
-    return replace(damage, message=f"{damage.message}; {then}") if damage else None
+    if damage:
+        return replace(damage, message=f"{damage.message}; {then}")
+    return None

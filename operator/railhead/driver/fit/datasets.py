@@ -73,4 +73,6 @@ def _call(name: str, reference: str, job: JobInput) -> object:
 
 
 def _sort(error: BaseException, message: str) -> AttemptFailed:
-    return Unreachable("DatasetOutOfReach", message) if is_passing(error) else JobRefused(REFUSED, message)
+    if is_passing(error):
+        return Unreachable("DatasetOutOfReach", message)
+    return JobRefused(REFUSED, message)

@@ -11,7 +11,9 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-PACKAGE, CONFIG, TORCH = "ray.train.torch", "ray.train.torch.config", "torch"
+PACKAGE = "ray.train.torch"
+CONFIG = "ray.train.torch.config"
+TORCH = "torch"
 
 
 class StandIn:

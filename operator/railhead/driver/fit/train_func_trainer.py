@@ -134,7 +134,9 @@ def plan_options(framework: str, backend: BackendInput, *, use_gpu: bool = False
     if unknown:
         raise ValueError(f"trainer.backend.{unknown[0]}: {framework} has no such option; remove it")
     options = {known.options[key]: value for key, value in given.items()}
-    return {**options, known.gpu_option: True} if known.gpu_option and use_gpu else options
+    if known.gpu_option and use_gpu:
+        return {**options, known.gpu_option: True}
+    return options
 
 
 def build_framework_trainer(

@@ -93,7 +93,9 @@ def validate(reference: str, checkpoint: object, **arguments: object) -> object:
     """
     try:
         found = load_function(reference)(checkpoint, **arguments)
-        return convert_written("the function", found) if isinstance(found, dict) else found
+        if isinstance(found, dict):
+            return convert_written("the function", found)
+        return found
     except Exception as error:
         log(f"trainer.validationFunction {reference}: {describe_exception(error)}")
         raise

@@ -33,8 +33,17 @@ from railhead.driver.storage.run_folder_files import PrivateFolder, RunFolder, o
 from railhead.driver.train_controller.journal import explain_warning
 
 LAST_REPORT_SECONDS = 2.0
-KEEP_SECONDS, LAST_KEEP_SECONDS = 3.0, 2.0  # for the storage, from the end of training, and after a success is reported
+# for the storage, from the end of training, and after a success is reported
+KEEP_SECONDS = 3.0
+LAST_KEEP_SECONDS = 2.0
 LAST_REPORT_OF_SUCCESS_SECONDS = 60.0  # the operator may be away, and trains again if it does not hear of a success
+
+
+TERMINATED = Failure(
+    FailureClass.PREEMPTION,
+    "Terminated",
+    "the head received SIGTERM; the run resumes from its last checkpoint",
+)
 
 
 @dataclass
@@ -72,7 +81,8 @@ def end(head: Head, ending: Ending) -> NoReturn:
     state: State = "FINISHED" if outcome.has_succeeded else "ERRORED"
     head.publisher.update(lambda report: replace(report, state=state, outcome=reported))
     head.publisher.begin_stop()
-    keeping, keep_until = start_thread(_keep_end, head, outcome), time.monotonic() + KEEP_SECONDS
+    keeping = start_thread(_keep_end, head, outcome)
+    keep_until = time.monotonic() + KEEP_SECONDS
     if not is_premature(ending):
         timeout = LAST_LINES_SECONDS if outcome.has_succeeded else LAST_LINES_OF_FAILURE_SECONDS
         head.ranks.wait_until_ended(fit.progress.processes, timeout=timeout)
@@ -103,7 +113,9 @@ def _keep_end(head: Head, outcome: Outcome) -> None:
 @never_raises("keep the attempt's end in the run's folder")
 def _complete_run(head: Head, outcome: Outcome) -> None:
     """Leaves a success there, and completes the run's history, which an attempt that has not begun to train lacks."""
-    pod, job, spool = head.pod, head.job, find_spool(head.pod.temp)
+    pod = head.pod
+    job = head.job
+    spool = find_spool(head.pod.temp)
     if not (outcome.has_succeeded or spool.exists()):
         return
     folder = open_own_folder(find_storage_path(pod, job), job.run_name)
@@ -127,16 +139,11 @@ def start_thread(target: Callable[..., object], *arguments: object) -> threading
     return thread
 
 
-TERMINATED = Failure(
-    FailureClass.PREEMPTION,
-    "Terminated",
-    "the head received SIGTERM; the run resumes from its last checkpoint",
-)
-
-
 def conclude(ending: Ending, *, is_terminating: bool) -> Ending:
     """After SIGTERM only a success counts. Any failure may be how the training function reacted to the notice."""
-    return TERMINATED if is_terminating and isinstance(ending, Failure) else ending
+    if is_terminating and isinstance(ending, Failure):
+        return TERMINATED
+    return ending
 
 
 def is_premature(ending: Ending) -> bool:
@@ -150,7 +157,8 @@ def complete_history(folder: RunFolder, claim: Claim, spool: Path, outcome: Outc
     Runs in the driver's own process: Ray Train's controller may be gone. Raises Fenced or JobRefused when the run is
     another's by now, and what the storage raises.
     """
-    job, attempt = claim.uid, claim.attempt
+    job = claim.uid
+    attempt = claim.attempt
     journal, metrics = (Segments(spool, kind, job=job, attempt=attempt, pod=claim.pod) for kind in (JOURNAL, METRICS))
     journal.append({**stamp(attempt), **hide(describe_end(outcome))})
     for segments in (journal, metrics):

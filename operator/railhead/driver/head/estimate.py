@@ -15,7 +15,9 @@ from railhead.contract.report import Steps
 from railhead.driver.mailbox.progress import Progress
 
 DEFAULT_METRICS = (("epoch", "epochs"), ("step", "max_steps"))
-SETTLED_SECONDS, SETTLED_PART = 30.0, 0.05  # a group's own pace counts after that time, or that part of the run
+# a group's own pace counts after that time, or that part of the run
+SETTLED_SECONDS = 30.0
+SETTLED_PART = 0.05
 WINDOW_PART = 0.25  # of the run: long enough for regular evaluations, short enough for a pace that changes
 WINDOW_SAMPLES = 256
 MOST = 2**53  # a larger total means that there is none
@@ -64,11 +66,15 @@ class RunEstimate:
         )
 
     def _find(self, steps: Steps, progress: Progress) -> Optional[WorkDone]:
-        step, total = steps.step, steps.total
+        step = steps.step
+        total = steps.total
         if step is None or total is None or not 0 < total <= MOST:
-            return None if self._has_steps else self._metrics.read(progress)
+            if self._has_steps:
+                return None
+            return self._metrics.read(progress)
         if not self._has_steps:
-            self._has_steps, self._pace = True, Pace()
+            self._has_steps = True
+            self._pace = Pace()
         return WorkDone(min(max(step, 0), total), total)
 
 
@@ -104,7 +110,9 @@ class MetricReader:
         is_nth = metric not in self._is_count and not progress.resumed_from and value == progress.reports
         if not value.is_integer() or is_nth or value == total:
             self._is_count[metric] = True
-        return value if self._is_count.setdefault(metric, False) else value + 1
+        if self._is_count.setdefault(metric, False):
+            return value
+        return value + 1
 
 
 def _read_number(value: Any) -> Optional[float]:
@@ -115,7 +123,9 @@ def _read_number(value: Any) -> Optional[float]:
         number = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if abs(number) <= MOST else None
+    if abs(number) <= MOST:
+        return number
+    return None
 
 
 class Pace:
@@ -129,7 +139,8 @@ class Pace:
         self._seconds_per_unit: Optional[float] = None
 
     def note(self, position: WorkDone, *, group: tuple[str, ...], now: float) -> None:
-        samples, done = self._samples, position.done
+        samples = self._samples
+        done = position.done
         if group != self._group or (samples and done < samples[-1][1]):
             samples.clear()
             self._is_warm = False
@@ -148,14 +159,16 @@ class Pace:
         self._measure(position.total)
 
     def _measure(self, total: float) -> None:
-        (began, first), (ended, last) = self._samples[0], self._samples[-1]
+        (began, first) = self._samples[0]
+        (ended, last) = self._samples[-1]
         is_settled = ended - began >= SETTLED_SECONDS or last - first >= SETTLED_PART * total
         if last > first and is_settled:
             self._seconds_per_unit = (ended - began) / (last - first)
 
     def estimate(self, position: WorkDone, *, now: float) -> Optional[float]:
         """Returns the seconds that the rest takes, or None. Time since the last sample is part of the next step's."""
-        pace, left = self._seconds_per_unit, position.total - position.done
+        pace = self._seconds_per_unit
+        left = position.total - position.done
         if pace is None:
             return None
         passed = now - self._samples[-1][0] if self._samples else 0.0

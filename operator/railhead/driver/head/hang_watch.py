@@ -41,6 +41,12 @@ ALIVE = (
 )
 
 
+FIRST_STEPS = 20  # of a group, among which compilers and caches may take any time
+SHORTEST_WINDOW_SECONDS = 600.0  # without a step; they are never a hang
+GAPS = 3.0  # the window is so many times the longest gap of the run
+LONGEST_ROUND_SECONDS = 30.0  # after a pause of the head, no more counts
+
+
 class HangDetector:
     """How long training has reported nothing. Pure: the caller passes the time."""
 
@@ -56,7 +62,8 @@ class HangDetector:
             self._seconds = 0.0
         else:
             self._seconds += min(now - self._looked_at, LONGEST_LOOK_SECONDS)
-        self._known, self._looked_at = news, now
+        self._known = news
+        self._looked_at = now
         return self._seconds
 
 
@@ -81,8 +88,10 @@ class HangWatch:
     """Looks at what Ray Train's controller has put into the mailbox: reports and the ranks' heartbeats."""
 
     def __init__(self, mailbox: Mailbox, publisher: Publisher) -> None:
-        self._mailbox, self._publisher = mailbox, publisher
-        self._silence, self._steps = HangDetector(), StepWatch()
+        self._mailbox = mailbox
+        self._publisher = publisher
+        self._silence = HangDetector()
+        self._steps = StepWatch()
         self._windows = 2  # without a step, after which spec.hangPolicy Restart applies
 
     def look(self) -> Optional[Suspicion]:
@@ -130,7 +139,8 @@ def watch_for_hang(mailbox: Mailbox, publisher: Publisher, on_fatal: Callable[[F
             continue
         for line in describe_stacks(stacks):
             log(line)
-        message, odd = explain_hang(stacks, suspicion), find_lone_rank(stacks or [])
+        message = explain_hang(stacks, suspicion)
+        odd = find_lone_rank(stacks or [])
         is_of_steps = suspicion.reason == NO_STEPS
         if not suspicion.is_final:
             publisher.warn(RunWarning(NO_STEPS, redact(message)))
@@ -176,12 +186,6 @@ def _describe(ranks: list[Stack], place: str) -> str:
     return f"{name_ranks(ranks)} {'is' if is_one else 'are'} {place}"
 
 
-FIRST_STEPS = 20  # of a group, among which compilers and caches may take any time
-SHORTEST_WINDOW_SECONDS = 600.0  # without a step; they are never a hang
-GAPS = 3.0  # the window is so many times the longest gap of the run
-LONGEST_ROUND_SECONDS = 30.0  # after a pause of the head, no more counts
-
-
 class StepWatch:
     """For how long no rank has made a step, without reports and validations. The caller passes the time."""
 
@@ -200,7 +204,8 @@ class StepWatch:
     def look(self, beat: Optional[Heartbeat], progress: Progress, *, now: float) -> None:
         """Counts a new round. Rounds that are missing say nothing of the ranks: Ray Train's controller is busy."""
         if beat is None or not progress.is_training or beat.most < FIRST_STEPS:
-            self._known, self.idle = (), 0.0
+            self._known = ()
+            self.idle = 0.0
             return
         if beat.number == self._number:
             return
@@ -209,7 +214,9 @@ class StepWatch:
             self.idle += 0.0 if beat.is_uploading else min(now - self._at, LONGEST_ROUND_SECONDS)
         else:
             self.accept()
-        self._known, self._number, self._at = known, beat.number, now
+        self._known = known
+        self._number = beat.number
+        self._at = now
 
     def accept(self) -> None:
         """The gap has ended, or a restart has ended it: a gap of this length is not suspected again."""

@@ -103,7 +103,8 @@ def _list_gpus(fit: FromController) -> Iterable[Metric]:
     def list_series(read: Callable[[GpuUse], float]) -> Series:
         return tuple(((("rank", str(each.rank)), ("gpu", str(each.number))), read(each)) for each in gpus)
 
-    used, total = list_series(lambda each: each.used), list_series(lambda each: each.total)
+    used = list_series(lambda each: each.used)
+    total = list_series(lambda each: each.total)
     busy = list_series(lambda each: each.percent / 100)
     yield _build("gpu_utilization_ratio", "Part of the time in which a GPU was in use.", busy)
     yield _build("gpu_memory_used_bytes", "Memory of a GPU in use, by all processes.", used)
@@ -141,7 +142,9 @@ def write_metrics(metrics: Iterable[Metric], *, most: int = MOST_SERIES) -> str:
 
 def _write_labels(labels: Labels) -> str:
     written = ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
-    return f"{{{written}}}" if written else ""
+    if written:
+        return f"{{{written}}}"
+    return ""
 
 
 def _escape(value: str) -> str:

@@ -39,7 +39,8 @@ from railhead.driver.messages.exception_text import read_text
 from railhead.driver.messages.log import log
 
 SHORTEST_INTERVAL_SECONDS = 0.5  # between two reports
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.3, 10.0
+FIRST_WAIT_SECONDS = 0.3
+LONGEST_WAIT_SECONDS = 10.0
 LONGEST_LAST_WAIT_SECONDS = 2.0  # between tries of the last report
 TIMEOUT_SECONDS = 5.0
 # The endpoint has read the report and rejects it; a retry would get the same response.
@@ -113,8 +114,11 @@ class Publisher:
     def build_report(self) -> Report:
         """The current state, without a time. Any thread may ask for it."""
         with self._lock:  # also around the reads: a state that another thread has read earlier may not come later
-            base, fit, script = self._report, self._mailbox.read_newest_fit(), self._mailbox.script.read()
-            progress, now = fit.progress, time.monotonic()
+            base = self._report
+            fit = self._mailbox.read_newest_fit()
+            script = self._mailbox.script.read()
+            progress = fit.progress
+            now = time.monotonic()
             steps = fit.heartbeat.steps if fit.heartbeat else Steps()
             end = base.state if base.state in ("FINISHED", "ERRORED") else ""
             steps = self._estimate.add(steps, progress, now=now, end=end)
@@ -169,10 +173,14 @@ class Publisher:
                 self._wait(0.0 if report == self._sent else SHORTEST_INTERVAL_SECONDS, left)
                 continue
             if self._post(report, endpoint):
-                self._sent, self._sent_at, failures, wait = report, time.monotonic(), 0, SHORTEST_INTERVAL_SECONDS
+                self._sent = report
+                self._sent_at = time.monotonic()
+                failures = 0
+                wait = SHORTEST_INTERVAL_SECONDS
             else:
                 wait = compute_pause(failures, first=FIRST_WAIT_SECONDS, longest=LONGEST_WAIT_SECONDS)
-                failures, wait = failures + 1, wait * random.uniform(0.5, 1.0)
+                failures = failures + 1
+                wait = wait * random.uniform(0.5, 1.0)
             if self._stopping.is_set():
                 last_failures += 1
                 wait = min(0.2 * last_failures, LONGEST_LAST_WAIT_SECONDS) if failures else 0.0
@@ -180,21 +188,25 @@ class Publisher:
 
     def _count_seconds_left(self, report: Report) -> float:
         """Until this report is to be sent, if nothing changes; 0 or less: now."""
-        known, passed = self._sent, time.monotonic() - self._sent_at
+        known = self._sent
+        passed = time.monotonic() - self._sent_at
         if known is None:
             return 0.0
         report = replace(report, steps=known.steps)
         if without_scores(report.slow_ranks) == without_scores(known.slow_ranks):
             report = replace(report, slow_ranks=known.slow_ranks)
         if report == known:
-            return SILENCE_SECONDS - passed if report.state == "RUNNING" else SILENCE_SECONDS
+            if report.state == "RUNNING":
+                return SILENCE_SECONDS - passed
+            return SILENCE_SECONDS
         if replace(report, reports=known.reports, joined=known.joined, metrics=known.metrics) == known:
             return min(self.answer.next_report_seconds, SILENCE_SECONDS) - passed
         return 0.0
 
     def _wait(self, at_least: float, at_most: float) -> None:
         """Seconds until something changes, between these. A stop ends it early."""
-        began, is_changed = time.monotonic(), False
+        began = time.monotonic()
+        is_changed = False
         while (left := began + (at_least if is_changed else at_most) - time.monotonic()) > 0:
             if select.select([self._socket], [], [], left)[0]:
                 self._socket.recv(16)

@@ -37,7 +37,9 @@ class Ranks:
 
     def format_prefix(self, prefix: str) -> str:
         rank = self._rank_of_prefix.get(prefix)
-        return f"{prefix} " if rank is None else f"(rank {rank}) "
+        if rank is None:
+            return f"{prefix} "
+        return f"(rank {rank}) "
 
     def wait_until_ended(self, processes: Sequence[str], *, timeout: float) -> bool:
         """Whether the last lines that come from these processes, in the order of their ranks, have arrived within
@@ -75,7 +77,8 @@ class RankStream:
             self._stream.write(line + "\n")
             self._keep(line)
             return
-        prefix, text = match[1], line[match.end() :]
+        prefix = match[1]
+        text = line[match.end() :]
         mark = find_mark(text)
         if mark is not None:
             self._ranks.note(mark, prefix)

@@ -24,7 +24,9 @@ from railhead.driver.messages.log import log
 from railhead.driver.ray.types import NodeInfo
 
 OnFatal = Callable[[Failure], None]
-JOINING_SECONDS, WATCHING_SECONDS = 0.5, 5.0  # between two looks at the nodes
+# between two looks at the nodes
+JOINING_SECONDS = 0.5
+WATCHING_SECONDS = 5.0
 ACCELERATOR = "accelerator_type:"  # of the resource; RESOURCE_CONSTRAINT_PREFIX in ray.util.accelerators
 
 
@@ -122,7 +124,9 @@ class AcceleratorCheck:
 
 def find_wrong_nodes(job: JobInput, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
     wanted = job.scaling.accelerator_type
-    return [node for node in nodes if ACCELERATOR + wanted not in node["Resources"]] if wanted else []
+    if wanted:
+        return [node for node in nodes if ACCELERATOR + wanted not in node["Resources"]]
+    return []
 
 
 def _describe(job: JobInput, node: NodeInfo) -> str:

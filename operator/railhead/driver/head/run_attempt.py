@@ -75,7 +75,9 @@ def run_training(attempt: TrainingContext) -> Ending:
         if attempt.pod.attempt > 1 and _has_succeeded_before(attempt):
             return Success("an earlier attempt had finished training before its head was lost")
         _prepare(attempt)
-        return _run_script(attempt) if attempt.job.entrypoint else _run_trainer(attempt)
+        if attempt.job.entrypoint:
+            return _run_script(attempt)
+        return _run_trainer(attempt)
     except AttemptFailed as error:
         return error.failure
     except BaseException as error:  # the user's code runs in here too: nobody would notice a dead thread
@@ -84,7 +86,9 @@ def run_training(attempt: TrainingContext) -> Ending:
 
 def _has_succeeded_before(attempt: TrainingContext) -> bool:
     """Reads it from the run's folder, and reports the progress recorded there, as this attempt's controller would."""
-    pod, job, path = attempt.pod, attempt.job, attempt.storage_path
+    pod = attempt.pod
+    job = attempt.job
+    path = attempt.storage_path
 
     def read() -> Optional[Outcome]:
         folder = open_own_folder(path, job.run_name)
@@ -158,7 +162,8 @@ def _run_script(attempt: TrainingContext) -> Ending:
 
 def _make_trainer(attempt: TrainingContext, datasets: dict[str, object]) -> Trainer:
     """Ready for fit(), with the run claimed for this attempt."""
-    job, storage_path = attempt.job, attempt.storage_path
+    job = attempt.job
+    storage_path = attempt.storage_path
     if job.build:
         trainer, run = build_users_trainer(job, storage_path=storage_path, datasets=datasets)
     else:
@@ -177,8 +182,6 @@ def _fit(trainer: Trainer, mailbox: Mailbox) -> Ending:
 
         return mailbox.controller.read().failure or build_failure(error)
     # Without workers the function ran in this process, and has returned.
-    return (
-        Success()
-        if trainer.running_in_local_mode or mailbox.controller.read().has_returned
-        else explain_missing_success()
-    )
+    if trainer.running_in_local_mode or mailbox.controller.read().has_returned:
+        return Success()
+    return explain_missing_success()

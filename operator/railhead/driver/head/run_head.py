@@ -69,7 +69,8 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     _change_environment(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
     for name, value in plan_hang_detector(job, client=shutil.which("ncclras")).items():
         os.environ.setdefault(name, value)
-    mailbox, ranks = Mailbox(pod.temp), _watch_output(job.forward_logs, archive)
+    mailbox = Mailbox(pod.temp)
+    ranks = _watch_output(job.forward_logs, archive)
     head = Head(pod, job, mailbox, _build_publisher(pod, job, mailbox), ranks, archive)
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
     signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -138,7 +139,8 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
 
 def wait_for_commit(read: Callable[[], Progress], *, seconds: float) -> bool:
     """Whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
-    progress, deadline = read(), time.monotonic() + seconds
+    progress = read()
+    deadline = time.monotonic() + seconds
     while progress.state in _WORTH_WAITING and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
         progress = read()
@@ -168,7 +170,8 @@ def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
 
 
 def _watch_output(forward: str, archive: Archive) -> Ranks:
-    ranks, keep = Ranks(forward), partial(archive.add, HEAD)
+    ranks = Ranks(forward)
+    keep = partial(archive.add, HEAD)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # never raises
     sys.stdout = RankStream(sys.stdout, ranks, keep)

@@ -82,7 +82,9 @@ def find_missing_file(entrypoint: list[str], folder: str) -> str:
         if argument in ("-W", "-X"):
             next(arguments, None)
         elif not argument.startswith("-"):
-            return "" if Path(folder, argument).exists() else argument
+            if Path(folder, argument).exists():
+                return ""
+            return argument
     return ""
 
 
@@ -113,14 +115,16 @@ def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts:
     for pump in pumps:
         pump.join(OUTPUT_SECONDS)
     kill_group(child)
-    fit, failure = mailbox.script.read().fit, mailbox.read_newest_fit().failure
+    fit = mailbox.script.read().fit
+    failure = mailbox.read_newest_fit().failure
     return decide_ending(child.returncode, fit=fit, failure=failure, last_lines=list(last_lines))
 
 
 def _wait(child: subprocess.Popen[bytes], mailbox: Mailbox, ranks: Ranks) -> None:
     """Until it exits. After each fit() the script waits until we have read the ranks' last lines."""
     while child.poll() is None:
-        fit, number = mailbox.script.read().fit, mailbox.driver.read().read_fits
+        fit = mailbox.script.read().fit
+        number = mailbox.driver.read().read_fits
         if fit is not None and fit.has_ended and fit.number > number:
             number = fit.number
             timeout = LAST_LINES_SECONDS if fit.failure is None else LAST_LINES_OF_FAILURE_SECONDS
@@ -180,4 +184,6 @@ def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_l
 def _place(fit: Optional[Fit]) -> str:
     if fit is None:
         return " before any fit()"
-    return " after fit()" if fit.has_ended else " in fit()"
+    if fit.has_ended:
+        return " after fit()"
+    return " in fit()"

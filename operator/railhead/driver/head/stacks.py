@@ -20,6 +20,10 @@ from railhead.driver.mailbox.values import Stack
 DEBUGGERS = ("/pdb.py", "/bdb.py", "/debugpy/", "/pydevd")  # in the paths of their files
 
 
+REQUESTER = "exec"
+WAIT_SECONDS = 15.0  # Ray Train's controller asks the ranks at its next poll, and waits for them for 10 s
+
+
 def wait_for_stacks(mailbox: Mailbox, requester: str, seconds: float) -> Optional[list[Stack]]:
     """Asks for each rank's and returns them, or None when Ray Train's controller does not respond either."""
     mailbox.ask_for_stacks(requester)
@@ -40,7 +44,9 @@ def is_debugged(stacks: list[Stack]) -> bool:
 def find_lone_rank(stacks: list[Stack]) -> Optional[Stack]:
     """The only rank that is alone at its place, so that the others wait for it; None if there is no such rank."""
     alone = [ranks[0] for _, ranks in group_ranks(stacks, lambda rank: rank.place) if len(ranks) == 1]
-    return alone[0] if len(alone) == 1 < len(stacks) else None
+    if len(alone) == 1 < len(stacks):
+        return alone[0]
+    return None
 
 
 def group_ranks(stacks: list[Stack], read: Callable[[Stack], str]) -> list[tuple[str, list[Stack]]]:
@@ -63,11 +69,9 @@ def describe_stacks(stacks: Optional[list[Stack]]) -> list[str]:
 def name_ranks(ranks: list[Stack]) -> str:
     """For example: ranks 0 and 2-7; or: rank 1 (pod x)."""
     text = write_ranks(rank.rank for rank in ranks)
-    return f"{text} (pod {ranks[0].pod})" if len(ranks) == 1 and ranks[0].pod else text
-
-
-REQUESTER = "exec"
-WAIT_SECONDS = 15.0  # Ray Train's controller asks the ranks at its next poll, and waits for them for 10 s
+    if len(ranks) == 1 and ranks[0].pod:
+        return f"{text} (pod {ranks[0].pod})"
+    return text
 
 
 def run_stacks(variables: Mapping[str, str]) -> None:

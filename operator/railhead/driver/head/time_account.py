@@ -47,16 +47,19 @@ class TimeAccount:
         self._count_reports(progress, beat)
         if progress.commits > self._commits:
             since = min(round(progress.times.trained * 1000), self.spent.uncommitted)
-            self._commits, self.spent = progress.commits, replace(self.spent, uncommitted=since)
+            self._commits = progress.commits
+            self.spent = replace(self.spent, uncommitted=since)
         is_restart = restart is not None and restart.number != self._restarts
         self._restarts = restart.number if restart else self._restarts
         cause = restart.cause if restart and is_restart else outcome.outcome if outcome else ""
         if cause == FailureClass.HANG.value:
-            hung, self._silent = min(self._silent, self.spent.uncommitted), 0
+            hung = min(self._silent, self.spent.uncommitted)
+            self._silent = 0
             self._move("hanging", hung)
         signs = (progress.reports, progress.commits, progress.processes, beat.alive if beat else 0)
         if signs != self._signs:
-            self._signs, self._silent = signs, 0
+            self._signs = signs
+            self._silent = 0
         self._cause = self._find_cause(progress)
         if is_restart or self._cause == "restoring":  # a new group begins with the last checkpoint
             self._move("retrained", self.spent.uncommitted)
@@ -73,7 +76,8 @@ class TimeAccount:
     def _count_reports(self, progress: Progress, beat: Optional[Heartbeat]) -> None:
         """Moves what the group has spent in reports since the last look: it was counted as productive."""
         if progress.processes != self._processes:
-            self._processes, self._blocked = progress.processes, 0
+            self._processes = progress.processes
+            self._blocked = 0
         blocked = round(max(progress.times.blocked, beat.blocked if beat else 0.0) * 1000)
         moved = min(max(blocked - self._blocked, 0), self.spent.uncommitted)
         self._blocked = blocked
@@ -97,4 +101,6 @@ class TimeAccount:
             return "productive"
         if not self._has_trained:
             return "starting"
-        return "restoring" if progress.state in ("STARTING", "SCHEDULING", "RESTARTING") else ""
+        if progress.state in ("STARTING", "SCHEDULING", "RESTARTING"):
+            return "restoring"
+        return ""

@@ -82,7 +82,9 @@ class Mailbox:
     def read_newest_fit(self) -> FromController:
         """Returns what the controller tells of the script's last fit(), or of the trainer's only one."""
         fit = self.script.read().fit
-        return Mailbox(self._folder, fit=max(fit.number, 1)).controller.read() if fit else self.controller.read()
+        if fit:
+            return Mailbox(self._folder, fit=max(fit.number, 1)).controller.read()
+        return self.controller.read()
 
     def ask_for_stacks(self, requester: str) -> None:
         """Asks the controller, which answers at its next poll of the workers; `requester` is part of a file's name."""

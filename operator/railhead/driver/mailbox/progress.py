@@ -104,7 +104,9 @@ def _format_value(value: Any) -> Optional[str]:
         except Exception:
             return None
     if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else str(value)
+        if math.isfinite(value):
+            return f"{value:.6g}"
+        return str(value)
     if isinstance(value, (bool, int, str)):
         return make_printable(str(value))[:MAX_METRIC_VALUE]
     return None

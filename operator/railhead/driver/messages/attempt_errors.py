@@ -114,7 +114,9 @@ def note_exception(error: BaseException, noted: TrainingError) -> None:
 def read_note(error: BaseException) -> Optional[TrainingError]:
     """What `note_exception` attached, or None."""
     found = getattr(error, "__dict__", {}).get(_NOTE)
-    return found if isinstance(found, TrainingError) else None
+    if isinstance(found, TrainingError):
+        return found
+    return None
 
 
 def build_training_error(kind: RankErrorKind, rank: int, error: BaseException) -> TrainingError:
@@ -126,7 +128,9 @@ def read_exit_code(error: BaseException) -> Optional[int]:
     if not isinstance(error, SystemExit):
         return None
     code = 0 if error.code is None else error.code
-    return (code & 0xFF) or None if isinstance(code, int) else 1
+    if isinstance(code, int):
+        return (code & 0xFF) or None
+    return 1
 
 
 def explain_exception(error: BaseException, rank: int) -> TrainingError:

@@ -14,7 +14,8 @@ import sys
 from dataclasses import dataclass
 from typing import Optional
 
-BEGIN, END = "begin", "end"
+BEGIN = "begin"
+END = "end"
 _MARK = re.compile(r":railhead-mark:(begin|end):(\d+):([0-9a-z-]+):(out|err):")
 
 

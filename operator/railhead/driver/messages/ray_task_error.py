@@ -31,7 +31,9 @@ def describe_task_error(text: str) -> str:
     place = _find_place(parts[index].splitlines())
     tasks = _TASK.findall("\n".join(parts[: index + 1]))
     where = "; ".join([*place, *([f"task {tasks[-1]}"] if tasks else [])])
-    return f"{message} ({where})" if where else message
+    if where:
+        return f"{message} ({where})"
+    return message
 
 
 def _find_message(part: str) -> list[str]:

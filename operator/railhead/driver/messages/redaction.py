@@ -11,17 +11,6 @@ from urllib.parse import quote
 
 from railhead.contract.environment import FROM_SECRET
 
-
-def make_printable(text: str) -> str:
-    """Escapes what cannot be encoded, such as one half of a surrogate pair."""
-    return str.encode(text, "utf-8", "backslashreplace").decode("utf-8")
-
-
-def redact(text: str) -> str:
-    """Printable and without credentials: for texts that others read."""
-    return make_printable(hide_credentials(text, os.environ))
-
-
 HIDDEN = "(hidden)"
 # Characters: what a Secret holds is hidden from 4 on, what only has the name of a credential from 6 on. Anything
 # shorter is more likely an ordinary word in the message.
@@ -53,6 +42,16 @@ _QUERY = re.compile(
 )
 _HEADER = re.compile(r"(\bAuthorization\W{1,4}\w+ |\bBearer )[-\w.~+/=]{8,}", re.IGNORECASE)
 _JWT = re.compile(r"eyJ[-\w]{8,1000}\.[-\w]{1,4000}\.[-\w]+")  # a service account's token
+
+
+def make_printable(text: str) -> str:
+    """Escapes what cannot be encoded, such as one half of a surrogate pair."""
+    return str.encode(text, "utf-8", "backslashreplace").decode("utf-8")
+
+
+def redact(text: str) -> str:
+    """Printable and without credentials: for texts that others read."""
+    return make_printable(hide_credentials(text, os.environ))
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
@@ -105,4 +104,6 @@ def strip_credentials(uri: str) -> str:
     """The URI without them: whoever opens it has them from the environment."""
     base, mark, query = _USER.sub(r"\1", uri).partition("?")
     kept = [part for part in query.split("&") if part and not _QUERY.match(f"&{part}")]
-    return f"{base}?{'&'.join(kept)}" if mark and kept else base
+    if mark and kept:
+        return f"{base}?{'&'.join(kept)}"
+    return base

@@ -25,7 +25,9 @@ Ending = Union[Success, Failure]
 
 
 def find_exit_code(ending: Ending) -> int:
-    return ending.class_.exit_code if isinstance(ending, Failure) else SUCCEEDED_CODE
+    if isinstance(ending, Failure):
+        return ending.class_.exit_code
+    return SUCCEEDED_CODE
 
 
 def build_outcome(

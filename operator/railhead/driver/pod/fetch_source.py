@@ -32,9 +32,12 @@ from railhead.driver.messages.redaction import redact
 from railhead.driver.storage.storage_call import Patience
 
 FIELD = "spec.source.git"
-USERNAME, PASSWORD = "username", "password"  # of Secrets of type kubernetes.io/basic-auth
+# of Secrets of type kubernetes.io/basic-auth
+USERNAME = "username"
+PASSWORD = "password"
 PRIVATE_KEY = "ssh-privatekey"  # of type kubernetes.io/ssh-auth
-KNOWN_HOSTS, CA = "known_hosts", "ca.crt"
+KNOWN_HOSTS = "known_hosts"
+CA = "ca.crt"
 ANY_USERNAME = "git"  # servers that accept tokens require some username
 # A credential helper, in the shell that git runs it with; we store nothing that git sends.
 HELPER = '!answer() { printf "username=%s\\npassword=%s\\n" "$RAILHEAD_USERNAME" "$RAILHEAD_PASSWORD"; }; answer'

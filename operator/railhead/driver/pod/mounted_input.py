@@ -24,8 +24,10 @@ def check_content(variables: Mapping[str, str]) -> dict[str, str]:
     Returns the environment with the paths of checked copies. Raises AttemptFailed if an object was replaced, and
     OSError.
     """
-    result, temp = dict(variables), Path(variables[environment.TEMP])
-    wanted, token = variables.get(environment.INPUT_DIGEST), variables.get(environment.TOKEN_DIGEST)
+    result = dict(variables)
+    temp = Path(variables[environment.TEMP])
+    wanted = variables.get(environment.INPUT_DIGEST)
+    token = variables.get(environment.TOKEN_DIGEST)
     if wanted is not None:
         files = _read(Path(variables[environment.INPUT]), only={FILE, CA_KEY})
         if digest_files(files) != wanted:

@@ -50,7 +50,8 @@ REMOVED = (
     "RAY_gcs_storage_path",
     "RAY_grpc_enable_http_proxy",
 )
-FASTEST_POLL_SECONDS, SLOWEST_POLL_SECONDS = 0.2, 2.0
+FASTEST_POLL_SECONDS = 0.2
+SLOWEST_POLL_SECONDS = 2.0
 POLLS_PER_SECOND = 100  # of single workers: each is a call from the head, for as long as the job runs
 
 

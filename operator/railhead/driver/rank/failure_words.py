@@ -62,7 +62,8 @@ _PREFIX = re.compile(
     r"^(?:[\s\S]*(?:what\(\): +|ProcessGroupNCCL\.cpp:\d+\] ))?"
     r"(?:\[[^\]\n]*Rank \d+\] *|(?:Process group|NCCL) watchdog thread terminated with exception: )*"
 )
-_MOST_WORDS, _QUOTED_CHARS = 40, 400
+_MOST_WORDS = 40
+_QUOTED_CHARS = 400
 OF_CUDA = re.compile(r"cuda error|cuda failure|cudnn error", re.IGNORECASE)  # torch; NCCL; torch, of cuDNN
 LOADER = "DataLoader worker (pid"  # torch: "is killed by signal: Killed", or "exited unexpectedly" above that
 
@@ -74,7 +75,9 @@ def find_kind(text: str, *, has_trained: bool) -> Optional[RankErrorKind]:
     """
     small = text.lower()
     kind = next((kind for phrase, kind in _PHRASES.items() if phrase in small), None)
-    return None if kind == RankErrorKind.GPU_LOST and not has_trained else kind
+    if kind == RankErrorKind.GPU_LOST and not has_trained:
+        return None
+    return kind
 
 
 def find_last_words(text: str) -> str:

@@ -24,9 +24,17 @@ import zlib
 from pathlib import Path
 from typing import Any, Optional
 
-INPUT_BYTES, OUTPUT_BYTES, STACKS_BYTES = 8 * 2**20, 2**20, 2**18
-MEMORY_BYTES, SECONDS = 512 * 2**20, 10
-_CHARS, _TENSORS, _DIMENSIONS, _FRAMES, _GROUPS, _RANKS_CHARS = 256, 32, 8, 24, 256, 65_536
+INPUT_BYTES = 8 * 2**20
+OUTPUT_BYTES = 2**20
+STACKS_BYTES = 2**18
+MEMORY_BYTES = 512 * 2**20
+SECONDS = 10
+_CHARS = 256
+_TENSORS = 32
+_DIMENSIONS = 8
+_FRAMES = 24
+_GROUPS = 256
+_RANKS_CHARS = 65_536
 _START = f"import sys; sys.path.insert(0, sys.argv[1]); from {__name__} import main; main()"
 
 
@@ -44,7 +52,9 @@ def read_dump(data: bytes, *, timeout: float = SECONDS) -> Optional[bytes]:
         done = subprocess.run(command, input=data, capture_output=True, timeout=timeout, env=libraries)
     except subprocess.TimeoutExpired:
         return None
-    return zlib.compress(done.stdout) if done.returncode == 0 else None
+    if done.returncode == 0:
+        return zlib.compress(done.stdout)
+    return None
 
 
 def read_file(file: Path, *, timeout: float = SECONDS) -> Optional[bytes]:

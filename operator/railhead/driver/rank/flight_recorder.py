@@ -54,4 +54,7 @@ def read_own_record() -> Optional[bytes]:
     collectives = getattr(getattr(sys.modules.get("torch"), "_C", None), "_distributed_c10d", None)
     dumps = [getattr(collectives, name, None) for name in ("_dump_nccl_trace", "_dump_fr_trace")]
     records = [dump() for dump in dumps if dump is not None]
-    return read_dump(max(records, key=len)) if records else None  # one of them is empty
+    # one of them is empty
+    if records:
+        return read_dump(max(records, key=len))
+    return None

@@ -42,7 +42,8 @@ def _watch(nvml: Any, names: list[str]) -> None:
     if nvml.nvmlInit_v2():
         return
     while True:
-        steps.STEPS.gpus, steps.STEPS.gpus_clock = read_gpus(nvml, names), time.monotonic()
+        steps.STEPS.gpus = read_gpus(nvml, names)
+        steps.STEPS.gpus_clock = time.monotonic()
         time.sleep(PERIOD_SECONDS)
 
 
@@ -50,7 +51,9 @@ def read_gpus(nvml: Any, names: list[str]) -> Tuple[GpuUse, ...]:
     """Returns the use of the GPUs of these names, as in CUDA_VISIBLE_DEVICES, without those that NVML cannot read."""
     found = []
     for number, name in enumerate(names):
-        device, memory, utilization = ctypes.c_void_p(), _Memory(), _Utilization()
+        device = ctypes.c_void_p()
+        memory = _Memory()
+        utilization = _Utilization()
         if name.isdigit():
             is_wrong = nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(int(name)), ctypes.byref(device))
         else:

@@ -15,7 +15,8 @@ from railhead.driver.messages.exception_text import describe_exception
 from railhead.driver.storage.storage_call import is_passing
 
 # A network file system may show a new file late, because it caches the listing of a folder for a while.
-MARKER_PATIENCE_SECONDS, MARKER_PAUSE_SECONDS = 6.0, 0.5
+MARKER_PATIENCE_SECONDS = 6.0
+MARKER_PAUSE_SECONDS = 0.5
 END_PATIENCE_SECONDS = 60.0  # for a killed process to end: freeing a full GPU's memory takes some
 END_PAUSE_SECONDS = 0.05
 

@@ -39,7 +39,8 @@ def read_last_words(pid: int) -> str:
 
 def read_records(pids: Iterable[int]) -> dict[int, bytes]:
     """What `flight_dump` makes of their records, of those that have one."""
-    found, deadline = {}, time.monotonic() + RECORDS_PATIENCE_SECONDS
+    found = {}
+    deadline = time.monotonic() + RECORDS_PATIENCE_SECONDS
     for pid in pids:
         prefix = Path(find_prefix(pid))
         for file in prefix.parent.glob(f"{prefix.name}*"):

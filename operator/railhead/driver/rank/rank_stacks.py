@@ -27,7 +27,8 @@ def read_stacks() -> Stack:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()}
     ranked = sorted(frames, key=lambda ident: not names.get(ident, "").startswith(TRAINING_THREAD))
-    texts, place = [], ""
+    texts = []
+    place = ""
     for ident in ranked:
         stack = traceback.extract_stack(frames[ident])
         name = names.get(ident, "unnamed thread")
@@ -57,7 +58,9 @@ def find_place(stack: Sequence[traceback.FrameSummary]) -> str:
         package = find_package(frame.filename)
         if package is None:
             place = f"at {PurePath(frame.filename).name}:{frame.lineno} in {frame.name}"
-            return f"{place}, inside {inner}" if inner else place
+            if inner:
+                return f"{place}, inside {inner}"
+            return place
         inner = package
     return ""
 

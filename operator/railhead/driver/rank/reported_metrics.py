@@ -44,7 +44,8 @@ def convert_written(who: str, metrics: Mapping[Any, Any]) -> Mapping[Any, Any]:
 
 def make_writable(metrics: Mapping[Any, Any]) -> Tuple[Mapping[Any, Any], List[str]]:
     """Returns the metrics that can be written, and what is wrong with each of the others."""
-    result, problems = {}, []
+    result = {}
+    problems = []
     for name, value in metrics.items():
         try:
             result[_convert_number(name)] = _convert(value, 0)

@@ -49,7 +49,10 @@ _NOT_PERMITTED = (
 # What a broken entrypoint raises during its import. Anything else (a network that does
 # not respond, a full disk) may succeed next time.
 _PERMANENT = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
-NOT_BEGUN, BEGUN, RAISED, RETURNED = "not started", "started", "raised", "returned"
+NOT_BEGUN = "not started"
+BEGUN = "started"
+RAISED = "raised"
+RETURNED = "returned"
 
 
 @dataclass
@@ -93,7 +96,9 @@ def run_train_func(entrypoint: str, config: object, resume_from: str) -> object:
     call = functools.partial(_load_and_call, entrypoint, config)
     result = run_rank(call, resume_from=resume_from, keeps_exception=False)
     # The controller may lack the result's class, and nobody uses it.
-    return result if isinstance(result, (str, int, float, bool)) else None
+    if isinstance(result, (str, int, float, bool)):
+        return result
+    return None
 
 
 def _load_and_call(entrypoint: str, config: object, rank: int) -> object:
@@ -105,7 +110,9 @@ def _load_and_call(entrypoint: str, config: object, rank: int) -> object:
         takes_config = has_parameter(function)
     except (TypeError, ValueError) as error:
         raise build_training_error(RankErrorKind.UNUSABLE, rank, error) from error
-    return call_function(function, config) if takes_config else call_function(function)
+    if takes_config:
+        return call_function(function, config)
+    return call_function(function)
 
 
 def mark_loop(function: Callable[..., object], *, resume_from: str = "") -> Callable[..., object]:
@@ -132,10 +139,12 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
     Raises TrainingError, or with `keeps_exception` the user's own exception if it can be pickled.
     """
     global _ended_at
-    _END.stage, _END.error = BEGUN, None
+    _END.stage = BEGUN
+    _END.error = None
     log = OwnLog()
     keep_logging_from_raising()
-    rank, process = -1, ""
+    rank = -1
+    process = ""
     raised: BaseException
     try:
         rank, process = find_self()
@@ -155,7 +164,8 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
     except BaseException as error:
         _ended_at = time.monotonic()
         noted = explain_exception(error, rank)
-        _END.error, _END.stage = noted, RAISED
+        _END.error = noted
+        _END.stage = RAISED
         log.write(format_traceback(error))
         note_exception(error, noted)
         raised = error if keeps_exception and _is_portable(error) else noted

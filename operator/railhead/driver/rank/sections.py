@@ -79,7 +79,8 @@ class Sections:
             else:
                 self._end_on_gpu()
         except Exception:
-            self._is_broken, self._open = True, None
+            self._is_broken = True
+            self._open = None
 
     def _begin_on_gpu(self, cuda: Cuda) -> None:
         self._drop()
@@ -113,7 +114,9 @@ class Sections:
 def _find_cuda() -> Optional[Cuda]:
     """Returns `torch.cuda` once this process uses a GPU; never imports it."""
     cuda: Optional[Cuda] = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda if cuda is not None and cuda.is_initialized() else None
+    if cuda is not None and cuda.is_initialized():
+        return cuda
+    return None
 
 
 SECTIONS = Sections(STEPS)

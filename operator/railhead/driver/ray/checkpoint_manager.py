@@ -29,7 +29,8 @@ _NO_MANAGER = (
 )
 Write = Callable[[], None]
 Delete = Callable[[str], None]
-_GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
+_GUARDED = "_railhead_is_guarded"
+_ORIGINAL = "_railhead_original"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def guard(
     """
     if getattr(manager, _GUARDED, False):
         return
-    save, write = manager._save_state_and_delete_old_checkpoints, manager._write_state_to_storage
+    save = manager._save_state_and_delete_old_checkpoints
+    write = manager._write_state_to_storage
 
     def save_state_and_delete_old_checkpoints() -> None:
         before()
@@ -101,7 +103,9 @@ def repair_scores(manager: CheckpointManager, find_score: Callable[[Metrics, str
 
     def compute_score(result: CheckpointResult) -> Tuple[bool, float]:
         score = find_score(result.metrics or {}, attribute)
-        return (False, float("-inf")) if score is None else (True, sign * score)
+        if score is None:
+            return (False, float("-inf"))
+        return (True, sign * score)
 
     manager._get_checkpoint_score = compute_score
 
@@ -138,13 +142,17 @@ def drop_repeated(manager: CheckpointManager) -> str:
                 known.pop(each.checkpoint, None)
             elif isinstance(known, set):
                 known.discard(each.checkpoint)
-    return name_checkpoint(manager, latest.checkpoint) if older else ""
+    if older:
+        return name_checkpoint(manager, latest.checkpoint)
+    return ""
 
 
 def find_latest(manager: CheckpointManager) -> Optional[Tuple[str, Metrics]]:
     """Returns name and metrics of the newest checkpoint, including an earlier attempt's; None when there is none."""
     latest = manager.latest_checkpoint_result
-    return (name_checkpoint(manager, latest.checkpoint), latest.metrics or {}) if latest else None
+    if latest:
+        return (name_checkpoint(manager, latest.checkpoint), latest.metrics or {})
+    return None
 
 
 def read_ranking(manager: CheckpointManager) -> Optional[Ranking]:

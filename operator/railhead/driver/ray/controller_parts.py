@@ -51,7 +51,8 @@ def replace_parts(
 
     @functools.wraps(run)
     def run_with_ours(self: Trainer, **parts: Any) -> object:
-        failures, scaling = self.run_config.failure_config, self.scaling_config
+        failures = self.run_config.failure_config
+        scaling = self.scaling_config
         parts["failure_policy"] = build_failure_policy(failures, make_retries(failures.max_failures))
         parts["callbacks"] = [each for each in parts.get("callbacks") or [] if type(each).__name__ != CLEANER]
         is_elastic = getattr(scaling, "elasticity_enabled", False)  # since Ray 2.55
@@ -74,7 +75,9 @@ def build_failure_policy(config: RayFailureConfig, decide: Retries) -> object:
             self._decide = decide
 
         def make_decision(self, training_failed_error: BaseException) -> object:
-            return FailureDecision.RETRY if self._decide(training_failed_error) else FailureDecision.RAISE
+            if self._decide(training_failed_error):
+                return FailureDecision.RETRY
+            return FailureDecision.RAISE
 
     return RailheadFailurePolicy()
 
@@ -105,7 +108,9 @@ def build_scaling_policy(config: object, sizes: GroupSizer) -> object:
             return self._resize_to(self._sizes.decide_resize(workers=worker_group_state.num_workers))
 
         def _resize_to(self, workers: Optional[int]) -> object:
-            return NoopDecision() if workers is None else self._get_resize_decision(workers)
+            if workers is None:
+                return NoopDecision()
+            return self._get_resize_decision(workers)
 
     return RailheadScalingPolicy()
 
@@ -145,7 +150,8 @@ def make_room(calls: int) -> None:
 
     import ray
 
-    groups, datasets = sys.modules[_GROUPS], sys.modules.get(_DATASETS)
+    groups = sys.modules[_GROUPS]
+    datasets = sys.modules.get(_DATASETS)
     roomy = functools.partial(SynchronizationActor.options, max_concurrency=calls)
     setattr(groups, "SynchronizationActor", SimpleNamespace(options=roomy))  # noqa: B010
     if hasattr(datasets, "DatasetManager"):  # it is made an actor by ray.remote()

@@ -36,7 +36,9 @@ from railhead.driver.ray.start_worker import start_worker
 
 ONLY_RANK_0 = "RAILHEAD_ONLY_RANK_0"  # in the environment of a worker pod's Ray
 STATISTICS = "RAY_USAGE_STATS_ENABLED"
-FIRST, LAST = 20000, 32000  # above Ray's own range, below the kernel's for outgoing connections
+# above Ray's own range, below the kernel's for outgoing connections
+FIRST = 20000
+LAST = 32000
 # Pods may share a machine's ports: in a local cluster, and with hostNetwork.
 OPTIONS = (
     "--dashboard-agent-listen-port",

@@ -19,6 +19,13 @@ from railhead.driver.ray.supported_versions import TESTED
 _EXECUTION = "ray.train.v2._internal.execution"
 
 
+_NO_NOTICE = "the ranks are not notified before the run ends"
+_UNWATCHED = (
+    "folders of unfinished uploads stay, checkpoints are not compared with what was reported, and a storage that fails "
+    "counts as an error of the training function"
+)
+
+
 @dataclass(frozen=True)
 class Hook:
     """A name that must exist in a module of Ray; its last part may be an attribute that a class sets in its `__init__`.
@@ -86,11 +93,6 @@ ELASTIC = (Hook(f"{_EXECUTION}.scaling_policy", "ElasticScalingPolicy"),)
 LARGE = (
     Hook(f"{_EXECUTION}.checkpoint.sync_actor", "SynchronizationActor"),
     Hook(f"{_EXECUTION}.worker_group.worker_group", "SynchronizationActor"),
-)
-_NO_NOTICE = "the ranks are not notified before the run ends"
-_UNWATCHED = (
-    "folders of unfinished uploads stay, checkpoints are not compared with what was reported, and a storage that fails "
-    "counts as an error of the training function"
 )
 OPTIONAL = (
     Hook(f"{_EXECUTION}.train_fn_utils", "DistributedTrainFnUtils.get_preemption_info", _NO_NOTICE, since=(2, 58)),

@@ -41,7 +41,9 @@ class LostNode:
 
 def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
     """Returns those that are gone now or within NODE_PATIENCE_SECONDS; in doubt, within RAY_PATIENCE_SECONDS."""
-    wanted, began, has_told = set(node_ids), time.monotonic(), False
+    wanted = set(node_ids)
+    began = time.monotonic()
+    has_told = False
     while wanted:
         lost, is_in_doubt = _probe(wanted)
         if lost or time.monotonic() - began > (RAY_PATIENCE_SECONDS if is_in_doubt else NODE_PATIENCE_SECONDS):
@@ -91,10 +93,13 @@ def _probe(node_ids: set[str]) -> tuple[tuple[LostNode, ...], bool]:
         found = pool.map(lambda node_id: _find_loss(node_id, nodes.get(node_id)), sorted(node_ids))
     lost = tuple(each for each in found if each)
     known = tuple(each for each in lost if each.is_known)
-    silent, alive = len(lost) - len(known), [node for node in nodes.values() if node["Alive"]]
+    silent = len(lost) - len(known)
+    alive = [node for node in nodes.values() if node["Alive"]]
     heads = (node for node in alive if HEAD_RESOURCE in node["Resources"])
     is_in_doubt = silent > max(FEW, len(alive) // 10) or (silent > 0 and not all(map(_answers, heads)))
-    return (known, True) if is_in_doubt else (lost, False)
+    if is_in_doubt:
+        return (known, True)
+    return (lost, False)
 
 
 def _find_loss(node_id: str, node: Optional[NodeInfo]) -> Optional[LostNode]:
@@ -102,7 +107,8 @@ def _find_loss(node_id: str, node: Optional[NodeInfo]) -> Optional[LostNode]:
         return LostNode(node_id, node_id[:8], is_known=True)
     if node["Alive"] and _answers(node):
         return None
-    address, host = str(node["NodeManagerAddress"]), str(node["NodeManagerHostname"])
+    address = str(node["NodeManagerAddress"])
+    host = str(node["NodeManagerHostname"])
     return LostNode(node_id, address, is_known=not node["Alive"], host=host)
 
 

@@ -12,7 +12,8 @@ import os
 import sys
 from typing import Mapping, NamedTuple, NoReturn, Optional, Sequence
 
-CONTEXT, LANGUAGE = "--serialized-runtime-env-context", "--language"
+CONTEXT = "--serialized-runtime-env-context"
+LANGUAGE = "--language"
 # A shell runs the file that it names first, which may set variables: some images' do.
 SHELL_START = "BASH_ENV"
 

@@ -84,7 +84,8 @@ class StepsCallback(_Base):  # type: ignore[misc]
 
         Ray does so only if the start fails before the group has a state.
         """
-        self._group, self._first = worker_group, list(worker_group.get_workers())
+        self._group = worker_group
+        self._first = list(worker_group.get_workers())
         try:
             for step in self._steps:
                 step.started(worker_group, worker_group)

@@ -56,7 +56,9 @@ def explain_ray_problem(version: str, job: JobInput) -> str:
 
 def drop_unsupported_defaults(version: str, job: JobInput) -> JobInput:
     """Returns the job without the default of worker.drainSeconds if this Ray cannot notify the ranks."""
-    return job if job.is_drain_required or has_notices(version) else replace(job, drain_seconds=0)
+    if job.is_drain_required or has_notices(version):
+        return job
+    return replace(job, drain_seconds=0)
 
 
 def warn_without_notices(version: str, *, end_seconds: float) -> Optional[RunWarning]:

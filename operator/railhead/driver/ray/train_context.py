@@ -22,17 +22,23 @@ from railhead.driver.messages.attempt_errors import TrainingError, explain_excep
 from railhead.driver.messages.log import log
 from railhead.driver.ray.types import RayCheckpoint, RayWorker, Storage, TrainContext
 
-REPORT, UPLOAD = "report", "_upload_checkpoint"
+REPORT = "report"
+UPLOAD = "_upload_checkpoint"
 METHODS = {
     REPORT: ["self", "metrics", "checkpoint", "checkpoint_dir_name"],
     UPLOAD: ["self", "checkpoint_dir_name", "metrics", "checkpoint"],
 }
 NOTICE = "get_preemption_info"
-COPY, COPIED = "persist_current_checkpoint", ["self", "checkpoint", "checkpoint_dir_name"]  # of StorageContext
-_WATCHED, _CALLED, _FILES = "_railhead_is_watched", "_railhead_called", "_railhead_files"
+# of StorageContext
+COPY = "persist_current_checkpoint"
+COPIED = ["self", "checkpoint", "checkpoint_dir_name"]
+_WATCHED = "_railhead_is_watched"
+_CALLED = "_railhead_called"
+_FILES = "_railhead_files"
 # Plain numbers, which any process can unpickle: those of `reporting.progress.ReportTimes`, and how many files Ray has
 # copied.
-TIMES, FILES = "_railhead_times", "_railhead_number_of_files"
+TIMES = "_railhead_times"
+FILES = "_railhead_number_of_files"
 _Method = Callable[..., Any]  # one of Ray's, which is handed what it was called with
 
 

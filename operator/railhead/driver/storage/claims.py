@@ -59,7 +59,9 @@ class Claim:
     @staticmethod
     def parse(text: str) -> Optional[Claim]:
         found = _CLAIM.fullmatch(text.strip())
-        return Claim(int(found[1]), found[2], int(found[3]), found[4] or "") if found else None
+        if found:
+            return Claim(int(found[1]), found[2], int(found[3]), found[4] or "")
+        return None
 
     def is_below(self, other: Claim) -> bool:
         if self.uid == other.uid:
@@ -89,7 +91,8 @@ class Claimant:
 def take_run(folder: RunFolder, claimant: Claimant, *, attempt: int, pod: str = "") -> Claim:
     """Raises Fenced or JobRefused when the run belongs to another."""
     before = list_claims(folder)
-    uid, own = claimant.uid, [claim.turn for claim in before if claim.uid == claimant.uid]
+    uid = claimant.uid
+    own = [claim.turn for claim in before if claim.uid == claimant.uid]
     claim = Claim(max(own) if own else 1 + max((c.turn for c in before), default=0), uid, attempt, pod)
     _refuse_below(folder, claim, before)
     _refuse_foreign(folder, claimant, before)
@@ -187,7 +190,9 @@ def read_success(
         outcome = Outcome.from_json(values["outcome"]) if is_ours else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return outcome if outcome is not None and outcome.has_succeeded else None
+    if outcome is not None and outcome.has_succeeded:
+        return outcome
+    return None
 
 
 def forget_outcome(folder: RunFolder) -> None:

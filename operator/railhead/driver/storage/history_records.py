@@ -30,7 +30,9 @@ def stamp(attempt: int) -> Record:
 
 def build_metrics(metrics: Mapping[Any, Any]) -> Record:
     """Returns the field `metrics`, and `omitted`, how many did not fit, if any did not. Never raises."""
-    plain, kept, left = _Plain(), {}, METRICS_BYTES
+    plain = _Plain()
+    kept = {}
+    left = METRICS_BYTES
     for name, value in hide(plain.convert_all(metrics)).items():
         left -= len(json.dumps({name: value}, ensure_ascii=False).encode())
         if left < 0:
@@ -50,7 +52,11 @@ def hide(values: Record) -> Record:
 
     _change_texts(values, note)
     joined = "\n".join(texts)
-    return values if redact(joined) == joined else _change_texts(values, redact)  # nearly always one search for all
+    # nearly always one search for all
+    if redact(joined) == joined:
+        return values
+    hidden: Record = _change_texts(values, redact)
+    return hidden
 
 
 class _Plain:
@@ -82,7 +88,9 @@ class _Plain:
         if isinstance(value, int):
             return self._check(value.bit_length(), int(value))
         if isinstance(value, float):
-            return float(value) if math.isfinite(value) else _name_float(value)
+            if math.isfinite(value):
+                return float(value)
+            return _name_float(value)
         if isinstance(value, Mapping):
             return {self.convert(str(name)): self.convert(each) for name, each in value.items()}
         if isinstance(value, (list, tuple)):
@@ -126,7 +134,11 @@ def find_number(value: Any) -> Union[bool, int, float, None]:
 
 
 def _name_float(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if math.isnan(value):
+        return "NaN"
+    if value > 0:
+        return "Infinity"
+    return "-Infinity"
 
 
 def _change_texts(value: Any, change: Callable[[str], str]) -> Any:

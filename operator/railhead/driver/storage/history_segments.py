@@ -58,7 +58,8 @@ class Segments:
 
     def upload(self, run: PrivateFolder) -> None:
         """Writes what the storage lacks. Raises what the storage and the fence raise."""
-        files, has_closed = self._list(), False
+        files = self._list()
+        has_closed = False
         for name, file in files:
             try:
                 data = file.read_bytes()
@@ -166,7 +167,9 @@ def choose_dense(sizes: Mapping[str, int]) -> Optional[str]:
     parsed = [(name, SegmentName.parse(name), size.bit_length()) for name, size in sizes.items()]
     least = max((length for _, _, length in parsed), default=0)
     found = [(name, text) for text, name, length in parsed if length == least and name is not None]
-    return min(found)[1] if found else None
+    if found:
+        return min(found)[1]
+    return None
 
 
 def halve(data: bytes) -> Optional[bytes]:

@@ -18,7 +18,8 @@ from typing import Iterator, Optional
 from railhead.contract.run_folder import OWN_FOLDER
 from railhead.driver.storage.storage_call import is_passing
 
-FOLDER_MODE, FILE_MODE = 0o750, 0o640
+FOLDER_MODE = 0o750
+FILE_MODE = 0o640
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC  # a planted pipe would block
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -57,7 +58,8 @@ class PathFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Replaces the file, at once where the file system can rename."""
-        own, new = PurePath(name).name, f"{PurePath(name).name}.new"
+        own = PurePath(name).name
+        new = f"{PurePath(name).name}.new"
         with self._open(PurePath(name).parent, creates=True) as folder:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(new, dir_fd=folder)

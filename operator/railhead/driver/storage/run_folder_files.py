@@ -134,7 +134,9 @@ class PrivateFolder:
 
     @property
     def _files(self) -> Union[PathFolder, RunFolder]:
-        return PathFolder(self.run.path) if self.run.filesystem.type_name == "local" else self.run
+        if self.run.filesystem.type_name == "local":
+            return PathFolder(self.run.path)
+        return self.run
 
 
 def forget_listings(filesystem: FileSystem) -> None:

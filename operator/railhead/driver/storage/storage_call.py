@@ -27,7 +27,8 @@ UNREACHABLE = "StorageUnreachable"
 TEXT_LIMIT = 600
 CHECK_SECONDS = 90.0  # file systems retry by themselves, some for a quarter of an hour
 LONGEST_WAIT_SECONDS = 300.0  # between two tries before training
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 15.0
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 15.0
 
 T = TypeVar("T")
 Warn = Callable[[Optional[RunWarning]], None]  # None: it is over
@@ -162,7 +163,8 @@ class Patience:
 
     def call(self, action: Callable[[], T]) -> T:
         """Raises what no retry can fix at once, and anything else after `seconds`."""
-        deadline, pause = self.monotonic() + self.seconds, FIRST_PAUSE_SECONDS
+        deadline = self.monotonic() + self.seconds
+        pause = FIRST_PAUSE_SECONDS
         while True:
             try:
                 return action()
@@ -233,4 +235,6 @@ def explain_error(storage_path: str, text: str, *, pyarrow: str, field: str = "r
 def find_scheme(storage_path: str) -> str:
     """Returns the URI's scheme, or an empty string for a path."""
     scheme, mark, _ = storage_path.partition("://")
-    return scheme if mark else ""
+    if mark:
+        return scheme
+    return ""

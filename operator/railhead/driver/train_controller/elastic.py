@@ -95,7 +95,8 @@ class ResizeDecider:
 
     def decide_start(self) -> Optional[int]:
         """Probes the nodes once, when the group has just been lost."""
-        now, has_run = time.monotonic(), self._started_at is not None
+        now = time.monotonic()
+        has_run = self._started_at is not None
         if self._waiting_since is not None and now < self._look_at:
             time.sleep(PAUSE_SECONDS)
             return None
@@ -108,7 +109,8 @@ class ResizeDecider:
         nodes = len(found - (self._lost if waited < PROBE_VALID_SECONDS else frozenset()))
         workers = decide_start(self._bounds, nodes=nodes, waited=waited, has_run=has_run)
         if workers is not None:
-            self._waiting_since, self._started_at = None, now
+            self._waiting_since = None
+            self._started_at = now
             self._commits_seen = self._group.commits
             log(f"starting the worker group with {workers} workers")
         return workers

@@ -41,7 +41,8 @@ from railhead.driver.storage.unfinished_uploads import find_leftovers, finish_co
 from railhead.driver.train_controller.worker_group import Group
 
 # A storage that hangs holds up neither a group nor the end.
-LIST_PATIENCE_SECONDS, END_PATIENCE_SECONDS = 10.0, 20.0
+LIST_PATIENCE_SECONDS = 10.0
+END_PATIENCE_SECONDS = 20.0
 
 
 class FenceStep(ControllerStep):
@@ -67,7 +68,8 @@ class FenceStep(ControllerStep):
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._check_claim, folder, self._claim)
         check_quietly = functools.partial(check_claim, folder, self._claim)
-        self._group.folder, self._group.check_fence = folder, check_quietly
+        self._group.folder = folder
+        self._group.check_fence = check_quietly
         Patience(functools.partial(_report_trouble, self._box, folder)).call(check)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
@@ -134,7 +136,8 @@ class EmptyCommits:
     """Notes the newest checkpoint of a manager if it has no files."""
 
     def __init__(self, manager: CheckpointManager, folder: RunFolder) -> None:
-        self._manager, self._folder = manager, folder
+        self._manager = manager
+        self._folder = folder
         self._seen: object = manager.latest_checkpoint_result  # of an earlier group, which noted it
 
     def note_newest(self) -> None:
@@ -187,7 +190,8 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
     If it takes longer than LIST_PATIENCE_SECONDS, the list may have uploads of that group: nothing is removed.
     """
     committed = checkpoint_manager.list_names(manager)
-    deadline, is_listed = time.monotonic() + LIST_PATIENCE_SECONDS, threading.Event()
+    deadline = time.monotonic() + LIST_PATIENCE_SECONDS
+    is_listed = threading.Event()
 
     @never_raises("remove what unfinished uploads have left")
     def clean_up() -> None:

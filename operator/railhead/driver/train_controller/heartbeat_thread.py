@@ -39,7 +39,8 @@ def watch_steps(group: Group, worker_group: WorkerGroup, box: MailboxFile[FromCo
 
 
 def _ask(group: Group, worker_group: WorkerGroup, box: MailboxFile[FromController]) -> None:
-    pulse, slow_ranks = HeartbeatMerger(), SlowRankWatch()
+    pulse = HeartbeatMerger()
+    slow_ranks = SlowRankWatch()
     ranks = range(len(worker_group.get_workers()))
     while True:
         time.sleep(HEARTBEAT_SECONDS)
@@ -105,7 +106,8 @@ class HeartbeatMerger:
     def _measure(self) -> Steps:
         if not self._firsts:
             return Steps()
-        first, last = self._firsts[0], self._firsts[-1]
+        first = self._firsts[0]
+        last = self._firsts[-1]
         begin, end = (first.optimizer, last.optimizer) if last.step is None else (first.step, last.step)
         seconds = last.clock - first.clock
         return Steps(last.step, last.total, _rate(begin, end, seconds), _rate(first.tokens, last.tokens, seconds))
@@ -129,4 +131,6 @@ def _rate(begin: Optional[int], end: Optional[int], seconds: float) -> str:
         return ""
     rate = (end - begin) / seconds
     digits = 0 if rate >= 1000 else 2 if rate >= 10 else 5
-    return f"{rate:.{digits}f}".rstrip("0").rstrip(".") if digits else f"{rate:.0f}"
+    if digits:
+        return f"{rate:.{digits}f}".rstrip("0").rstrip(".")
+    return f"{rate:.0f}"

@@ -37,11 +37,13 @@ class HistoryStep(ControllerStep):
         self._mailbox = mailbox
         self._attempt = int(os.environ.get(environment.ATTEMPT) or 1)
         spool = find_spool(Path(os.environ[environment.TEMP]), fit=run.fit, is_own=run.is_own)
-        pod, claim = os.environ.get(environment.POD_UID, ""), Claim.parse(run.claim)
+        pod = os.environ.get(environment.POD_UID, "")
+        claim = Claim.parse(run.claim)
         job = claim.uid if claim is not None else ""
         self._metrics = Segments(spool, METRICS, job=job, attempt=self._attempt, pod=pod)
         self._journal = Segments(spool, JOURNAL, job=job, attempt=self._attempt, pod=pod)
-        self._controller, self._driver = mailbox.controller.read(), mailbox.driver.read()
+        self._controller = mailbox.controller.read()
+        self._driver = mailbox.driver.read()
         self._workers = 0
         self._uploader: Optional[Uploader] = None
 
@@ -54,7 +56,8 @@ class HistoryStep(ControllerStep):
         workers = len(worker_group.get_workers())
         self._note([describe_group(self._workers, workers)])
         self._workers = workers
-        folder, check = self._group.folder, self._group.check_fence
+        folder = self._group.folder
+        check = self._group.check_fence
         if folder is not None and self._uploader is None:  # else this head has not claimed the run
             self._uploader = Uploader(functools.partial(self._upload, folder, check))
 

@@ -20,7 +20,8 @@ from railhead.driver.mailbox.values import FromController, FromDriver
 
 def describe_controller(before: FromController, after: FromController) -> Iterator[Record]:
     """Yields what Ray Train's controller has done, in the order of cause and effect."""
-    old, new = before.progress, after.progress
+    old = before.progress
+    new = after.progress
     if new.resumed_from != old.resumed_from and new.resumed_from:
         yield {"event": "resume", "checkpoint": new.resumed_from}
     if new.checkpoint != old.checkpoint and new.checkpoint:

@@ -17,8 +17,12 @@ from typing import Any, Deque, Dict, Iterable, List, Optional, Set, Tuple
 from railhead.contract.metric_rule import ABOVE, IS_NAN, NO_CHECKPOINT, NOT_IMPROVED, RATE_BELOW, MetricRule
 from railhead.driver.mailbox.progress import find_value
 
-MISSING_REPORTS, MISSING_SECONDS = 3, 600.0  # without a rule's metric, after which there is a warning
-LEAST_WINDOWS, MOST_WINDOWS = 3, 100  # whose median a percentage is of
+# without a rule's metric, after which there is a warning
+MISSING_REPORTS = 3
+MISSING_SECONDS = 600.0
+# whose median a percentage is of
+LEAST_WINDOWS = 3
+MOST_WINDOWS = 100
 STEPS = ("step", "epoch")  # metrics that say where training is
 NAMES = 8  # of metrics, in a message
 
@@ -42,8 +46,11 @@ class MetricRules:
 
     def begin_again(self, *, now: float) -> None:
         """A new group trains: nothing that the one before did counts."""
-        rules, self._watches = tuple(self._watches), {}
-        self._reports, self._began, self._place = 0, now, "before the first report"
+        rules = tuple(self._watches)
+        self._watches = {}
+        self._reports = 0
+        self._began = now
+        self._place = "before the first report"
         self._not_finite: Dict[str, str] = {}  # by metric: what it is, and where that began
         self.set_rules(rules, now=now)
 
@@ -123,7 +130,9 @@ def read_number(metrics: Mapping[str, Any], name: str) -> Optional[float]:
             value = value.item()  # type: ignore[attr-defined]  # checked
         except Exception:  # more than one element
             return None
-    return float(value) if isinstance(value, numbers.Real) else None
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return None
 
 
 def _describe_place(metrics: Mapping[str, Any], reports: int) -> str:
@@ -156,7 +165,9 @@ class _Watch:
 def _make_watch(rule: MetricRule, now: float) -> _Watch:
     if rule.type == NO_CHECKPOINT:
         return _CommitWatch(rule, now)
-    return _RateWatch(rule) if rule.type == RATE_BELOW else _ValueWatch(rule)
+    if rule.type == RATE_BELOW:
+        return _RateWatch(rule)
+    return _ValueWatch(rule)
 
 
 class _ValueWatch(_Watch):
@@ -167,7 +178,9 @@ class _ValueWatch(_Watch):
         self._limit = float(rule.threshold or 0)
         self._best: Optional[float] = None
         self._last = 0.0
-        self._since, self._at = 0.0, 0.0  # when it began, at the best value for NotImproved, and the last value
+        # when it began, at the best value for NotImproved, and the last value
+        self._since = 0.0
+        self._at = 0.0
 
     def note(self, value: float, now: float) -> None:
         if self._is_wrong(value):
@@ -175,8 +188,11 @@ class _ValueWatch(_Watch):
                 self._since = now
             self._count += 1
         else:
-            self._count, self._since, self._text = 0, now, ""
-        self._last, self._at = value, now
+            self._count = 0
+            self._since = now
+            self._text = ""
+        self._last = value
+        self._at = now
 
     def look(self, now: float, place: str) -> str:
         rule = self._rule
@@ -191,7 +207,9 @@ class _ValueWatch(_Watch):
             return math.isnan(value)
         if kind == NOT_IMPROVED:
             return not self._improves(value)
-        return value > self._limit if kind == ABOVE else value < self._limit
+        if kind == ABOVE:
+            return value > self._limit
+        return value < self._limit
 
     def _improves(self, value: float) -> bool:
         sign = -1 if self._rule.mode == "min" else 1
@@ -201,7 +219,8 @@ class _ValueWatch(_Watch):
         return True
 
     def _describe(self) -> str:
-        rule, times = self._rule, f", {self._count} times in a row," if self._count > 1 else ""
+        rule = self._rule
+        times = f", {self._count} times in a row," if self._count > 1 else ""
         if rule.type == IS_NAN:
             return f"{rule.metric} is NaN{times}"
         if rule.type == NOT_IMPROVED:
@@ -235,10 +254,13 @@ class _RateWatch(_Watch):
         return self._text
 
     def _judge(self, rate: float, place: str) -> None:
-        rule, limit, of = self._rule, self._find_limit(), ""
+        rule = self._rule
+        limit = self._find_limit()
+        of = ""
         self._rates.append(rate)
         if limit is None or rate >= limit:
-            self._count, self._text = 0, ""
+            self._count = 0
+            self._text = ""
             return
         self._count += 1
         if self._count < rule.consecutive or self._text:
@@ -266,7 +288,8 @@ class _CommitWatch(_Watch):
         self._since = now
 
     def note_commit(self, now: float) -> None:
-        self._since, self._text = now, ""
+        self._since = now
+        self._text = ""
 
     def look(self, now: float, place: str) -> str:
         if not self._text and now - self._since >= self._rule.window_seconds:
@@ -283,4 +306,6 @@ def _name(value: float) -> str:
 
 
 def _write(value: float) -> str:
-    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
+    if value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.6g}"

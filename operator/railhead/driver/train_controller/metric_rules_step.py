@@ -34,7 +34,8 @@ class MetricRulesStep(ControllerStep):
         self._group = group
         self._mailbox = mailbox
         self._rules = MetricRules()
-        self._now, self._looked_at = 0.0, time.monotonic()
+        self._now = 0.0
+        self._looked_at = time.monotonic()
         self._steps_at = 0.0
         self._reports = 0  # since the newest checkpoint
         self._restarts: Dict[MetricRule, Tuple[int, int]] = {}  # with the commits and reports at the last one
@@ -58,7 +59,8 @@ class MetricRulesStep(ControllerStep):
 
     @never_raises("apply spec.metricPolicy")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
-        now, driver = self._look(), self._mailbox.driver.read()
+        now = self._look()
+        driver = self._mailbox.driver.read()
         self._rules.set_rules(driver.answer.metric_rules, now=now)
         self._note_steps(now)
         fired = self._rules.find_fired(now=now)
@@ -74,7 +76,8 @@ class MetricRulesStep(ControllerStep):
     def _note_steps(self, now: float) -> None:
         if not self._rules.wants_steps or now - self._steps_at < STEPS_SECONDS:
             return
-        self._steps_at, beat = now, self._mailbox.controller.read().heartbeat
+        self._steps_at = now
+        beat = self._mailbox.controller.read().heartbeat
         if beat is not None:
             self._rules.note_steps(beat.most if beat.steps.step is None else beat.steps.step, now=now)
 
@@ -86,7 +89,9 @@ class MetricRulesStep(ControllerStep):
         if not_finite:
             return RunWarning(METRIC_NOT_FINITE, redact(not_finite))
         missing = self._rules.find_missing(now=now)
-        return RunWarning(METRIC_MISSING, redact(missing)) if missing else None
+        if missing:
+            return RunWarning(METRIC_MISSING, redact(missing))
+        return None
 
     def _warn(self, warning: Optional[RunWarning]) -> None:
         if warning == self._warning:
@@ -102,7 +107,8 @@ class MetricRulesStep(ControllerStep):
         statuses = status.worker_statuses
         if first is None or driver.end is not None or any(each.error for each in statuses.values()):
             return
-        kind, message = RankErrorKind.RULED_OUT, first.message
+        kind = RankErrorKind.RULED_OUT
+        message = first.message
         if first.rule.action == RESTART:
             place = (self._group.commits, self._reports)
             before = self._restarts.get(first.rule)

@@ -26,7 +26,8 @@ class OldProcessesStep(ControllerStep):
 
         Raises AttemptFailed. Ray's error for a worker that dies meanwhile appears at the next poll.
         """
-        now, workers = list_processes(group), part.get_workers()
+        now = list_processes(group)
+        workers = part.get_workers()
         rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(workers)}
         left = {
             rank: tuple(pid for pid in self._old.get(node, ()) if pid not in now.get(node, ()))

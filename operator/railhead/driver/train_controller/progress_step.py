@@ -105,7 +105,8 @@ class ProgressStep(ControllerStep):
 
     def _add_commit(self, progress: Progress, name: str, metrics: Metrics) -> Progress:
         """Records it under the next index, which continues those of earlier attempts."""
-        index, uri = self._first_index + progress.commits, build_checkpoint_uri(self._run_uri, name)
+        index = self._first_index + progress.commits
+        uri = build_checkpoint_uri(self._run_uri, name)
         commit = CheckpointRecord(uri, index, now_text())
         self._commits[name] = replace(commit, attempt=self._attempt)
         return progress.with_commit(replace(commit, metrics=format_metrics(metrics)))
@@ -152,7 +153,9 @@ def find_score(metrics: Metrics, attribute: str) -> Optional[float]:
     if not isinstance(value, numbers.Real):
         return None
     score = float(value)
-    return None if math.isnan(score) else score
+    if math.isnan(score):
+        return None
+    return score
 
 
 def find_best(ranking: Ranking, commits: Mapping[str, CheckpointRecord]) -> CheckpointRecord:

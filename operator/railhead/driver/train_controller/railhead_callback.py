@@ -27,7 +27,8 @@ class RailheadCallback(StepsCallback):
 
     def __init__(self) -> None:
         run = RunContext.read()
-        group, mailbox = find_group(run.run_uri), open_mailbox(fit=run.fit)
+        group = find_group(run.run_uri)
+        mailbox = open_mailbox(fit=run.fit)
         steps = [  # in the order in which each of Ray's calls reaches them
             group,  # first: all others read who is in it
             FenceStep(group, mailbox, run),  # before anything touches a run that may belong to another

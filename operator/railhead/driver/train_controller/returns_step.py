@@ -35,12 +35,14 @@ class ReturnsStep(ControllerStep):
         self._has_stopped = False
 
     def after_group_start(self, worker_group: WorkerGroup) -> None:
-        self._returned, self._has_stopped = {}, False
+        self._returned = {}
+        self._has_stopped = False
         self._mailbox.controller.change(lambda value: replace(value, has_returned=False))
 
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
         """Raises what the mailbox raises: a run whose success cannot be recorded has not succeeded."""
-        statuses, workers = status.worker_statuses, group.get_workers()
+        statuses = status.worker_statuses
+        workers = group.get_workers()
         self._returned = {rank: each for rank, each in self._returned.items() if each is workers[rank]}
         ended = [rank for rank, each in statuses.items() if not each.running and each.error is None]
         new = [rank for rank in ended if rank not in self._returned]

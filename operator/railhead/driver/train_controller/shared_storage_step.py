@@ -67,7 +67,9 @@ class SharedStorageStep(ControllerStep):
 def find_run_folder(worker_group: WorkerGroup) -> Optional[str]:
     """Returns the run's folder when the storage is a path; the actual one, even if a script chose it."""
     storage = worker_group._storage_context
-    return str(storage.experiment_fs_path) if storage.storage_filesystem.type_name == "local" else None
+    if storage.storage_filesystem.type_name == "local":
+        return str(storage.experiment_fs_path)
+    return None
 
 
 def _find_on_workers(part: ExecutionGroup, marker: Path) -> list[tuple[str, str]]:

@@ -57,7 +57,9 @@ class _Rank:
 def _mean(begin: RankProgress, end: RankProgress) -> float:
     """Returns the seconds per section in between; 0 without one."""
     sections = end.sections - begin.sections
-    return (end.section_seconds - begin.section_seconds) / sections if sections else 0.0
+    if sections:
+        return (end.section_seconds - begin.section_seconds) / sections
+    return 0.0
 
 
 class SlowRankWatch:
@@ -105,7 +107,8 @@ class SlowRankWatch:
         self._windows_shown += length
         found = self._find_slow()
         if found != self._shown and self._windows_shown >= WINDOWS:
-            self._shown, self._windows_shown = found, 0.0
+            self._shown = found
+            self._windows_shown = 0.0
 
     def _find_slow(self) -> dict[int, str]:
         slow = {rank: each for rank, each in self._ranks.items() if each.slow_windows >= WINDOWS}

@@ -40,7 +40,8 @@ class StacksStep(ControllerStep):
 
     def _take_hang(self) -> Optional[Hang]:
         """Returns it once."""
-        hang, box = self._mailbox.driver.read().hang, self._mailbox.controller
+        hang = self._mailbox.driver.read().hang
+        box = self._mailbox.controller
         if hang is None or hang.number <= box.read().hangs_taken:
             return None
         box.change(lambda value: replace(value, hangs_taken=hang.number))

@@ -58,7 +58,8 @@ class Group(ControllerStep):
     def started(self, part: ExecutionGroup, group: WorkerGroup) -> None:
         """Notes all ranks again: of a part, only those that are new were known."""
         if part is group:
-            self.worker_group, self.reports = group, 0
+            self.worker_group = group
+            self.reports = 0
         self.read_processes()
 
     def read_processes(self) -> Mapping[int, Metadata]:

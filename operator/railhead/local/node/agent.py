@@ -164,7 +164,8 @@ class Agent:
             if spec.get("hostname") and spec.get("subdomain") and not runner.is_released:
                 yield f"{spec['hostname']}.{spec['subdomain']}", runner
         for service in self.services.items():
-            metadata, selector = service["metadata"], service["spec"].get("selector") or {}
+            metadata = service["metadata"]
+            selector = service["spec"].get("selector") or {}
             for runner in self.runners.values():
                 labels = runner.pod["metadata"].get("labels") or {}
                 is_selected = bool(selector) and selector.items() <= labels.items()
@@ -279,7 +280,8 @@ def build_app(agent: Agent) -> web.Application:
     """Serves /containerLogs/{namespace}/{pod}/{container}."""
 
     async def container_logs(request: web.Request) -> web.StreamResponse:
-        info, query = request.match_info, request.query
+        info = request.match_info
+        query = request.query
         runner = agent.find(info["namespace"], info["pod"])
         if runner is None:
             raise web.HTTPNotFound(text="no such pod on this node\n")

@@ -118,7 +118,8 @@ class ContainerRunner:
 
     async def run(self) -> bool:
         """Runs it, and restarts it as the policy demands; returns whether it succeeded."""
-        status, stop = self._context.status, self._context.stop
+        status = self._context.status
+        stop = self._context.stop
         while True:
             code = await self._run_once()
             if stop.is_made or not must_restart(status.policy, code, is_init=self._is_init):
@@ -219,7 +220,8 @@ class ContainerRunner:
             await self._context.stop.pause(REFERENCE_PAUSE_SECONDS)
 
     async def _build_environment(self, mounts: Mapping[str, str]) -> dict[str, str]:
-        pod, place = self._context.pod, self._context.place
+        pod = self._context.pod
+        place = self._context.place
         env = await build_environment(
             self._container,
             mounts=mounts,
@@ -250,7 +252,9 @@ async def watch_readiness(container: Object, *, address: str, report: Report) ->
         return
     url = build_url(container, probe["httpGet"], address=address)
     await asyncio.sleep(probe.get("initialDelaySeconds") or 0)
-    is_ready, good, bad = False, 0, 0
+    is_ready = False
+    good = 0
+    bad = 0
     timeout = aiohttp.ClientTimeout(total=probe.get("timeoutSeconds") or 1)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=False)) as session:
         while True:

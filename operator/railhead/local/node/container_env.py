@@ -50,7 +50,8 @@ def rewrite(text: str, mounts: Mapping[str, str]) -> str:
 
 def field_value(pod: Object, path: str, *, address: str) -> str:
     """Returns the value of a downward API field."""
-    metadata, spec = pod["metadata"], pod["spec"]
+    metadata = pod["metadata"]
+    spec = pod["spec"]
     known = {
         "metadata.name": metadata["name"],
         "metadata.namespace": metadata["namespace"],

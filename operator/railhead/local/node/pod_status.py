@@ -65,7 +65,9 @@ class ContainerFacts:
 
 def exit_code_of(return_code: int) -> int:
     """Returns the code by a shell's convention: death by signal n is 128 + n."""
-    return 128 - return_code if return_code < 0 else return_code
+    if return_code < 0:
+        return 128 - return_code
+    return return_code
 
 
 def must_restart(policy: str, exit_code: int, *, is_init: bool = False) -> bool:
@@ -76,7 +78,9 @@ def must_restart(policy: str, exit_code: int, *, is_init: bool = False) -> bool:
 
 def restart_delay_seconds(restarts: int) -> float:
     """Returns a kubelet's crash backoff: 10 s, doubled each time, at most 5 minutes."""
-    return min(300.0, 10.0 * (1 << min(max(restarts - 1, 0), 6))) if restarts > 0 else 0.0
+    if restarts > 0:
+        return min(300.0, 10.0 * (1 << min(max(restarts - 1, 0), 6)))
+    return 0.0
 
 
 def pod_phase(containers: Sequence[ContainerFacts], *, policy: str) -> str:
@@ -88,7 +92,9 @@ def pod_phase(containers: Sequence[ContainerFacts], *, policy: str) -> str:
     if any(not c.has_ended_well for c in inits) or any(c.state == "waiting" and not c.restarts for c in mains):
         return "Pending"
     if all(c.state == "terminated" and not must_restart(policy, c.exit_code) for c in mains):
-        return "Succeeded" if all(c.exit_code == 0 for c in mains) else "Failed"
+        if all(c.exit_code == 0 for c in mains):
+            return "Succeeded"
+        return "Failed"
     return "Running"
 
 
@@ -223,11 +229,14 @@ class PodStatus:
 
     async def _write(self) -> None:
         """Sends the facts until the API server answers; each try sends the latest."""
-        namespace, name = self._metadata["namespace"], self._metadata["name"]
+        namespace = self._metadata["namespace"]
+        name = self._metadata["name"]
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + PUBLISH_SECONDS, FIRST_PAUSE_SECONDS
+        deadline = loop.time() + PUBLISH_SECONDS
+        pause = FIRST_PAUSE_SECONDS
         while True:
-            number, body = self._changes, {"metadata": {"uid": self._metadata["uid"]}, "status": self._build()}
+            number = self._changes
+            body = {"metadata": {"uid": self._metadata["uid"]}, "status": self._build()}
             try:
                 await self._client.patch(POD, name, body, is_strategic=True, namespace=namespace, subresource="status")
                 break
@@ -243,7 +252,8 @@ class PodStatus:
         self._written = number
 
     def _build(self) -> Object:
-        facts, address = list(self.facts.values()), self._place.address
+        facts = list(self.facts.values())
+        address = self._place.address
         status = build_status(facts, policy=self.policy, address=address, start_time=self._start_time)
         now = now_text()
         for condition in status["conditions"]:

@@ -54,7 +54,9 @@ class VolumeMaker:
     async def data(self, kind: str, name: str) -> dict[str, str] | None:
         """Returns a ConfigMap's or Secret's data as text; None without the object."""
         content = await self._content(kind, name)
-        return None if content is None else {key: value.decode(errors="replace") for key, value in content.items()}
+        if content is None:
+            return None
+        return {key: value.decode(errors="replace") for key, value in content.items()}
 
     async def _one(self, volume: Object, folder: Path) -> Path:
         if "emptyDir" in volume:
@@ -199,7 +201,8 @@ def build_storage_class() -> Object:
 
 def build_volume(claim: Object, folder: Path) -> Object:
     """Returns the volume for one claim, bound to it by uid."""
-    metadata, spec = claim["metadata"], claim["spec"]
+    metadata = claim["metadata"]
+    spec = claim["spec"]
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

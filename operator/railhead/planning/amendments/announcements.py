@@ -59,7 +59,9 @@ def _find_warning(job: Job) -> DriverWarning | None:
     if job.progress.warning or job.progress.state not in _NOT_KNOWN_YET:
         return job.progress.warning
     before = next((each for each in job.status.conditions if each.type in TYPES), None)
-    return DriverWarning(reason=before.reason, message=before.message) if before else None
+    if before:
+        return DriverWarning(reason=before.reason, message=before.message)
+    return None
 
 
 def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> StatusChange:
@@ -94,7 +96,8 @@ def announce_commit(job: Job, decision: Decision) -> Decision:
 
 def announce_slow_ranks(job: Job, decision: Decision) -> Decision:
     """Adds an event for each slow rank that has none."""
-    known, ranks = decision.announced or job.announced, job.status.progress.slow_ranks
+    known = decision.announced or job.announced
+    ranks = job.status.progress.slow_ranks
     spells = list_spells(ranks)
     if known is None or spells <= known.slow_ranks:
         return decision

@@ -30,7 +30,8 @@ MOST = 2**31 - 1  # the CRD's integers are int32
 
 def list_attempts(job: Job, decision: Decision) -> Decision:
     """Brings the list up to date if the decision writes the status."""
-    change, old = decision.status, job.status
+    change = decision.status
+    old = job.status
     if change is None or change.is_guard:
         return decision
     new = change.apply(old)
@@ -53,7 +54,8 @@ def _begin(job: Job, number: int, known: Sequence[Attempt]) -> list[Attempt]:
 def _skip(job: Job, new: JobStatus) -> list[Attempt]:
     """The list of a restored job that began attempts before its status was there: none of them continues, nor does the
     one that the status shows."""
-    first, last = job.status.attempt + 1, min(new.attempt, MOST)
+    first = job.status.attempt + 1
+    last = min(new.attempt, MOST)
     known = _update(job, new.model_copy(update={"attempt": job.status.attempt}))
     for number in range(max(first, last - MAX_ATTEMPTS), last + 1):
         now = format_time(job.now)

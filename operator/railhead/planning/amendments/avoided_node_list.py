@@ -22,11 +22,13 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
     """Updates the list, with an event for each node, and wakes the job for the next change. A finished job keeps it."""
     if job.status.is_finished:
         return decision
-    listed, wanted = Avoidance.listed(job), find_avoidance(job)
+    listed = Avoidance.listed(job)
+    wanted = find_avoidance(job)
     decision = decision.waking(next_avoidance_change(job, wanted.nodes))
     if wanted == listed:
         return decision
-    known, names = {node.name for node in listed.nodes}, {node.name for node in wanted.nodes}
+    known = {node.name for node in listed.nodes}
+    names = {node.name for node in wanted.nodes}
     begun = [node for node in wanted.nodes if node.name not in known]
     ended = [node for node in listed.nodes if node.name not in names]
     is_written = decision.status is not None and changes_anything(job, decision.status)

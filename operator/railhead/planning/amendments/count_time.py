@@ -15,7 +15,8 @@ from railhead.resources.sizes import compute_sizes
 
 def count_running_time(job: Job, decision: Decision) -> Decision:
     """Adds the stretch of training that the decision ends, for a job whose budget is not full."""
-    status, budget = decision.status, job.status.budget
+    status = decision.status
+    budget = job.status.budget
     if status is None or budget is None or status.budget is not UNSET or not _ends_training(status):
         return decision
     seconds = min(budget.running_seconds + running_stretch(job.status, job.now), 2**31 - 1)
@@ -25,7 +26,8 @@ def count_running_time(job: Job, decision: Decision) -> Decision:
 
 def count_time(job: Job, decision: Decision) -> Decision:
     """Settles status.goodput until now, or until the driver's last report. A finished job keeps what it has."""
-    change, old = decision.status, job.status
+    change = decision.status
+    old = job.status
     if change is None or change.is_guard or old.is_finished or not changes_anything(job, change):
         return decision
     if change.goodput is not UNSET:

@@ -48,7 +48,9 @@ def _find_refused_slot(job: Job) -> str | None:
     if problem is None or problem.reason not in REJECTIONS or problem.reason == QUOTA_EXCEEDED:
         return None
     found = _REFUSED_WORKER.match(problem.message)
-    return found[1] if found is not None else None
+    if found is not None:
+        return found[1]
+    return None
 
 
 def _find_given_up(job: Job) -> Problem | None:
@@ -95,7 +97,8 @@ def _report_hold(job: Job, decision: Decision, rejection: Rejection) -> Decision
 
 def _report(job: Job, problem: Problem) -> Decision:
     """Reports a problem once, and again when it changes."""
-    reason, message = problem.reason, problem.message + _describe_hold(job)
+    reason = problem.reason
+    message = problem.message + _describe_hold(job)
     if any((x.type, x.reason, x.message) == (types.RECONCILING, reason, message) for x in job.status.conditions):
         return Decision()
     status = stand_still(job, types.RECONCILING, reason=reason, message=message)

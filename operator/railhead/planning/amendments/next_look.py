@@ -12,13 +12,16 @@ from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 from railhead.planning.pod_view import PodView
 
-FIRST_SECONDS, MOST_SECONDS = 15, 300
+FIRST_SECONDS = 15
+MOST_SECONDS = 300
 
 
 def wake_for_limits(job: Job, decision: Decision) -> Decision:
     """Adds the earliest of these times."""
     decision = decision.waking(next_due(job)).waking(next_unstarted(job))
-    return decision if job.status.is_finished else decision.waking(job.next_out_of_reach)
+    if job.status.is_finished:
+        return decision
+    return decision.waking(job.next_out_of_reach)
 
 
 def look_up_pod_events(job: Job, decision: Decision) -> Decision:
@@ -38,7 +41,9 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
             placed = placed[:1]
             decision = decision.waking(all_from)
     due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=lambda each: each[0])
-    return replace(decision, look_up_events_of=pod) if due <= job.now else decision.waking(due)
+    if due <= job.now:
+        return replace(decision, look_up_events_of=pod)
+    return decision.waking(due)
 
 
 def _next_look(pod: PodView, now: datetime) -> datetime:

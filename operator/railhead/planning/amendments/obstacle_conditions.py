@@ -60,7 +60,8 @@ def _describe_denials(observed: Observed, verb: str) -> str:
     denials = sorted((each for each in observed.denials if each.verb == verb), key=lambda each: each.name)
     if not denials:
         return ""
-    first, more = denials[0], f" and {len(denials) - 1} more objects" if len(denials) > 1 else ""
+    first = denials[0]
+    more = f" and {len(denials) - 1} more objects" if len(denials) > 1 else ""
     way_out = "allow it or delete the object yourself" if verb == "delete" else "allow it, so that Kueue learns of it"
     return (
         f"The API server denies the operator to {verb} {first.kind} {first.name}{more}: {first.message[:1000]}; "
@@ -70,7 +71,8 @@ def _describe_denials(observed: Observed, verb: str) -> str:
 
 def _describe_queue(observed: Observed) -> Event:
     """Of a job that runs: one at rest waits, with the reason QueueMissing."""
-    admission, is_over = observed.status.admission, observed.status.is_finished or observed.is_at_rest
+    admission = observed.status.admission
+    is_over = observed.status.is_finished or observed.is_at_rest
     message = ""
     if admission is not None and observed.queue.state in ("off", "missing") and not is_over:
         message = (

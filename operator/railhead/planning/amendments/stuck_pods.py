@@ -17,7 +17,8 @@ def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
     """Updates the list, with one event for all pods that are new, and wakes the job when the next pod is due."""
     decision = decision.waking(observed.next_stuck)
     stuck = observed.stuck_pods
-    listed, wanted = observed.status.stuck_pods or [], [_describe_stuck(pod) for pod in stuck[:MAX_STUCK_PODS]]
+    listed = observed.status.stuck_pods or []
+    wanted = [_describe_stuck(pod) for pod in stuck[:MAX_STUCK_PODS]]
     known = {pod.name for pod in listed}
     if wanted == listed or _is_still_good(wanted, known):
         return decision

@@ -64,7 +64,8 @@ def keep_workload(job: Job, decision: Decision) -> Decision:
 def end_workload(observed: Observed, decision: Decision) -> Decision:
     """Ends the Workload of a finished or deleted job, and lets one go that is deleted, once no pod can act; also if the
     spec is not valid."""
-    workload, phase = observed.queue.workload, observed.status.phase
+    workload = observed.queue.workload
+    phase = observed.status.phase
     is_over = observed.status.is_finished or observed.is_deleting
     if workload is None or observed.acting_pods or not (is_over or workload.is_deleting):
         return decision
@@ -72,7 +73,9 @@ def end_workload(observed: Observed, decision: Decision) -> Decision:
         reason = "Succeeded" if phase == "Succeeded" else "Failed"
         said = f"The TrainJob ended in phase {phase}" if observed.status.is_finished else "The TrainJob is deleted"
         return replace(decision, workload=_patch(workload, _make(observed, FINISHED, True, reason, said)))
-    return replace(decision, workload=release(workload)) if workload.has_finalizer else decision
+    if workload.has_finalizer:
+        return replace(decision, workload=release(workload))
+    return decision
 
 
 def release(workload: WorkloadView) -> WorkloadPatch:
@@ -109,7 +112,9 @@ def _find_patch(job: Job, workload: WorkloadView, decision: Decision, phase: Pha
     if workload.is_admitted and problem is not None and problem.reason == NODE_FAILURES:
         return _patch(workload, _make(job, EVICTED, True, NODE_FAILURES, problem.message))
     if workload.has(QUOTA_RESERVED) and workload.has(EVICTED):
-        return None if job.acting_pods or phase not in RESTING else _give_back(job, workload)
+        if job.acting_pods or phase not in RESTING:
+            return None
+        return _give_back(job, workload)
     if phase in RESTING or not workload.is_admitted:
         return None
     return _reclaim(job, workload, decision) or _show_readiness(job, workload)
@@ -118,11 +123,13 @@ def _find_patch(job: Job, workload: WorkloadView, decision: Decision, phase: Pha
 def _reclaim(job: Job, workload: WorkloadView, decision: Decision) -> WorkloadPatch | None:
     """Gives back the quota of workers that an elastic job has given up. The status has said before that no attempt of
     this admission uses it again: Kueue lets the number only grow, and subtracts it from what the Workload asked for."""
-    admission, change = job.status.admission, decision.status
+    admission = job.status.admission
+    change = decision.status
     if admission is None or not job.is_elastic or (change is not None and change.admission is not UNSET):
         return None
     kept = admission.find(WORKERS).count
-    left, pods = workload.asked_workers - kept, sum(pod.role == names.WORKER for pod in job.acting_pods)
+    left = workload.asked_workers - kept
+    pods = sum(pod.role == names.WORKER for pod in job.acting_pods)
     if pods > kept or kept >= count_assigned(workload) or left <= workload.reclaimed_workers:
         return None
     status = {"reclaimablePods": [{"name": WORKERS, "count": left}]}
@@ -160,7 +167,8 @@ def _count_time(job: Job, workload: WorkloadView, reason: str) -> dict[str, obje
 def _show_readiness(job: Job, workload: WorkloadView) -> WorkloadPatch | None:
     """For waitForPodsReady of Kueue. What it says at first is that of a Workload without the condition."""
     known = workload.find(PODS_READY)
-    was_ready, is_ready = known is not None and known.is_true, job.are_enough_up
+    was_ready = known is not None and known.is_true
+    is_ready = job.are_enough_up
     if was_ready == is_ready:
         return None
     is_again = known is not None and known.reason == "WaitForRecovery"

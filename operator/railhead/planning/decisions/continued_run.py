@@ -23,7 +23,9 @@ from railhead.resources.sizes import compute_sizes
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
 RESTORED = "Restored"
-RUN_IN_USE, OF_ANOTHER_JOB, WITHOUT_STATUS = "RunInUse", "RestoredFromAnotherJob", "RestoredWithoutStatus"
+RUN_IN_USE = "RunInUse"
+OF_ANOTHER_JOB = "RestoredFromAnotherJob"
+WITHOUT_STATUS = "RestoredWithoutStatus"
 _WITHOUT_STATUS = (
     "this TrainJob was restored from a backup (label velero.io/restore-name) and has no status, so neither its run nor "
     "whether it has finished is known. Restore it with its status (--status-include-resources "
@@ -81,7 +83,8 @@ def _list_former(job: Job, run: RunStatus) -> list[str]:
 
 def _find_last_time(status: JobStatus, now: datetime) -> datetime:
     """Returns the last moment that the status knows: the time since then was spent without the job."""
-    goodput, checkpoint = status.goodput, status.checkpoint
+    goodput = status.goodput
+    checkpoint = status.checkpoint
     texts = [
         status.start_time,
         status.progress.update_time,

@@ -33,7 +33,8 @@ def decide_success(job: Job) -> Decision | None:
 
     `decide_finished` deletes the workers.
     """
-    head, outcome = job.head, job.outcome
+    head = job.head
+    outcome = job.outcome
     if outcome is None or not job.has_succeeded:
         return None
     message = f"Training finished in attempt {job.attempt}" + (f": {outcome.message}" if outcome.message else "")
@@ -53,7 +54,9 @@ def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
     """The final progress, if the driver's last report has not arrived (yet)."""
     known = job.progress
     if known.state == "FINISHED":  # by Ray Train, before the driver's own end
-        return UNSET if known.percent_complete == 100 else with_estimate(known, percent=100, seconds=0)
+        if known.percent_complete == 100:
+            return UNSET
+        return with_estimate(known, percent=100, seconds=0)
     last = ProgressStatus(
         attempt=job.attempt,
         state="FINISHED",
@@ -103,7 +106,9 @@ def may_commit(observed: Observed, head: PodView) -> bool:
 def find_last_checkpoint(observed: Observed) -> StatusChange | None:
     """The checkpoints that `add_last_checkpoint` would add, or None."""
     change = add_last_checkpoint(observed, StatusChange())
-    return change if change != StatusChange() else None
+    if change != StatusChange():
+        return change
+    return None
 
 
 def add_last_checkpoint(observed: Observed, change: StatusChange) -> StatusChange:

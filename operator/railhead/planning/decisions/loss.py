@@ -79,7 +79,9 @@ def decide_loss(job: Job) -> Decision | None:
     if gone is not None:
         return lose_attempt(job, explain_decision(job, gone))
     hopeless = _find_hopeless_workers(job)
-    return None if hopeless is None else lose_attempt(job, hopeless)
+    if hopeless is None:
+        return None
+    return lose_attempt(job, hopeless)
 
 
 def _find_gone_child(job: Job) -> Failure | None:
@@ -87,7 +89,8 @@ def _find_gone_child(job: Job) -> Failure | None:
     gone = find_missing_mount(job)
     if gone is None:
         return None
-    mounts, own = job.mounts_of(job.attempt), job.own_mounts
+    mounts = job.mounts_of(job.attempt)
+    own = job.own_mounts
     if gone in (own.driver, own.input, own.secret):
         return None
     reason, what = {
@@ -114,7 +117,8 @@ def _find_hopeless_workers(job: Job) -> FailureStatus | None:
     cut_off = find_cut_off(job)
     if cut_off is not None:
         return explain_decision(job, cut_off)
-    losses, faulty = add_loss(job), find_own_fault(job)
+    losses = add_loss(job)
+    faulty = find_own_fault(job)
     if faulty is not None and losses.own_fault >= IN_A_ROW:
         return blame_application(explain_loss(job, faulty), times=losses.own_fault)
     if is_disruption_limit_reached(job) and is_disrupted(job):
@@ -129,13 +133,16 @@ def _explain_any(job: Job, slots: Sequence[int]) -> FailureStatus:
     """The loss of one of the pods lost now, which may be gone without a trace."""
     pod = next((pod for pod in job.workers.lost if pod.slot in slots), None)
     name = names.worker_name(job.name, job.uid, attempt=job.attempt, slot=slots[0], round_=job.status.round)
-    return explain_loss(job, pod) if pod else explain_gone(job, name)
+    if pod:
+        return explain_loss(job, pod)
+    return explain_gone(job, name)
 
 
 def find_cut_off(job: Job) -> Failure | None:
     """The head misses more than half of the workers that run on other nodes, on two nodes or more; or on fewer nodes
     those that have replaced others since the newest checkpoint. A head that reaches enough to train is fine."""
-    head, missed = job.head, _find_missed(job)
+    head = job.head
+    missed = _find_missed(job)
     if head is None or not missed or job.workers_up >= job.least_workers:
         return None
     reached = sum(pod.is_up and pod.node != head.node for pod in job.workers.live)
@@ -189,7 +196,8 @@ def decide_startup_deadline(job: Job) -> Decision | None:
 
 def decide_partial_gang(job: Job) -> Decision | None:
     """Ends an attempt that has waited long enough for a rejected pod."""
-    due, since = give_up_due(job), held_since(job)
+    due = give_up_due(job)
+    since = held_since(job)
     if job.rejection is None or due is None or since is None or due > job.now:
         return None
     problem = explain_rejection(job, job.rejection.problem)
@@ -209,7 +217,8 @@ def decide_partial_start(job: Job) -> Decision | None:
 
 
 def _explain_lack_of_nodes(job: Job) -> str:
-    pod, limit = find_waiting(job), job.spec.partial_start_deadline_seconds
+    pod = find_waiting(job)
+    limit = job.spec.partial_start_deadline_seconds
     why = f"no further pod got a node for {limit} s (spec.partialStartDeadlineSeconds)"
     cause = f"; pod {pod.name} cannot start: {pod.problem.message[:600]}" if pod and pod.problem else ""
     return f"{len(find_placed(job))} of {1 + job.desired_workers} pods had a node and were released: {why}{cause}"

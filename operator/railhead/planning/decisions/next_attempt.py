@@ -30,7 +30,9 @@ from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
 from railhead.planning.status_change import StatusChange, make_condition, stand
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
-NOT_FOUND, RUNS, NOTHING = "SourceNotFound", "SourceStillRuns", "SourceHasNoCheckpoint"
+NOT_FOUND = "SourceNotFound"
+RUNS = "SourceStillRuns"
+NOTHING = "SourceHasNoCheckpoint"
 ENDING_SECONDS = 5  # from a container's end to its pod's
 PATIENCE_SECONDS = 30  # for pods to terminate; a longer wait is reported
 
@@ -86,7 +88,9 @@ def decide_first_attempt(job: Job) -> Decision | None:
     heads = [pod.attempt for pod in alive if pod.role == HEAD and pod.attempt > job.attempt]
     attempt = max([1, *(heads or [pod.attempt for pod in alive])])
     decision = begin_attempt(job, attempt=attempt, phase="Pending" if attempt == 1 else "Restarting")
-    return replace(decision, creates=()) if job.attempt > 0 else decision
+    if job.attempt > 0:
+        return replace(decision, creates=())
+    return decision
 
 
 def decide_next_attempt(job: Job) -> Decision | None:
@@ -122,7 +126,8 @@ def _find_awaited(job: Job) -> list[PodView]:
 def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decision:
     """Deletes the remaining pods, and reports a long wait."""
     since = min(since, job.now)
-    over_at, reported_at = since + timedelta(seconds=ENDING_SECONDS), since + timedelta(seconds=PATIENCE_SECONDS)
+    over_at = since + timedelta(seconds=ENDING_SECONDS)
+    reported_at = since + timedelta(seconds=PATIENCE_SECONDS)
     # A pod whose container has terminated ends by itself, and is evidence.
     deletes = delete_all(pod for pod in remains if not pod.has_ended or job.now >= over_at)
     if job.now < reported_at:
@@ -142,7 +147,8 @@ def decide_restarts_in_place(job: Job) -> Decision | None:
     """Adds those that are new. The termination message may know more of them than the last report that arrived."""
     reported = _find_reported(job)
     counted = job.status.counted_restarts or CountedRestarts()
-    number, charged = reported.number - counted.number, reported.charged - counted.charged
+    number = reported.number - counted.number
+    charged = reported.charged - counted.charged
     if number <= 0:
         return None
     status = StatusChange(counted_restarts=reported)
@@ -153,7 +159,8 @@ def decide_restarts_in_place(job: Job) -> Decision | None:
 
 
 def _find_reported(job: Job) -> CountedRestarts:
-    restart, outcome = job.progress.restart, job.outcome
+    restart = job.progress.restart
+    outcome = job.outcome
     return CountedRestarts(
         number=max(restart.number if restart else 0, cut_count(outcome.restarts) if outcome else 0),
         charged=max(restart.charged if restart else 0, cut_count(outcome.charged_restarts) if outcome else 0),

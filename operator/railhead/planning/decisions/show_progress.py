@@ -30,7 +30,9 @@ COUNTED_EXACTLY = 10  # up to this many worker pods, each one counts
 def show_progress(job: Job) -> Decision:
     """Reports the state of the live attempt; there is nothing else to do."""
     if job.were_all_up or job.are_enough_up:
-        return _training(job) if job.is_training else _starting(job)
+        if job.is_training:
+            return _training(job)
+        return _starting(job)
     return _pending(job)
 
 
@@ -63,7 +65,8 @@ def _show_ready(job: Job, decision: Decision) -> Decision:
 
 def _is_ready_news(job: Job) -> bool:
     """The number of missing pods has halved or doubled."""
-    missing, missed = job.desired_workers - job.workers_up, job.desired_workers - job.status.workers.ready
+    missing = job.desired_workers - job.workers_up
+    missed = job.desired_workers - job.status.workers.ready
     return job.desired_workers <= COUNTED_EXACTLY or 2 * missing <= missed or missing >= 2 * missed
 
 
@@ -89,7 +92,8 @@ def _show_that_problem_is_past(job: Job) -> Decision:
 
 
 def _count_pods(job: Job, change: StatusChange, *, joined: int) -> StatusChange:
-    head, desired = job.head, job.desired_workers
+    head = job.head
+    desired = job.desired_workers
     return replace(
         change,
         head=HeadStatus(pod=head.name, node=head.node) if head else job.status.head,
@@ -108,7 +112,9 @@ def _starting(job: Job) -> Decision:
     message = "The worker group is restarting" if again else _describe_start(job)
     due = report_due(job)
     if due is not None and due <= job.now:
-        reason, message, due = REPORTS_MISSING, _describe_missing_report(job), None
+        reason = REPORTS_MISSING
+        message = _describe_missing_report(job)
+        due = None
     status = replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase=phase)
     if was_running:
         status = await_again(job, status)
@@ -155,7 +161,9 @@ def _training(job: Job) -> Decision:
 def _describe_origin(job: Job) -> str:
     """The checkpoint that the driver has really resumed from, in the first group of an attempt."""
     resumed = job.status.resumed_from
-    return f", resumed from {resumed.uri[:800]}" if resumed and resumed.uri and job.status.round == 0 else ""
+    if resumed and resumed.uri and job.status.round == 0:
+        return f", resumed from {resumed.uri[:800]}"
+    return ""
 
 
 def _wait_for_workers(job: Job) -> list[Condition]:

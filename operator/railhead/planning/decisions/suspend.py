@@ -27,7 +27,8 @@ from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import Problem
 from railhead.planning.status_change import UNSET, Requirement, StatusChange, make_condition, stand_still
 
-SUSPENDING, SUSPENDED = "Suspending", "Suspended"
+SUSPENDING = "Suspending"
+SUSPENDED = "Suspended"
 _NUMBER = re.compile(r"\d+\w*")
 
 
@@ -35,7 +36,9 @@ def decide_suspend(job: Job) -> Decision | None:
     """Suspends a job, or completes a suspension that has started. A deleted job that has not finished is stopped in the
     same way, and nothing starts it again."""
     is_stopped = job.spec.suspend or job.is_deleting or job.status.phase == "Suspending"
-    return wind_down(job) if is_stopped else None
+    if is_stopped:
+        return wind_down(job)
+    return None
 
 
 def wind_down(job: Job) -> Decision | None:
@@ -43,7 +46,9 @@ def wind_down(job: Job) -> Decision | None:
     phase = job.status.phase
     if job.status.is_resting:
         # Nothing may run, not even pods that an operator with a stale view has created.
-        return Decision(deletes=delete_all(job.acting_pods)) if job.acting_pods else _stay(job)
+        if job.acting_pods:
+            return Decision(deletes=delete_all(job.acting_pods))
+        return _stay(job)
     if job.has_succeeded and not job.is_attempt_lost:
         return None
     if not job.acting_pods:
@@ -53,7 +58,8 @@ def wind_down(job: Job) -> Decision | None:
 
 def _announce(job: Job) -> StatusChange:
     """Returns the state Suspending, with the last checkpoint of a head that has just ended."""
-    grace, obstacle = job.spec.end_seconds, None if job.spec.suspend else job.obstacle
+    grace = job.spec.end_seconds
+    obstacle = None if job.spec.suspend else job.obstacle
     why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). " if obstacle else ""
     message = f"{why}The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
     status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
@@ -83,7 +89,9 @@ def _stay(job: Job) -> Decision:
     if phase == "Suspended" or known is None:
         return Decision()
     is_same = known.reason == why.reason and _NUMBER.sub("", known.message) == _NUMBER.sub("", why.message)
-    return Decision() if is_same else _rest(job)
+    if is_same:
+        return Decision()
+    return _rest(job)
 
 
 def _find_rest(job: Job, *, then: str = "") -> tuple[Phase, Problem]:

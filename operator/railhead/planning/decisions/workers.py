@@ -54,7 +54,9 @@ def decide_stale_pods(job: Job) -> Decision | None:
     earlier = [pod for pod in job.pods if pod.attempt < job.attempt]
     deletes = delete_all(pod for pod in (*earlier, *job.workers.duplicates) if pod.name not in job.denied)
     awaited = [pod for pod in job.stale_pods if pod.role == HEAD or pod.name not in job.protected]
-    return Decision(deletes=deletes) if deletes or awaited else None
+    if deletes or awaited:
+        return Decision(deletes=deletes)
+    return None
 
 
 def decide_outdated_pods(job: Job) -> Decision | None:
@@ -185,7 +187,9 @@ def _stand(job: Job, reason: str, message: str) -> StatusChange:
 
 def _count_disruption(job: Job) -> Restarts | Unset:
     known = job.status.restarts
-    return known.model_copy(update={"disruptions": known.disruptions + 1}) if is_disrupted(job) else UNSET
+    if is_disrupted(job):
+        return known.model_copy(update={"disruptions": known.disruptions + 1})
+    return UNSET
 
 
 def decide_resize(job: Job) -> Decision | None:
@@ -195,16 +199,21 @@ def decide_resize(job: Job) -> Decision | None:
     surplus = delete_all(pod for pod in job.surplus_workers if pod.name not in job.denied)
     if surplus:
         return Decision(status=GUARD.requiring(Requirement.SAME_DESIRED_WORKERS), deletes=surplus)
-    wanted, resize = job.wanted_workers, job.status.resize
+    wanted = job.wanted_workers
+    resize = job.status.resize
     if wanted > job.desired_workers:
         return _apply(job, wanted)
     if wanted == job.desired_workers:
-        return _announce(None) if resize is not None else None
+        if resize is not None:
+            return _announce(None)
+        return None
     if not job.is_training:
         return _apply(job, wanted)
     if resize is None or resize.worker_pods != wanted:
         return _announce(Resize(worker_pods=wanted, after_checkpoint=job.status.newest_index))
-    return _apply(job, wanted) if job.status.newest_index > resize.after_checkpoint else None
+    if job.status.newest_index > resize.after_checkpoint:
+        return _apply(job, wanted)
+    return None
 
 
 def _apply(job: Job, wanted: int) -> Decision:
@@ -213,7 +222,8 @@ def _apply(job: Job, wanted: int) -> Decision:
     What is deleted was not lost, also if the job grows again before it is gone: a smaller group begins another round,
     which no counter has, and of a larger one at most the pods of the smaller one are known to be ready.
     """
-    known, now = job.status.workers, job.desired_workers
+    known = job.status.workers
+    now = job.desired_workers
     workers = WorkersStatus(desired=wanted, ready=min(known.ready, now, wanted), joined=known.joined)
     message = f"Resizing from {now} to {wanted} worker pods (spec.scaling.desiredWorkers)"
     round_ = job.status.round + 1 if wanted < now else UNSET

@@ -63,14 +63,18 @@ def add_queue_obstacle(observed: Observed, spec: TrainJobSpec) -> Job:
     """Returns the job with its queue's obstacle, which several decisions of a pass need."""
     job = Job.of(observed, spec)
     obstacle = find_obstacle(job)
-    return replace(job, obstacle=obstacle) if obstacle else job
+    if obstacle:
+        return replace(job, obstacle=obstacle)
+    return job
 
 
 def find_queue(job: Job) -> str:
     """Returns the name of the job's LocalQueue, or an empty string without one."""
     if job.is_at_rest:
         return job.spec.queue_name or job.queue.queue_label
-    return job.status.admission.queue if job.status.admission else ""
+    if job.status.admission:
+        return job.status.admission.queue
+    return ""
 
 
 def find_obstacle(job: Job) -> Problem | None:
@@ -79,7 +83,9 @@ def find_obstacle(job: Job) -> Problem | None:
     if not queue:
         return None
     if not job.is_at_rest:
-        return _explain(job, queue) if job.queue.are_workloads_watched else None
+        if job.queue.are_workloads_watched:
+            return _explain(job, queue)
+        return None
     if job.spec.queue_name and job.queue.queue_label not in ("", job.spec.queue_name):
         message = (
             f"spec.scheduling.queueName is {job.spec.queue_name}, but the label kueue.x-k8s.io/queue-name is "
@@ -106,7 +112,9 @@ def _find_most_seconds(job: Job) -> int | None:
     """Returns the label's value as Kueue reads it, None without a valid one."""
     label = job.queue.seconds_label
     seconds = int(label) if label.isascii() and label.isdigit() else 0
-    return seconds if 0 < seconds <= MOST_SECONDS else None
+    if 0 < seconds <= MOST_SECONDS:
+        return seconds
+    return None
 
 
 def _explain(job: Job, queue: str) -> Problem | None:
@@ -206,7 +214,8 @@ def choose_admission(job: Job) -> AdmissionStatus | None:
 
     It is what the last attempt had if Kueue does not say anything else.
     """
-    workload, view = job.queue.workload, job.queue
+    workload = job.queue.workload
+    view = job.queue
     if not find_queue(job):
         return None
     if view.state != "served" or workload is None or not workload.is_admitted:
@@ -226,13 +235,16 @@ def choose_admission(job: Job) -> AdmissionStatus | None:
 def count_assigned(workload: WorkloadView) -> int:
     """Returns for how many workers Kueue admitted the Workload."""
     count = find_assignment(workload, WORKERS).count
-    return workload.asked_workers if count is None else count
+    if count is None:
+        return workload.asked_workers
+    return count
 
 
 def _keep_workers(job: Job) -> int:
     """Returns for how many workers an attempt that begins now has quota. What an elastic job has given up in an earlier
     attempt of the same admission is not taken back: the queue may have given it to others."""
-    workload, before = job.queue.workload, job.status.admission
+    workload = job.queue.workload
+    before = job.status.admission
     assert workload is not None
     kept = min(count_assigned(workload), workload.asked_workers - workload.reclaimed_workers)
     if not job.is_elastic:
@@ -244,7 +256,9 @@ def _keep_workers(job: Job) -> int:
 def count_workers(job: Job, admission: AdmissionStatus | None) -> int:
     """Returns with how many worker pods an attempt begins that has this admission."""
     wanted = job.requested_workers
-    return min(wanted, admission.find(WORKERS).count) if admission is not None and job.is_elastic else wanted
+    if admission is not None and job.is_elastic:
+        return min(wanted, admission.find(WORKERS).count)
+    return wanted
 
 
 def build_request(job: Job) -> QueueRequest:

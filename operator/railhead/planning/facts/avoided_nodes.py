@@ -30,8 +30,11 @@ from railhead.planning.facts.unstarted import Unstarted, find_unstarted
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 
-AVOID_FIRST_SECONDS, AVOID_LIMIT_SECONDS = 3600, 86_400
-PATIENCE_SECONDS, PATIENCE_LIMIT_SECONDS = 30, 300  # for another node, before an avoided one may have the pod
+AVOID_FIRST_SECONDS = 3600
+AVOID_LIMIT_SECONDS = 86_400
+# for another node, before an avoided one may have the pod
+PATIENCE_SECONDS = 30
+PATIENCE_LIMIT_SECONDS = 300
 PODS_PER_AVOIDED_NODE = 10
 NAMED = 3  # nodes in a message
 LIKELY_WINDOW = timedelta(hours=24)  # twice on one node within it is enough
@@ -77,7 +80,8 @@ def find_evidence(job: Job) -> list[Evidence]:
     found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
     found += [_blame(each) for each in find_unstarted(job)]
     found += [_suspect_reboot(pod) for pod in find_ended_unseen(job) if pod.node]
-    failure, restart = job.status.failure if job.is_attempt_lost else None, job.progress.restart
+    failure = job.status.failure if job.is_attempt_lost else None
+    restart = job.progress.restart
     if failure and failure.suspect_node:
         found += _judge(failure, failure.suspect_node, parse_time(failure.time))
     if restart is not None:
@@ -96,7 +100,8 @@ def _judge(failure: FailureStatus | RestartStatus, node: str, at: datetime | Non
 
 def _blame(unstarted: Unstarted) -> Evidence:
     """The evidence of a pod that its node does not start. Without an error the node may just be slow."""
-    pod, has_error = unstarted.pod, unstarted.has_error
+    pod = unstarted.pod
+    has_error = unstarted.has_error
     reason = POD_NOT_STARTED if has_error else POD_START_SLOW
     return Evidence(pod.node, reason, describe_unstarted(unstarted), pod.created_at, needs_another=not has_error)
 
@@ -111,7 +116,8 @@ def describe_unstarted(unstarted: Unstarted) -> str:
 
 
 def _suspect_reboot(pod: PodView) -> Evidence:
-    at, apart = pod.finished_at or pod.created_at, timedelta(seconds=REBOOT_SECONDS)
+    at = pod.finished_at or pod.created_at
+    apart = timedelta(seconds=REBOOT_SECONDS)
     message = f"Node {pod.node} has rebooted under pod {pod.name}, or its container runtime restarted"
     return Evidence(pod.node, NODE_REBOOTED, message, at, needs_another=True, apart=apart)
 

@@ -48,4 +48,6 @@ def find_released_since(status: JobStatus) -> str | None:
     """Returns since when the job has waited for what other jobs have: the start of the first attempt in a row that
     released its pods, or of the current one."""
     starts = [attempt.start_time for attempt in _list_released(status) if attempt.running_time is None]
-    return starts[-1] if starts else None
+    if starts:
+        return starts[-1]
+    return None

@@ -55,7 +55,9 @@ def startup_due(job: Job) -> datetime | None:
         return None
     due = since + timedelta(seconds=limit)
     # Without a leader, no report could arrive that training runs: drivers get the time to repeat it.
-    return max(due, job.led_since + timedelta(seconds=REPORT_AGAIN_SECONDS)) if job.led_since else due
+    if job.led_since:
+        return max(due, job.led_since + timedelta(seconds=REPORT_AGAIN_SECONDS))
+    return due
 
 
 def clean_up_due(job: Job) -> datetime | None:
@@ -71,7 +73,9 @@ def deletion_due(job: Job) -> datetime | None:
 def _after_end(job: Job, limit: int | None) -> datetime | None:
     """Counts from the condition, not from status.completionTime, which is by the clock of the head's node."""
     ended = job.status.true_since(types.COMPLETE, types.FAILED)
-    return ended + timedelta(seconds=limit) if ended is not None and limit is not None else None
+    if ended is not None and limit is not None:
+        return ended + timedelta(seconds=limit)
+    return None
 
 
 def next_due(job: Job) -> datetime | None:
@@ -108,7 +112,9 @@ def find_hold_seconds(job: Job) -> int:
     if exceeds_quota(job):
         return 0
     is_quota = job.rejection is not None and job.rejection.problem.reason == QUOTA_EXCEEDED
-    return HOLD_SECONDS if is_quota or not job.status.head.pod else OUTAGE_SECONDS
+    if is_quota or not job.status.head.pod:
+        return HOLD_SECONDS
+    return OUTAGE_SECONDS
 
 
 def held_since(job: Job) -> datetime | None:
@@ -147,7 +153,8 @@ def find_waiting(job: Job) -> PodView | None:
 
 def release_due(job: Job) -> datetime | None:
     """When the pods are released; None for a job that can train, or that holds a node for no worker."""
-    limit, waiting = job.spec.partial_start_deadline_seconds, job.status.waiting
+    limit = job.spec.partial_start_deadline_seconds
+    waiting = job.status.waiting
     if not limit or waiting is None or job.is_attempt_lost:
         return None
     placed = find_placed(job)

@@ -68,8 +68,10 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     ends = old.attempt != new.attempt or is_over(new)
     until = now if spent is None or ends else min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
-    lost, productive = dict(known.lost_seconds), known.productive_seconds
-    before, kept = _find_settled(known, old.attempt), count_kept(known)
+    lost = dict(known.lost_seconds)
+    productive = known.productive_seconds
+    before = _find_settled(known, old.attempt)
+    kept = count_kept(known)
     shares, back = _find_new(spent or SpentStatus(), before)
     moved = Counter[str]()
     for cause, milliseconds in back.items():
@@ -88,9 +90,11 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
         lost[cause] += part
     if spent is not None and ends and new.phase != "Succeeded" and old.newest_index == new.newest_index:
         taken = min(round(spent.uncommitted / 1000), productive - kept)
-        productive, lost["retrained"] = productive - taken, lost["retrained"] + taken
+        productive = productive - taken
+        lost["retrained"] = lost["retrained"] + taken
     held = seconds * gpus if old.attempt > 0 and not is_over(old) and find_cause(old) != "queued" else 0
-    wall, gpu_seconds = known.wall_seconds + seconds, min(known.gpu_seconds + held, MOST)
+    wall = known.wall_seconds + seconds
+    gpu_seconds = min(known.gpu_seconds + held, MOST)
     was_trained = productive - known.productive_seconds
     return GoodputStatus(
         percent=f"{100 * min(productive, wall) / wall:.1f}" if wall else "",  # a status may have any numbers
@@ -107,7 +111,8 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
 
 def divide(shares: Mapping[str, int], seconds: int, *, rest: str) -> Counter[str]:
     """Divides the seconds by these milliseconds, and gives the others to `rest`; by the largest remainder."""
-    left, parts = seconds * 1000, Counter[str]()
+    left = seconds * 1000
+    parts = Counter[str]()
     for cause in PRECEDENCE:
         parts[cause] = min(shares.get(cause, 0), left)
         left -= parts[cause]
@@ -139,7 +144,8 @@ def count_seconds(old: GoodputStatus | None, new: GoodputStatus | None) -> dict[
 def _find_new(spent: SpentStatus, settled: SpentStatus) -> tuple[dict[str, int], dict[str, int]]:
     """Returns the milliseconds to divide, and those of earlier settlements that are productive no longer."""
     new = {cause: max(getattr(spent, cause) - getattr(settled, cause), 0) for cause in PRECEDENCE}
-    taken, back = max(settled.productive - spent.productive, 0), {}
+    taken = max(settled.productive - spent.productive, 0)
+    back = {}
     for cause in ("hanging", "retrained", "checkpointing"):
         back[cause] = min(new[cause], taken)
         new[cause] -= back[cause]
@@ -172,7 +178,8 @@ def _settle(
 def _is_loss(old: JobStatus, new: JobStatus) -> bool:
     """Whether a new round replaces pods that ran. Pods that their nodes refuse or do not start raise no number of
     rounds; they interrupt only training, if a kubelet refuses a pod that ran."""
-    losses, known = new.worker_losses, old.worker_losses
+    losses = new.worker_losses
+    known = old.worker_losses
     if losses is None or losses == known or new.round <= old.round:
         return False
     rounds = known.rounds if known is not None and known.checkpoint == losses.checkpoint else 0

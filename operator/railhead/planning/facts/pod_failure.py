@@ -72,7 +72,9 @@ def find_reason(target: str, kubelet: str) -> str:
     """
     if target != LossReason.TERMINATION_BY_KUBELET or kubelet == LossReason.EVICTED:
         return target
-    return kubelet if kubelet in OF_KUBELETS else LossReason.TERMINATED
+    if kubelet in OF_KUBELETS:
+        return kubelet
+    return LossReason.TERMINATED
 
 
 def is_disruption(class_: FailureClass, reason: str) -> bool:
@@ -192,7 +194,9 @@ def _add_reason(message: str, why: str) -> str:
 
 def _find_reported(observed: Observed) -> Failure | None:
     """What the driver reported as the end of the attempt."""
-    return observed.outcome.failure if observed.outcome else None
+    if observed.outcome:
+        return observed.outcome.failure
+    return None
 
 
 def _build_status_of_pod(observed: Observed, failure: Failure, pod: PodView) -> FailureStatus:
@@ -233,7 +237,9 @@ def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStat
 
 
 def build_rules(spec: TrainJobSpec) -> tuple[FailureRule, ...]:
-    return tuple(_build_rule(rule) for rule in spec.failure_policy.rules) if spec.failure_policy else ()
+    if spec.failure_policy:
+        return tuple(_build_rule(rule) for rule in spec.failure_policy.rules)
+    return ()
 
 
 def _build_rule(rule: RuleSpec) -> FailureRule:

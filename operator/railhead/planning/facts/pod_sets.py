@@ -43,7 +43,8 @@ def _check_topology(found: Assignment, pod: Object) -> None:
     """Raises CannotStart if the pod's affinity to others may exclude the node that Kueue assigned."""
     if not found.has_topology:
         return
-    domain, which = pod["metadata"]["annotations"].get(REQUIRED_TOPOLOGY), f"pods of pod set {found.pod_set}"
+    domain = pod["metadata"]["annotations"].get(REQUIRED_TOPOLOGY)
+    which = f"pods of pod set {found.pod_set}"
     for key in _list_required(pod, "podAffinity"):
         if key != domain:
             raise CannotStart(

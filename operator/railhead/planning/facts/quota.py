@@ -34,7 +34,8 @@ def find_share(job: Job, problem: Problem) -> Share | None:
     if problem.reason != QUOTA_EXCEEDED or found is None:
         return None
     is_head = f"Pod {names.head_name(job.name, job.uid, job.attempt)} " in problem.message
-    requested, limited = _read(found[2]), _read(found[3])
+    requested = _read(found[2])
+    limited = _read(found[3])
     needed = {name: _count_pods(job, name, is_head=is_head) * amount for name, amount in requested.items()}
     percents = [_percent(needed[name], limited[name]) for name in needed.keys() & limited.keys()]
     return Share(found[1], max(percents, default=0))
@@ -44,7 +45,9 @@ def _count_pods(job: Job, resource: str, *, is_head: bool) -> int:
     """How many pods request as much of it, as far as the rejected one tells."""
     if resource in ("pods", "count/pods"):
         return 1 + job.least_workers
-    return 1 if is_head else job.least_workers
+    if is_head:
+        return 1
+    return job.least_workers
 
 
 def _read(text: str | None) -> dict[str, Decimal]:
@@ -57,7 +60,9 @@ def _read(text: str | None) -> dict[str, Decimal]:
 
 def _percent(needed: Decimal, limit: Decimal) -> int:
     if limit <= 0:
-        return WHOLE + 1 if needed > 0 else 0
+        if needed > 0:
+            return WHOLE + 1
+        return 0
     return int(min(needed / limit * WHOLE, Decimal(10**6)).to_integral_value(rounding=ROUND_CEILING))
 
 

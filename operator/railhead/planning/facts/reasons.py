@@ -58,20 +58,6 @@ ADMISSION_TEXTS = tuple(
 )
 
 
-def find_admission_reason(kind: str, message: str) -> str:
-    """Returns the reason that the message of a refusal tells; "" if it tells none."""
-    found = []
-    for row, (pattern, reason) in enumerate(ADMISSION_TEXTS):
-        match = pattern.search(message)
-        if match is not None:
-            found.append((match.start(), row, reason))
-    *_, reason = min(found, default=(0, 0, ""))
-    if reason == QUOTA_EXCEEDED and kind != "Pod":
-        # Whether a job fits into the quota does not follow from the number of its other objects, which are few.
-        return OBJECT_COUNT_EXCEEDED
-    return reason
-
-
 REJECTIONS = frozenset(
     {
         SOURCE_NOT_FOUND,
@@ -111,7 +97,25 @@ STATUS_DENIED = "StatusDenied"  # only of an event, since no condition can be wr
 GATED = frozenset({SCHEDULING_GATED, HELD_BY_KUEUE})
 THAT_PASS = frozenset({UNSCHEDULABLE, *GATED, EXCEEDS_QUOTA, *REJECTIONS, *POD_EVENTS})
 # Why a job waits for its queue, beside the reasons that Kueue gives; client/explain/causes.toml lists these too.
-QUEUED, DEACTIVATED, UNSATISFIED = "Queued", "Deactivated", "UnsatisfiedAdmissionChecks"
-QUEUE_MISSING, QUEUE_NAME_CONFLICT = "QueueMissing", "QueueNameConflict"
-FLAVOR_MISSING, PRIORITY_CLASS_MISSING = "FlavorMissing", "PriorityClassMissing"
+QUEUED = "Queued"
+DEACTIVATED = "Deactivated"
+UNSATISFIED = "UnsatisfiedAdmissionChecks"
+QUEUE_MISSING = "QueueMissing"
+QUEUE_NAME_CONFLICT = "QueueNameConflict"
+FLAVOR_MISSING = "FlavorMissing"
+PRIORITY_CLASS_MISSING = "PriorityClassMissing"
 MAX_TIME_INVALID = "MaxExecTimeInvalid"
+
+
+def find_admission_reason(kind: str, message: str) -> str:
+    """Returns the reason that the message of a refusal tells; "" if it tells none."""
+    found = []
+    for row, (pattern, reason) in enumerate(ADMISSION_TEXTS):
+        match = pattern.search(message)
+        if match is not None:
+            found.append((match.start(), row, reason))
+    *_, reason = min(found, default=(0, 0, ""))
+    if reason == QUOTA_EXCEEDED and kind != "Pod":
+        # Whether a job fits into the quota does not follow from the number of its other objects, which are few.
+        return OBJECT_COUNT_EXCEEDED
+    return reason

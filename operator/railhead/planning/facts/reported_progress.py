@@ -128,7 +128,9 @@ def cut_metrics(values: Mapping[str, str]) -> dict[str, str]:
 
 def keep_time(text: str) -> str | None:
     """The time as the API server takes it, or None for any other text."""
-    return text if re.fullmatch(TIME, text) and parse_time(text) else None
+    if re.fullmatch(TIME, text) and parse_time(text):
+        return text
+    return None
 
 
 def cut_count(value: int, most: int = MAX_INDEX) -> int:
@@ -142,7 +144,9 @@ def _cut_spent(spent: Spent | None) -> SpentStatus | None:
 
 
 def _cut_step(value: int | None, most: int = MAX_INDEX) -> int | None:
-    return None if value is None else cut_count(value, most)
+    if value is None:
+        return None
+    return cut_count(value, most)
 
 
 def _format_duration(seconds: int) -> str:
@@ -227,7 +231,9 @@ def _find_changed_best(
     found = CheckpointStatus(
         uri=best.uri, index=best.index, time=keep_time(best.time), metrics=metrics, attempt=best.attempt
     )
-    return UNSET if found == known else found
+    if found == known:
+        return UNSET
+    return found
 
 
 def _is_usable(checkpoint: CommittedCheckpoint) -> bool:

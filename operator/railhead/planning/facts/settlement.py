@@ -65,12 +65,16 @@ class Settlement:
             return Payer.IGNORED
         if self._is_of_new_node:
             return Payer.NOBODY
-        return Payer.DISRUPTION if is_disruption(failure.class_, failure.reason) else failure.class_.policy.payer
+        if is_disruption(failure.class_, failure.reason):
+            return Payer.DISRUPTION
+        return failure.class_.policy.payer
 
     @property
     def refusal(self) -> str:
         """Returns why the job must fail now; an empty string if another attempt may follow."""
-        job, failure, payer = self.job, self.failure, self.payer
+        job = self.job
+        failure = self.failure
+        payer = self.payer
         if failure.action == FAIL:
             return f"{self.rule}: {FAIL}"
         if failure.class_.policy.final and failure.action not in (RESTART, RESTART_AND_IGNORE):
@@ -79,7 +83,8 @@ class Settlement:
             return "the attempt before it ended alike, and this one committed no checkpoint"
         if payer is Payer.APPLICATION and count_failures(job, committed=self.committed) >= job.spec.backoff_limit:
             return f"backoffLimit {job.spec.backoff_limit} is reached"
-        lost, is_hang = job.status.restarts.without_progress, self._is_early_hang
+        lost = job.status.restarts.without_progress
+        is_hang = self._is_early_hang
         is_loss = payer is Payer.INFRASTRUCTURE and (is_hang or not is_progress(job, self.committed))
         if is_loss and lost >= job.spec.no_progress_limit:
             what = "committed no checkpoint" + (" or hung within backoffResetSeconds of training" if is_hang else "")
@@ -97,10 +102,13 @@ class Settlement:
 
     @property
     def _delay_seconds(self) -> float:
-        job, failure, status = self.job, self.failure, self.job.status
+        job = self.job
+        failure = self.failure
+        status = self.job.status
         if failure.reason in RELEASED:
             return released_delay_seconds(job, failure.reason)
-        backoff, has_progress = failure.class_.policy.backoff, is_progress(job, self.committed)
+        backoff = failure.class_.policy.backoff
+        has_progress = is_progress(job, self.committed)
         if backoff.is_skipped_after_commit and has_progress:
             return 0  # the cluster took a pod from a job that was making progress
         if failure.reason == NODE_REFUSED_POD:
@@ -162,7 +170,9 @@ class Settlement:
         disruptions = restarts.disruptions + (self.payer is Payer.DISRUPTION)
         restarts = restarts.model_copy(update={"disruptions": disruptions, "without_progress": in_a_row})
         change = replace(change, restarts=restarts)
-        return charge_failures(self.job, change, 1) if self.payer is Payer.APPLICATION else change
+        if self.payer is Payer.APPLICATION:
+            return charge_failures(self.job, change, 1)
+        return change
 
 
 def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
@@ -227,27 +237,35 @@ def _count_failures(spec: TrainJobSpec, status: JobStatus, now: datetime, commit
     if budget is None:
         return status.restarts.application
     has_trained = budget.running_seconds + running_stretch(status, now) >= spec.backoff_reset_seconds
-    return 0 if has_trained and committed > budget.checkpoint else status.restarts.application
+    if has_trained and committed > budget.checkpoint:
+        return 0
+    return status.restarts.application
 
 
 def running_stretch(status: JobStatus, now: datetime) -> int:
     """Returns for how many seconds training has run without a break; 0 while it does not run."""
     since = status.true_since(types.RUNNING)
-    return max(int((now - since).total_seconds()), 0) if since else 0
+    if since:
+        return max(int((now - since).total_seconds()), 0)
+    return 0
 
 
 def find_lost_slots(job: Job) -> tuple[int, ...]:
     """Slots whose pods were lost, empty if the status already counts the loss: their pods are just not created yet."""
     slots = job.empty_slots
     replaced = {pod.slot for pod in job.workers.lost if pod.round >= job.status.round}
-    return slots if job.were_all_up or replaced.intersection(slots) else ()
+    if job.were_all_up or replaced.intersection(slots):
+        return slots
+    return ()
 
 
 def count_losses(job: Job) -> WorkerLosses:
     """The rounds so far since the newest checkpoint."""
     newest = job.status.newest_index
     known = job.status.worker_losses
-    return known if known is not None and known.checkpoint >= newest else WorkerLosses(checkpoint=newest)
+    if known is not None and known.checkpoint >= newest:
+        return known
+    return WorkerLosses(checkpoint=newest)
 
 
 def add_loss(job: Job) -> WorkerLosses:
@@ -273,7 +291,9 @@ def count_refusals(job: Job) -> int:
     """Rounds in a row so far in which a node refused a pod; none once all pods were up. A checkpoint changes nothing:
     an elastic job commits while it waits."""
     known = job.status.worker_losses
-    return 0 if known is None or job.were_all_up else known.refused
+    if known is None or job.were_all_up:
+        return 0
+    return known.refused
 
 
 def find_refused(job: Job) -> list[PodView]:
@@ -354,7 +374,9 @@ def _was_stopped(pod: PodView) -> bool:
 def _find_end(pod: PodView, now: datetime) -> datetime | None:
     """When it ended, by its node's clock. For one that is fast it has not ended yet: then since its creation."""
     at = pod.finished_at
-    return at if at is None or at <= now else pod.created_at
+    if at is None or at <= now:
+        return at
+    return pod.created_at
 
 
 def rejected_until(observed: Observed, rejection: Rejection, *, is_held: bool) -> datetime:

@@ -25,11 +25,15 @@ from railhead.planning.facts.settlement import count_refusals
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 
-ERROR_SECONDS, MINORITY_SECONDS, ERROR_LIMIT_SECONDS = 90, 240, 600
-SLOW_SECONDS, SLOW_LIMIT_SECONDS = 1800, 14_400
+ERROR_SECONDS = 90
+MINORITY_SECONDS = 240
+ERROR_LIMIT_SECONDS = 600
+SLOW_SECONDS = 1800
+SLOW_LIMIT_SECONDS = 14_400
 ROUNDS_AT_ONCE = 4  # in a row, before the times of errors grow
 # After half or the first of the workers have started: then the Events of each other pod are read.
-EARLY_LOOK_SECONDS, LATE_LOOK_SECONDS = 30, 120
+EARLY_LOOK_SECONDS = 30
+LATE_LOOK_SECONDS = 120
 # Of a pod's template: where and when it runs, and no more.
 PLACEMENT = frozenset(
     {
@@ -63,7 +67,8 @@ class Unstarted:
     @property
     def is_confirmed(self) -> bool:
         """Whether what is known of the pod is from after its time; Events are read now and then only."""
-        problem, read_at = self.pod.problem, self.pod.events_read_at
+        problem = self.pod.problem
+        read_at = self.pod.events_read_at
         if problem is not None and problem.reason not in POD_EVENTS:
             return True  # from its status
         return read_at is not None and read_at >= self.due
@@ -92,7 +97,9 @@ class _Starts:
 def find_unstarted(job: Job) -> list[Unstarted]:
     """Returns the pods that are to be replaced now, in one round: none before all that are due are confirmed."""
     due = [each for each in list_unstarted(job) if each.due <= job.now]
-    return due if all(each.is_confirmed for each in due) else []
+    if all(each.is_confirmed for each in due):
+        return due
+    return []
 
 
 def find_unconfirmed(job: Job) -> PodView | None:
@@ -111,7 +118,9 @@ def find_look_time(job: Job) -> datetime | None:
     if starts is None:
         return None
     late = starts.first + timedelta(seconds=LATE_LOOK_SECONDS)
-    return late if starts.half is None else min(late, starts.half + timedelta(seconds=EARLY_LOOK_SECONDS))
+    if starts.half is None:
+        return late
+    return min(late, starts.half + timedelta(seconds=EARLY_LOOK_SECONDS))
 
 
 def list_unstarted(job: Job) -> list[Unstarted]:
@@ -165,11 +174,14 @@ def _judge(job: Job, pod: PodView, starts: _Starts) -> Unstarted | None:
         times.append(max(placed, starts.half) + timedelta(seconds=seconds))
     if has_error:
         times.append(max(placed, starts.first) + timedelta(seconds=starts.late))
-    return Unstarted(pod, min(times), has_error) if times else None
+    if times:
+        return Unstarted(pod, min(times), has_error)
+    return None
 
 
 def _may_be_of_node(job: Job, pod: PodView) -> bool:
-    problem, mounts = pod.problem, job.mounts_of(job.attempt)
+    problem = pod.problem
+    mounts = job.mounts_of(job.attempt)
     if problem is None or problem.reason not in OF_ONE_NODE or _MISSING_OBJECT.search(problem.message):
         return False
     return not any(name and name in problem.message for name in (mounts.driver, mounts.input, mounts.secret))

@@ -14,7 +14,9 @@ def _build_spec(gang: Gang) -> Object:
     spec: Object = {"minMember": gang.least_pods}
     if queue := gang.annotations.get(QUEUE):
         spec["queue"] = queue
-    return {**spec, "priorityClassName": gang.priority_class} if gang.priority_class else spec
+    if gang.priority_class:
+        return {**spec, "priorityClassName": gang.priority_class}
+    return spec
 
 
 def _join(pod: Object, name: str) -> Object:

@@ -25,7 +25,9 @@ POD_SET = "kueue.x-k8s.io/podset"  # label of a pod
 POD_GATE = "kueue.x-k8s.io/admission"  # of a pod that Kueue's integration for pods manages by itself
 FINALIZER = "kueue.x-k8s.io/resource-in-use"  # Kueue's name for it, so that it frees Workloads without an owner
 DIGEST = f"{names.GROUP}/workload-digest"  # annotation of a Workload: of what the job asked for
-HEAD, WORKERS = "head", "workers"  # names of the pod sets
+# names of the pod sets
+HEAD = "head"
+WORKERS = "workers"
 _POD_FIELDS = ("nodeSelector", "tolerations", "priorityClassName", "runtimeClassName", "resourceClaims", "resources")
 _CONTAINER_FIELDS = ("name", "resources", "restartPolicy")
 
@@ -106,7 +108,8 @@ def _list_containers(containers: Iterable[Object]) -> list[Object]:
 
 def admit(pod: Object, pod_set: str, admission: PodSetAdmission, *, workload: str) -> Object:
     """Returns the pod with what the queue gave its pod set; it may share parts with the given pod."""
-    metadata, spec = pod["metadata"], dict(pod["spec"])
+    metadata = pod["metadata"]
+    spec = dict(pod["spec"])
     labels = {key: value for key, value in {**metadata["labels"], **admission.labels}.items() if key != QUEUE_NAME}
     annotations = {**metadata["annotations"], **admission.annotations}
     if admission.node_selector:
@@ -116,4 +119,6 @@ def admit(pod: Object, pod_set: str, admission: PodSetAdmission, *, workload: st
         spec["tolerations"] = [*(spec.get("tolerations") or []), *added]
     labels[POD_SET] = pod_set
     admitted = {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": spec}
-    return hold(admitted, workload=workload) if admission.topology_aware else admitted
+    if admission.topology_aware:
+        return hold(admitted, workload=workload)
+    return admitted

@@ -50,7 +50,8 @@ def hold(pod: Object, *, workload: str) -> Object:
     Kueue adds the labels of a node to the pod's node selector and removes the gate (pkg/controller/tas/
     topology_ungater.go).
     """
-    metadata, spec = pod["metadata"], pod["spec"]
+    metadata = pod["metadata"]
+    spec = pod["spec"]
     annotations = {**metadata["annotations"], WORKLOAD: workload}
     if not any(key in annotations for key in PLACEMENTS.values()):
         annotations[UNCONSTRAINED_TOPOLOGY] = "true"

@@ -17,6 +17,8 @@ from railhead.contract.report import NO_STEPS
 from railhead.contract.text import write_ranks
 from railhead.driver.messages.attempt_errors import RankErrorKind
 
+_WAITS = (RankErrorKind.UNANSWERED, RankErrorKind.SIGNALLED)  # of ranks that wait for the one that is to blame
+
 
 class FailureOrigin(Enum):
     """Where a failure surfaces."""
@@ -133,7 +135,8 @@ def classify_failure(facts: FailureFacts) -> Failure:
             suspect = "" if is_of_others else first.pod
             text = intro + where + _describe(errors)
             if kind in HANGS and facts.difference:
-                text, suspect = f"{facts.difference}: {text}", facts.odd_pod or suspect
+                text = f"{facts.difference}: {text}"
+                suspect = facts.odd_pod or suspect
             return Failure(class_, reason, text, first.exit_code, suspect)
     if facts.source == FailureOrigin.STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
@@ -180,7 +183,6 @@ _BY_CAUSE = (
     (RankErrorKind.STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
     (RankErrorKind.STEPLESS, FailureClass.HANG, NO_STEPS, ""),
 )
-_WAITS = (RankErrorKind.UNANSWERED, RankErrorKind.SIGNALLED)  # of ranks that wait for the one that is to blame
 HANGS = (*_WAITS, *FOUND_HANGS)
 
 
@@ -227,7 +229,9 @@ def _describe(errors: list[RankError]) -> str:
     first = _find_first(errors)
     others = [error.rank for error in errors if error is not first]
     text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in FOUND_BY_DRIVER else first.text
-    return f"{text}; also failed: {write_ranks(others)}" if others else text
+    if others:
+        return f"{text}; also failed: {write_ranks(others)}"
+    return text
 
 
 def _find_first(errors: list[RankError]) -> RankError:

@@ -223,4 +223,6 @@ def _write_tensors(tensors: tuple[str, ...]) -> str:
 
 
 def _wait(ranks: Collection[int]) -> str:
-    return "waits" if len(ranks) == 1 else "wait"
+    if len(ranks) == 1:
+        return "waits"
+    return "wait"

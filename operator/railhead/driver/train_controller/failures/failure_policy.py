@@ -66,7 +66,8 @@ class RetryDecider:
 
     def decide(self, error: BaseException) -> bool:
         """Whether to retry. A failure that ends the run goes into the mailbox, for the driver."""
-        facts, box = collect_facts(error, self._group), self._mailbox.controller
+        facts = collect_facts(error, self._group)
+        box = self._mailbox.controller
         if facts.lost_pods:
             box.change(lambda value: replace(value, lost_pods=facts.lost_pods[:MAX_LOST_PODS]))
         found = classify_failure.classify_failure(facts)
@@ -94,7 +95,8 @@ class RetryDecider:
         return is_retry
 
     def _count(self, facts: FailureFacts, found: Failure, *, charged: int, allowed: Optional[int]) -> None:
-        last, commits = (found.class_.value, found.reason), self._group.commits
+        last = (found.class_.value, found.reason)
+        commits = self._group.commits
         before = self._history if commits == self._commits else RestartHistory()
         is_unexplained = classify_failure.is_infrastructure(facts, found) and not facts.is_explained
         self._history = RestartHistory(
@@ -105,7 +107,8 @@ class RetryDecider:
             allowed=allowed,
             max_failures=self._max_failures,
         )
-        self._last, self._commits = last, commits
+        self._last = last
+        self._commits = commits
 
 
 def collect_facts(error: BaseException, group: Group) -> FailureFacts:
@@ -146,7 +149,9 @@ def _find_awaited_workers(error: BaseException) -> int:
     """The size of the group whose start timed out, else 0."""
     inner = getattr(error, "controller_failure", error)
     is_timeout = "WorkerGroupStartupTimeoutError" in list_class_names(inner)
-    return int(getattr(inner, "num_workers", 0)) if is_timeout else 0
+    if is_timeout:
+        return int(getattr(inner, "num_workers", 0))
+    return 0
 
 
 def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:

@@ -17,14 +17,16 @@ from railhead.driver.train_controller.worker_group import Group
 
 FOLDER = f"{OWN_FOLDER}/dumps"
 STORE_PATIENCE_SECONDS = 5.0  # by which a restart may wait for the storage
-KEPT_FAILURES, KEPT_RANKS = 3, 64
+KEPT_FAILURES = 3
+KEPT_RANKS = 64
 _WRITERS = 8
 _NAME = re.compile(r"(\d+)-(\d+)")
 
 
 def keep_in_thread(records: Mapping[int, bytes], group: Group, *, first: Collection[int]) -> None:
     """Behind the fence. Waits for STORE_PATIENCE_SECONDS at most, and keeps writing after that."""
-    folder, check_fence = group.folder, group.check_fence
+    folder = group.folder
+    check_fence = group.check_fence
     if not records or folder is None:
         return
 

@@ -160,7 +160,9 @@ def _without_traceback(error: BaseException) -> str:
 
 def _last_line(error: BaseException) -> str:
     lines = [line for line in read_text(error).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
+    if lines:
+        return lines[-1].strip()
+    return type(error).__name__
 
 
 def build_failure(error: BaseException) -> Failure:
