@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "operator" / "railhead"
-FILE_LINES = 400
+FILE_LINES = 500  # a backstop: the rule is one job, said in the docstring's first sentence
 FUNCTION_LINES = 50
 FILES = sorted(PACKAGE.rglob("*.py"))
 
