@@ -47,8 +47,8 @@ CLAIMS: tuple[tuple[str, float | str], ...] = (
     ("names of up to # characters", MAX_METRIC_NAME),
     ("# random schedules", 2 * SCHEDULES),  # under one operator, and under two
     ("# mutated jobs", CASES),
-    ("file of the package has at most # lines", FILE_LINES),
-    ("function has at most # lines", FUNCTION_LINES),
+    ("and at most # lines; a function", FILE_LINES),
+    ("lines; a function at most #", FUNCTION_LINES),
     ("job's name has at most # characters", MAX_JOB_NAME),
     ("# KiB in all", MAX_INLINE_BYTES / 1024),
     ("The codes # to", min(EXIT_CODES)),

@@ -10,6 +10,7 @@ The operator has no right to read the Secret and need not: the token follows fro
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from railhead.api import names
@@ -88,15 +89,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         entrypoint=spec.trainer.entrypoint or [],
         train_loop_config=spec.trainer.train_loop_config or {},
         backend=BackendInput(**backend.model_dump()) if backend else BackendInput(),
-        scaling=ScalingInput(
-            num_workers=scaling.most_workers,
-            use_gpu=scaling.use_gpu,
-            resources_per_worker=dict(sizes.per_worker),
-            placement_strategy=scaling.placement_strategy,
-            accelerator_type=scaling.accelerator_type,
-            ray_label_selector=find_ray_labels(scaling.ray_label_selector),
-            elastic=_describe_elastic(scaling),
-        ),
+        scaling=_describe_scaling(scaling, sizes.per_worker),
         worker_pods=max(1, scaling.most_workers // scaling.workers_per_pod),
         checkpoint=CheckpointInput(**checkpoint.model_dump()) if checkpoint else CheckpointInput(),
         callbacks=run.callbacks or [],
@@ -117,6 +110,19 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         git=GitInput(git.repository, git.revision, git.path or "", git.secret_name or "") if git else None,
         source_digest=digest_files({n: text.encode() for n, text in inline.items()}) if inline else "",
         ray_node=RayNodes(sizes.head.ray, sizes.worker.ray),
+    )
+
+
+def _describe_scaling(scaling: Scaling, per_worker: Mapping[str, float]) -> ScalingInput:
+    """Returns what Ray Train's ScalingConfig gets; `per_worker`: Ray's resources of one worker."""
+    return ScalingInput(
+        num_workers=scaling.most_workers,
+        use_gpu=scaling.use_gpu,
+        resources_per_worker=dict(per_worker),
+        placement_strategy=scaling.placement_strategy,
+        accelerator_type=scaling.accelerator_type,
+        ray_label_selector=find_ray_labels(scaling.ray_label_selector),
+        elastic=_describe_elastic(scaling),
     )
 
 

@@ -95,7 +95,7 @@ def test_every_list_has_a_type() -> None:
 
 def test_every_time_in_the_status_has_the_date_time_format() -> None:
     times = {path: node for path, node in NODES if path.startswith("status") and re.search(r"(\.since|[tT]ime)$", path)}
-    assert len(times) == 22
+    assert len(times) == 20
     assert {path for path, node in times.items() if node.get("format") != "date-time"} == set()
 
 

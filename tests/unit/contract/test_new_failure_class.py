@@ -21,11 +21,11 @@ ROW = (
 USES = """
 from railhead.api.crd import build_crd
 from railhead.api.status import parse_status
-from railhead.client.causes import find_cause
+from railhead.client.explain.causes import find_cause
 from railhead.contract.failure import Failure, FailureClass
-from railhead.driver.script.run import decide_ending
-from railhead.driver.reporting.mailbox import Fit
-from railhead.planning.facts.failure import apply_rules
+from railhead.driver.head.script_process import decide_ending
+from railhead.driver.mailbox.values import Fit
+from railhead.planning.facts.pod_failure import apply_rules
 from railhead.planning.facts.suspects import is_likely, is_sure
 from tests.unit.builders import make_spec
 

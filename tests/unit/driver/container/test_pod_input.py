@@ -83,7 +83,7 @@ def test_replaced_content_is_not_used(
     pod: dict[str, str], change: Callable[[dict[str, str]], object], name: str
 ) -> None:
     change(pod)
-    with pytest.raises(AttemptFailed, match=f"whose name ends with [a-z]+-{get_digest(name)}; delete it"):
+    with pytest.raises(AttemptFailed, match=f"whose name ends with [a-z]+-{get_digest(name)} was replaced; delete it"):
         check_content(pod)
 
 

@@ -24,7 +24,9 @@ from railhead.driver.mailbox.heartbeat import Heartbeat
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.progress import Progress
 from railhead.driver.mailbox.values import Hang, Stack
+from railhead.driver.rank import rank_stacks
 from railhead.driver.rank.rank_stacks import find_package, find_place, read_stacks
+from railhead.driver.rank.run_rank import BEGUN, RankEnd
 from tests.unit.driver.mailboxes import tell
 
 TRAINING = Progress(state="RUNNING", is_training=True, reports=3, processes=("a-1",))
@@ -187,7 +189,8 @@ def test_equal_stacks_are_shown_once() -> None:
     assert describe_stacks(None) == []
 
 
-def test_stacks_show_the_place_of_the_training_thread() -> None:
+def test_stacks_show_the_place_of_the_training_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_stacks, "read_end", lambda: RankEnd(BEGUN))  # other tests have run a rank in this process
     reached, release = threading.Event(), threading.Event()
 
     def train_func() -> None:
