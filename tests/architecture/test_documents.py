@@ -117,6 +117,21 @@ def test_files_that_internals_name_exist(path: Path) -> None:
     assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
 
 
+def test_the_walks_through_the_code_name_what_exists() -> None:
+    """Each stop of a walk is a file, and names in it; a walk has at most twelve stops."""
+    section = (DOCS / "internals" / "architecture.md").read_text().partition("## Two walks")[2].partition("\n## ")[0]
+    stops = [line for line in section.splitlines() if re.match(r"\d+\. ", line)]
+    assert [line.partition(".")[0] for line in stops] == [str(number) for _ in range(2) for number in range(1, 13)]
+    missing = []
+    for stop in stops:
+        for file, names in re.findall(r"`([a-z_/]+\.py)`: ([^;]+)", stop):
+            text = (PROJECT / "operator" / "railhead" / file).read_text()
+            for name in re.findall(r"`([A-Za-z_]+)`", names):
+                if not re.search(rf"\b(?:def|class) {name}\b", text):
+                    missing.append(f"{file}: {name}")
+    assert not missing
+
+
 def test_each_threat_has_its_tests() -> None:
     threats, promises = find_threats("operate/security.md"), find_threats("internals/promises.md")
     assert len(threats) > 10
