@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from railhead.contract.history_format import JOURNAL, METRICS, Header, Record, SegmentName, parse_segment
@@ -67,7 +68,7 @@ def read_history(files: Mapping[str, bytes], *, job: str | Collection[str] = "")
 
 def _order(parts: list[_Part]) -> list[_Part]:
     """Attempts are counted; the clocks of heads order only jobs, and heads of one attempt."""
-    jobs = _find_begins(parts, lambda part: part.header.job)
+    jobs = _find_begins(parts, attrgetter("header.job"))
     heads = _find_begins(parts, _Part.get_head)
     return sorted(
         parts,

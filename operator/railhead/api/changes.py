@@ -184,7 +184,11 @@ def _build_check(spec: Schema) -> Schema:
     """Judges a change in phase Suspended by the rules of creation that read several fields."""
     allowed = []  # pairs of a rule and what to say if it does not hold
     for path, own in SUSPENDED.items():
-        fields = own if path else own.union(*SUSPENDED.values())  # a rule of the spec may read fields of its objects
+        # a rule of the spec may read fields of its objects
+        if path:
+            fields = own
+        else:
+            fields = own.union(*SUSPENDED.values())
         checks = [check for check in _find(spec, path).get(RULES, []) if _reads(check["rule"], fields)]
         for check in (*checks, SAME_GPUS) if path == ".scaling" else checks:
             text = f"spec{path}{check.get('fieldPath', '')}: {check['message']}"

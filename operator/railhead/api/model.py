@@ -46,7 +46,10 @@ def exactly_one(first: str, *others: str) -> tuple[str, str, str]:
     """The rule that one of these fields is set, and no other."""
     *most, last = [first, *others]
     sets = [f"has(self.{name})" for name in (first, *others)]
-    rule = " != ".join(sets) if len(sets) == 2 else f"[{', '.join(sets)}].exists_one(x, x)"
+    if len(sets) == 2:
+        rule = " != ".join(sets)
+    else:
+        rule = f"[{', '.join(sets)}].exists_one(x, x)"
     return "", rule, f"exactly one of {', '.join(most)} and {last} must be set"
 
 

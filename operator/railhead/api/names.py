@@ -103,7 +103,10 @@ def head_port(uid: str, attempt: int) -> int:
     share a port; neither may two attempts of one job.
     """
     seed = uid.replace("-", "")[:8]
-    number = int(seed, 16) if seed and all(c in "0123456789abcdef" for c in seed) else sum(map(ord, uid))
+    if seed and all(c in "0123456789abcdef" for c in seed):
+        number = int(seed, 16)
+    else:
+        number = sum(map(ord, uid))
     return 20000 + (number + attempt * 7919) % 10000
 
 

@@ -20,7 +20,9 @@ def find_narrower(document: Object) -> str:
         for part in ("spec", "status")
         for place in find_narrowed(own["properties"][part], served.get("properties", {}).get(part, {}), part)
     ]
-    more = f" and {len(narrower) - NAMED_AT_MOST} more" if len(narrower) > NAMED_AT_MOST else ""
+    more = ""
+    if len(narrower) > NAMED_AT_MOST:
+        more = f" and {len(narrower) - NAMED_AT_MOST} more"
     return "; ".join(narrower[:NAMED_AT_MOST]) + more
 
 

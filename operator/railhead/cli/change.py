@@ -60,8 +60,12 @@ async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Cons
     created = await cluster.create_job(new)
     await keep_code(cluster, created)
     name = str(created["metadata"]["name"])
-    where = ", ".join(f"{key} {value}" for key, value in source.items()) if isinstance(source, dict) else ""
-    start = f"from {where}" if where else "from scratch, because there is no checkpoint"
+    where = ""
+    if isinstance(source, dict):
+        where = ", ".join(f"{key} {value}" for key, value in source.items())
+    start = "from scratch, because there is no checkpoint"
+    if where:
+        start = f"from {where}"
     console.line(f"{name}: created; it starts {start}")
     console.line(f"  railhead status {name}")
     console.line(f"  railhead logs {name} -f")

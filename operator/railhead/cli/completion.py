@@ -162,7 +162,10 @@ async def _ask(action: argparse.Action, words: Words) -> list[str]:
         if action.dest == "rank":
             scaling = part(part(await cluster.get_job(words.arguments[0]), "spec"), "scaling")
             return list(map(str, range(scaling.get("maxWorkers") or scaling.get("numWorkers") or 1)))
-        scope = Scope(TRAIN_JOB, cluster.namespace) if action.type is job_name else Scope(NAMESPACE)
+        if action.type is job_name:
+            scope = Scope(TRAIN_JOB, cluster.namespace)
+        else:
+            scope = Scope(NAMESPACE)
         with explaining(f"list {scope.kind.plural}"):
             listed = await cluster.client.list_each(scope, lambda each: each["metadata"]["name"], metadata_only=True)
             return [str(name) for name in listed.items]

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Column, Console
@@ -38,7 +39,7 @@ TABLES: Mapping[tuple[str, str], Sequence[Column]] = {
 async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the jobs by namespace and name; with --watch, then each change until Ctrl-C."""
     rows = await cluster.list_jobs(options.selector, read_row)
-    rows.sort(key=lambda row: (row.namespace, row.name))
+    rows.sort(key=attrgetter("namespace", "name"))
     _print_jobs(rows, options, cluster, console)
     if not options.watch:
         return 0
@@ -124,7 +125,10 @@ def _print_table(
     now = cluster.client.clock.now()
 
     def write(row: JobRow, title: str) -> str:  # which is the name of the row's field, but for AGE
-        value = describe_age(row.created, now) if title == "AGE" else getattr(row, title.lower().replace("-", "_"))
+        if title == "AGE":
+            value = describe_age(row.created, now)
+        else:
+            value = getattr(row, title.lower().replace("-", "_"))
         return str(value or "-")
 
     texts = [[write(row, column.title) for column in columns] for row in rows]

@@ -63,7 +63,9 @@ async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted:
                 f"attempts: {kept}. spec.logs.archive decides what it keeps"
             )
             return ExitCode.NOT_FOUND
-        since = format_time(cluster.client.clock.now() - timedelta(seconds=wanted.since)) if wanted.since else ""
+        since = ""
+        if wanted.since:
+            since = format_time(cluster.client.clock.now() - timedelta(seconds=wanted.since))
         last: dict[str, deque[str]] = {}
         async for file, data in read_each(files, list(sources)):
             source = sources[file]

@@ -125,7 +125,10 @@ class Console:
         def name_fields(fields: list[tuple[str, object]]) -> dict[str, object]:
             return {to_camel(name): each for name, each in fields}
 
-        plain = value if isinstance(value, dict) else dataclasses.asdict(value, dict_factory=name_fields)
+        if isinstance(value, dict):
+            plain = value
+        else:
+            plain = dataclasses.asdict(value, dict_factory=name_fields)
         if format_ == "json":
             text = json.dumps(plain, indent=2, ensure_ascii=True)
         else:

@@ -102,7 +102,10 @@ def _print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console
     def describe(row: CheckpointRow) -> str:
         if not row.verification or not row.files:
             return "-"
-        state = "damaged" if row.verification.damage else "intact" if row.verification.checked else "unknown"
+        if row.verification.damage:
+            state = "damaged"
+        else:
+            state = "intact" if row.verification.checked else "unknown"
         return f"{state}, {row.verification.checked} of {row.files} checked"
 
     are_verified = any(row.verification for row in rows)

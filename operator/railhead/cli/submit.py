@@ -181,7 +181,9 @@ def _read_script(options: argparse.Namespace, image: str, sent: Container[str]) 
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{path} cannot be read: {error}", ExitCode.USAGE) from None
     check_function(file, code, function)
-    module = name_module(_absolute(path), _absolute(options.code)) if options.code else ""
+    module = ""
+    if options.code:
+        module = name_module(_absolute(path), _absolute(options.code))
     if module and f"{module.replace('.', '/')}.py" not in sent:
         raise ClientError(f"{path} is not sent with --code, because it is ignored", ExitCode.USAGE)
     return build_job(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Collection, Mapping, Optional
 
 from railhead.contract.run_folder import OWN_FOLDER
@@ -66,8 +67,11 @@ class Snapshot:
     def keep(self, names: Collection[str]) -> Snapshot:
         """Drops the others. If the latest was dropped, the newest of the remaining ones is the latest."""
         entries = tuple(entry for entry in self.entries if entry.name in names)
-        newest = max(entries, key=lambda entry: entry.report, default=None)
-        latest = self.latest if self.latest in names else newest.name if newest else None
+        newest = max(entries, key=attrgetter("report"), default=None)
+        if self.latest in names:
+            latest = self.latest
+        else:
+            latest = newest.name if newest else None
         return replace(self, entries=entries, latest=latest)
 
 

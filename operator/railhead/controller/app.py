@@ -152,7 +152,10 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     )
     watches = [*job_watches, *(informer.state for informer in state.informers)]
     metrics.add_states(Sources(store, queue, client, leadership, policy, watches))
-    of_queues = [informer.state for informer in state.queues.informers] if state.queues else []
+    if state.queues:
+        of_queues = [informer.state for informer in state.queues.informers]
+    else:
+        of_queues = []
     guard = WatchGuard([*watches, *of_queues], client.ask_list)
     return Parts(client, store, queue, state, job_watches, guard, leadership, policy, metrics)
 

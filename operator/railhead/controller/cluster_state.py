@@ -57,17 +57,15 @@ class ClusterState:
         ]
         for informer in self.informers:
             informer.state.on_return = partial(self._wake_jobs, informer.namespace)
-        self.queues = (
-            QueueWatches(
+        self.queues: QueueWatches | None = None
+        if uses_kueue:
+            self.queues = QueueWatches(
                 client,
                 store.queues,
                 namespaces=namespaces,
                 wake=queue.add,
                 wake_all=self._wake_jobs,
             )
-            if uses_kueue
-            else None
-        )
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
         if event_type == "DELETED":

@@ -116,7 +116,10 @@ class Deleter:
             try:
                 found = await self.client.get(kind, remove.name, namespace=key.namespace)
                 labels = found["metadata"].get("labels") or {}
-                is_ours = labels.get(MANAGED_BY) == "railhead" if remove.is_shared else owner_uid(found) == uid
+                if remove.is_shared:
+                    is_ours = labels.get(MANAGED_BY) == "railhead"
+                else:
+                    is_ours = owner_uid(found) == uid
                 if not is_ours:
                     log.warning("%s/%s is not ours and stays: %s", key.namespace, remove.name, remove.kind)
                     return

@@ -296,7 +296,10 @@ class Executor:
                 raise ChildRejected(_miss_scheduler(create, kind)) from error
             raise _reject(create, error.message, status=error.status) from error
         if policy.is_watched:
-            record = self.cache.record_pod if create.kind == POD.kind else self.cache.record_workload
+            if create.kind == POD.kind:
+                record = self.cache.record_pod
+            else:
+                record = self.cache.record_workload
             record(answer)
         if policy.owned_by is OwnedBy.NAMESPACE:
             return self._note_shared(key, create, answer)

@@ -79,7 +79,9 @@ class Queues:
 
     def change_job(self, key: JobKey, record: JobRecord | None) -> None:
         """A job was added, modified or deleted."""
-        label = record.priority_label if record is not None and record.phase == "Queued" else ""
+        label = ""
+        if record is not None and record.phase == "Queued":
+            label = record.priority_label
         self._by_priority.change(key, [label] if label else ())
 
     def change_flavor(self, old: Flavor | None, new: Flavor | None) -> frozenset[JobKey]:

@@ -203,7 +203,10 @@ class KubeClient:
         `is_strict` as for `create`."""
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
         path = _with_query(path, {"fieldManager": field_manager, "fieldValidation": "Strict" if is_strict else ""})
-        type_ = "json" if isinstance(body, list) else "strategic-merge" if is_strategic else "merge"
+        if isinstance(body, list):
+            type_ = "json"
+        else:
+            type_ = "strategic-merge" if is_strategic else "merge"
         content_type = f"application/{type_}-patch+json"
         return await self._call(Request(_verb("patch", subresource), kind.plural, path, body, content_type))
 

@@ -71,5 +71,8 @@ def _find_zero(zeros: list[datetime], *, known: datetime | None) -> datetime:
     """The most accurate of those that agree with the median. Of two medians the one nearer to `known` counts."""
     low = zeros[(len(zeros) - 1) // 2]
     high = zeros[len(zeros) // 2]
-    median = high if known is not None and abs(high - known) < abs(low - known) else low
+    if known is not None and abs(high - known) < abs(low - known):
+        median = high
+    else:
+        median = low
     return max(zero for zero in zeros if zero <= median + TRUNCATION)

@@ -281,7 +281,11 @@ class Informer(Generic[Record]):
         delay = requested or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
         if is_refusal(error):
             delay = max(delay, self._refusal_pause)
-        level = logging.DEBUG if self.state.is_refused else logging.WARNING  # a refusal was logged when it began
+        # a refusal was logged when it began
+        if self.state.is_refused:
+            level = logging.DEBUG
+        else:
+            level = logging.WARNING
         log.log(level, "watch of %s: %s; retrying in %.1f s", self._scope.kind.plural, error, delay)
         await self._sleep(delay)
 

@@ -32,7 +32,10 @@ class Kind:
 
     def path(self, *, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
         """The URL path; without a namespace it covers all namespaces."""
-        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.group:
+            parts = ["/apis", self.group, self.version]
+        else:
+            parts = ["/api", self.version]
         if self.is_namespaced and namespace:
             parts += ["namespaces", namespace]
         parts.append(self.plural)

@@ -103,7 +103,9 @@ def describe_job_change(old: Object, new: Object) -> list[str]:
     now = parse_status(new.get("status"))
     lines = []
     if now.attempt > 1 and now.attempt != was.attempt:
-        why = f", because {now.failure.reason}: {now.failure.message}" if now.failure else ""
+        why = ""
+        if now.failure:
+            why = f", because {now.failure.reason}: {now.failure.message}"
         lines.append(f"attempt {now.attempt} starts{why}")
     news = [c for c in _troubles(now) if c.message not in {old.message for old in _troubles(was)}]
     if now.phase and now.phase != was.phase:

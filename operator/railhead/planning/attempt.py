@@ -75,7 +75,9 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
 def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = False) -> Decision:
     """Starts the attempt after the current one, which can no longer act; `reason` is the event's."""
     attempt = job.attempt + 1
-    known = f"; the newest known checkpoint is {job.status.checkpoint.index}" if job.status.checkpoint else ""
+    known = ""
+    if job.status.checkpoint:
+        known = f"; the newest known checkpoint is {job.status.checkpoint.index}"
     event = Event("Normal", reason, f"Starting attempt {attempt}{known}")
     decision = begin_attempt(job, attempt=attempt, phase=phase, again=again)
     return replace(

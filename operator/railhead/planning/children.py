@@ -103,7 +103,9 @@ def removals(job: Job) -> tuple[Remove, ...]:
     The Secret goes with the input, which owns it.
     """
     mounts = job.mounts_of(job.attempt)
-    configs = (mounts.input, mounts.source) if job.spec.source and job.spec.source.config_map else (mounts.input,)
+    configs = [mounts.input]
+    if job.spec.source and job.spec.source.config_map:
+        configs.append(mounts.source)
     policy = Remove("NetworkPolicy", names.network_policy_name(job.name, job.uid))
     return (*(Remove("ConfigMap", name) for name in configs), policy, *gang_removal(job))
 
@@ -162,7 +164,10 @@ def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) ->
 
 
 def _describe_attempt(job: Job, number: int) -> PodSettings:
-    admission = job.status.admission if number == job.attempt else choose_admission(job)
+    if number == job.attempt:
+        admission = job.status.admission
+    else:
+        admission = choose_admission(job)
     attempt = PodSettings(
         job.ref,
         job.spec,
@@ -186,7 +191,10 @@ def find_source_checkpoint(job: Job) -> str | None:
         if wanted:
             return wanted.checkpoint
         return None
-    found = (job.source.best_checkpoint if wanted.best else job.source.checkpoint) if job.source else None
+    if job.source:
+        found = job.source.best_checkpoint if wanted.best else job.source.checkpoint
+    else:
+        found = None
     if found:
         return found.uri
     return None

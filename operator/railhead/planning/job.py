@@ -79,7 +79,10 @@ class Job(Observed):
 
     def gang_scheduler_of(self, attempt: int) -> GangSchedulerName:
         """All pods of an attempt join a group or none of them does, also after the API server has changed."""
-        chosen = self.status.gang_scheduler if attempt == self.attempt else self.chosen_gang
+        if attempt == self.attempt:
+            chosen = self.status.gang_scheduler
+        else:
+            chosen = self.chosen_gang
         if self.spec.gang_scheduler != "Auto":
             return self.spec.gang_scheduler
         return chosen or "None"

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from operator import attrgetter
 
 from railhead.api import names
 from railhead.contract.outcome import Outcome
@@ -204,7 +205,7 @@ class WorkerPods:
             elif not 0 <= pod.slot < slots:
                 out_of_range.append(pod)
             elif (other := newest.setdefault(pod.slot, pod)) is not pod:
-                older, newer = sorted((other, pod), key=lambda each: each.round)
+                older, newer = sorted((other, pod), key=attrgetter("round"))
                 newest[pod.slot] = newer
                 duplicates.append(older)
         for pod in silent:

@@ -17,7 +17,10 @@ def describe_known(status: JobStatus) -> list[Object]:
     described = []
     for index, checkpoint in sorted(known.items()):
         uri = split_query(checkpoint.uri)[0]
-        run = current if current and uri.startswith(f"{current}/") else uri.rpartition("/")[0]
+        if current and uri.startswith(f"{current}/"):
+            run = current
+        else:
+            run = uri.rpartition("/")[0]
         parent, _, run_name = run.rpartition("/")
         place = {"run": run_name, "folder": parent.rpartition("/")[2]}
         commit = {"index": index, "time": checkpoint.time or "", "attempt": checkpoint.attempt}

@@ -44,7 +44,10 @@ def merge(base: Mapping[str, object], over: Mapping[str, object]) -> Object:
     """Lays `over` on `base`. Maps merge by key, named lists by name, everything else is replaced."""
     merged = dict(base)
     for name, value in over.items():
-        merged[name] = _merge_values(merged[name], value, key=name) if name in merged else value
+        if name in merged:
+            merged[name] = _merge_values(merged[name], value, key=name)
+        else:
+            merged[name] = value
     return merged
 
 

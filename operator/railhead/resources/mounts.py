@@ -192,7 +192,9 @@ def find_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> 
     """Returns those of an attempt that begins now: their names follow from their content."""
     input_name: str = build_input(job, spec, settings)["metadata"]["name"]
     secret: str = build_secret(job, settings, input_name=input_name)["metadata"]["name"]
-    source = find_source_name(job, settings) if spec.source and spec.source.config_map else ""
+    source = ""
+    if spec.source and spec.source.config_map:
+        source = find_source_name(job, settings)
     return Mounts(settings.bundle_name, input_name, secret, source)
 
 

@@ -45,7 +45,10 @@ def require_nodes(
     if not isinstance(rules, Mapping):
         return rules
     required = rules.get(REQUIRED)
-    terms = get_items(required.get("nodeSelectorTerms")) if isinstance(required, Mapping) else []
+    if isinstance(required, Mapping):
+        terms = get_items(required.get("nodeSelectorTerms"))
+    else:
+        terms = []
     both = [
         {**term, kind: [*get_items(term.get(kind)), *requirements]} if isinstance(term, Mapping) and term else term
         for term in terms
@@ -105,7 +108,10 @@ def parse_selector(text: str) -> tuple[str, list[str]]:
     """Returns Ray's `value`, `!value`, `in(a, b)` or `!in(a, b)` as (In or NotIn, values)."""
     match = _SELECTOR.fullmatch(text)
     assert match is not None  # the pattern matches any text; the API accepts valid ones only
-    values = [match[3]] if match[2] is None else [value.strip() for value in match[2].split(",")]
+    if match[2] is None:
+        values = [match[3]]
+    else:
+        values = [value.strip() for value in match[2].split(",")]
     return ("NotIn" if match[1] else "In"), values
 
 

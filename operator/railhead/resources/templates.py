@@ -20,7 +20,10 @@ def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
 
 def find_template(spec: TrainJobSpec, role: str) -> Object:
     """Returns the user's PodTemplateSpec for the role: spec.podTemplate, and the role's own on top."""
-    role_template = spec.head.pod_template if role == names.HEAD else spec.worker.pod_template
+    if role == names.HEAD:
+        role_template = spec.head.pod_template
+    else:
+        role_template = spec.worker.pod_template
     return merge(spec.pod_template or {}, role_template or {})
 
 

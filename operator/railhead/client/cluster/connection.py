@@ -189,7 +189,9 @@ def explaining(doing: str) -> Iterator[None]:
 def explain_error(error: KubeError, doing: str) -> ClientError:
     """Returns what the API server's answer means for a user; `doing` completes "cannot ..."."""
     if error.status in (401, 403):
-        remedy = "log in again" if error.status == 401 else "ask an administrator for the right"
+        remedy = "ask an administrator for the right"
+        if error.status == 401:
+            remedy = "log in again"
         return ClientError(f"cannot {doing}: {error.message}; {remedy}", ExitCode.DENIED)
     if error.status == 404:
         return ClientError(f"cannot {doing}: {error.message}", ExitCode.NOT_FOUND)

@@ -69,7 +69,10 @@ def _count_gpus(scaling: Object, pods: int) -> int:
     if scaling.get("useGPU") is not True:
         return 0
     amount = part(scaling, "resourcesPerWorker").get(text(scaling, "gpuResourceName") or DEFAULT_GPU, 1)
-    per_worker = int(amount) if str(amount).isdecimal() else 1  # the CRD has whole numbers only
+    # the CRD has whole numbers only
+    per_worker = 1
+    if str(amount).isdecimal():
+        per_worker = int(amount)
     return pods * int(scaling.get("workersPerPod") or 1) * per_worker
 
 

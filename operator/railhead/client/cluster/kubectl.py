@@ -36,7 +36,10 @@ async def find_pods(cluster: Cluster, name: str, role: str) -> list[str]:
     found = [pod for pod in running if (pod.attempt, pod.role) == (newest, role)]
     if not found:
         status = parse_status(job.get("status"))
-        remedy = f"`railhead logs {name}` has what it printed" if status.is_finished else f"run `railhead why {name}`"
+        if status.is_finished:
+            remedy = f"`railhead logs {name}` has what it printed"
+        else:
+            remedy = f"run `railhead why {name}`"
         message = f"{name} has no running {role} pod (phase {status.phase or 'none'}); {remedy}"
         raise ClientError(message, ExitCode.NOT_FOUND)
     if found[0].host == LOCAL_HOST:

@@ -251,7 +251,9 @@ def judge_dns(slices: Sequence[Object]) -> Check:
 
 def judge_gangs(served: Sequence[str], *, has_kueue: bool) -> Check:
     """Takes the schedulers whose PodGroups are served, with the versions."""
-    gangs = f"gangScheduler can be {_some(served)}" if served else "No PodGroup of a gang scheduler is served"
+    gangs = "No PodGroup of a gang scheduler is served"
+    if served:
+        gangs = f"gangScheduler can be {_some(served)}"
     kueue = "Kueue's queues are served" if has_kueue else "Kueue is not installed"
     return Check("Gangs and queues", OK, f"{gangs}; {kueue}.")
 

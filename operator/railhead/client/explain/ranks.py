@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from railhead.api import names
 from railhead.client.cluster.child_process import parse_answer
@@ -105,7 +106,7 @@ async def collect_stacks(cluster: Cluster, name: str) -> list[RankStack]:
 def parse_stacks(output: str, pod: str) -> list[RankStack]:
     """Returns what the pod has printed, which may be anything. Raises ClientError."""
     found = parse_answer(list[RankStack], output, f"pod {pod} did not return a list of stacks")
-    return sorted(found, key=lambda each: each.rank)
+    return sorted(found, key=attrgetter("rank"))
 
 
 def group_stacks(stacks: Sequence[RankStack]) -> list[tuple[str, str]]:

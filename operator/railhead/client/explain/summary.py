@@ -57,8 +57,13 @@ def summarize(snapshot: JobSnapshot) -> JobScreen:
 def _facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
     status = snapshot.status
     progress = snapshot.status.progress
-    steps = f"{progress.step} of {progress.total_steps}" if progress.step and progress.total_steps else ""
-    rates = [f"{progress.steps_per_second} steps/s"] if progress.steps_per_second else []
+    steps = ""
+    if progress.step and progress.total_steps:
+        steps = f"{progress.step} of {progress.total_steps}"
+    if progress.steps_per_second:
+        rates = [f"{progress.steps_per_second} steps/s"]
+    else:
+        rates = []
     rates += [f"{progress.tokens_per_second} tokens/s"] if progress.tokens_per_second else []
     age = describe_age(str(snapshot.job["metadata"].get("creationTimestamp") or ""), snapshot.now)
     workers = status.workers
@@ -130,6 +135,8 @@ def _pods(snapshot: JobSnapshot) -> Section:
 def _events(snapshot: JobSnapshot) -> Section:
     lines = []
     for event in snapshot.events[-MOST_EVENTS:]:
-        age = f"{describe_age(event.at.isoformat(), snapshot.now)} ago" if event.at else "at an unknown time"
+        age = "at an unknown time"
+        if event.at:
+            age = f"{describe_age(event.at.isoformat(), snapshot.now)} ago"
         lines.append(f"{age}: {event.reason}: {event.message}")
     return Section("Last events", tuple(lines))

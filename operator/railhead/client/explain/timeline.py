@@ -56,7 +56,9 @@ def _job(snapshot: JobSnapshot) -> Iterator[Moment]:
     status = snapshot.status
     if status.completion_time:
         failure = status.failure
-        details = f"{failure.reason} ({failure.class_})" if failure and status.has_condition(types.FAILED) else ""
+        details = ""
+        if failure and status.has_condition(types.FAILED):
+            details = f"{failure.reason} ({failure.class_})"
         yield Moment(status.completion_time, status.phase or "Ended", details, "status")
 
 
@@ -75,7 +77,9 @@ def describe_end(attempt: Attempt) -> str:
     """Returns how an attempt ended, in a phrase; "lasts" while it does."""
     if not attempt.class_:
         return "lasts"
-    reason = f" {attempt.reason}" if attempt.reason and attempt.reason != attempt.class_ else ""
+    reason = ""
+    if attempt.reason and attempt.reason != attempt.class_:
+        reason = f" {attempt.reason}"
     node = f" on {attempt.node}" if attempt.node else ""
     rounds = f", rounds {attempt.rounds}" if attempt.rounds else ""
     return f"{attempt.class_}{reason}{node}{rounds}"
@@ -112,7 +116,9 @@ def _gaps(snapshot: JobSnapshot) -> Iterator[Moment]:
     first = next((event.at for event in snapshot.events if event.at is not None), None)
     expired_until = first or snapshot.now
     if start is not None and expired_until - start > EVENT_LIFE:
-        details = "earlier events are not known any more" if first else "no events are known"
+        details = "no events are known"
+        if first:
+            details = "earlier events are not known any more"
         yield Moment(format_time(expired_until), "Gap", details, "gap")
 
 

@@ -61,7 +61,10 @@ def explain_job(snapshot: JobSnapshot) -> list[Finding]:
     for finding in (*_main(snapshot), *_pods(snapshot), *_conditions(snapshot, OTHERS), *_seen(snapshot)):
         found.setdefault(finding.reason, finding)
     if not found:
-        reason = "Training" if snapshot.status.has_condition(types.RUNNING) else snapshot.status.phase or "Pending"
+        if snapshot.status.has_condition(types.RUNNING):
+            reason = "Training"
+        else:
+            reason = snapshot.status.phase or "Pending"
         return [_make(snapshot, reason)]
     return list(found.values())
 
@@ -115,7 +118,10 @@ def _main(snapshot: JobSnapshot) -> Iterator[Finding]:
         yield _make(snapshot, "CodePending", since=text(snapshot.job["metadata"], "creationTimestamp"))
     is_changed = snapshot.job["metadata"].get("generation", 0) > status.observed_generation  # or deleted
     if is_changed and not snapshot.is_deleting and not status.is_finished:
-        since = "" if status.observed_generation > 0 else text(snapshot.job["metadata"], "creationTimestamp")
+        if status.observed_generation > 0:
+            since = ""
+        else:
+            since = text(snapshot.job["metadata"], "creationTimestamp")
         yield _make(snapshot, "NotObserved", since=since)
     if status.has_condition(types.COMPLETE):
         reason = "Succeeded"
@@ -126,8 +132,10 @@ def _main(snapshot: JobSnapshot) -> Iterator[Finding]:
     if status.has_condition(types.FAILED):
         yield from _failure(snapshot)
         return
-    said = (types.SUSPENDED,) if status.phase == "Queued" else (types.STALLED, types.SUSPENDED, types.RECONCILING)
-    yield from _conditions(snapshot, said)
+    if status.phase == "Queued":
+        yield from _conditions(snapshot, (types.SUSPENDED,))
+    else:
+        yield from _conditions(snapshot, (types.STALLED, types.SUSPENDED, types.RECONCILING))
     if status.has_condition(types.RECONCILING):
         yield from _failure(snapshot)
         yield from _restart_in_place(snapshot)
@@ -214,7 +222,10 @@ def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:
         yield _make(snapshot, "NoCheckpoint", since=format_time(since))
     for reason, message in find_slowness(status):
         yield _make(snapshot, reason, message)
-    slow = status.progress.slow_ranks if status.progress.attempt == status.attempt else None
+    if status.progress.attempt == status.attempt:
+        slow = status.progress.slow_ranks
+    else:
+        slow = None
     if slow:
         names = ", ".join(f"rank {each.rank} ({each.pod} on {each.node or '(none)'}) at {each.score}" for each in slow)
         yield _make(snapshot, "SlowRank", names, min(each.since or "" for each in slow))

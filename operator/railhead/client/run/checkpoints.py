@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from railhead.client.exit_codes import ClientError, ExitCode
@@ -94,7 +95,7 @@ def list_checkpoints(
         if record.get("event") == "checkpoint"
     }
     rows = []
-    for entry in sorted(snapshot.entries, key=lambda each: each.report):
+    for entry in sorted(snapshot.entries, key=attrgetter("report")):
         commit = commits.get(entry.name.rpartition("/")[2], {})
         sizes = [file.size for file in files if file.name.startswith(f"{entry.name}/")]
         index = commit.get("index")
@@ -155,7 +156,9 @@ def choose_checkpoint(rows: Sequence[CheckpointRow], wanted: str) -> CheckpointR
     ]
     if not found:
         known = ", ".join(row.name for row in rows) or "none"
-        hint = "; the best one needs spec.run.checkpoint.scoreAttribute" if wanted == "best" else ""
+        hint = ""
+        if wanted == "best":
+            hint = "; the best one needs spec.run.checkpoint.scoreAttribute"
         raise ClientError(f"there is no checkpoint {wanted}; the run has: {known}{hint}", ExitCode.NOT_FOUND)
     if found[0].is_empty:
         message = f"checkpoint {found[0].name} had no files when it was committed"

@@ -139,7 +139,11 @@ def draw(values: Sequence[float], width: int, *, low: float, high: float) -> str
 def _draw(value: float, low: float, high: float) -> str:
     if not math.isfinite(value):
         return "·"
-    part = 0.5 if high <= low else (value / 2 - low / 2) / (high / 2 - low / 2)  # halves do not overflow
+    # halves do not overflow
+    if high <= low:
+        part = 0.5
+    else:
+        part = (value / 2 - low / 2) / (high / 2 - low / 2)
     return BARS[min(int(part * len(BARS)), len(BARS) - 1)]
 
 

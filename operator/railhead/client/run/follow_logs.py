@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from operator import attrgetter
 
 from railhead.api import names
 from railhead.api.status import parse_status
@@ -35,7 +36,7 @@ async def print_logs(
     shown = attempt or max((pod.attempt for pod in pods), default=0)
     chosen = [pod for pod in pods if pod.attempt == shown and wanted.is_pod(pod)]
     failures: list[ClientError] = []
-    for pod in sorted(chosen, key=lambda each: (each.slot, each.name)):
+    for pod in sorted(chosen, key=attrgetter("slot", "name")):
         try:
             await LogReader(cluster, wanted, printer, pod, wanted.list_limits()).read_once()
         except KubeError as error:

@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from operator import attrgetter
 
 from railhead.client.cluster.child_process import parse_answer, read_all, run_process
 from railhead.client.exit_codes import ClientError
@@ -96,4 +97,4 @@ def check_listing(files: Sequence[RunFile], names: Sequence[str], place: str) ->
             raise ClientError(f"{place} lists {clean_line(file.name)}, which is not in {', '.join(names)}")
         if file.size < 0:
             raise ClientError(f"{place} has no size for {clean_line(file.name)}")
-    return sorted({file.name: file for file in files}.values(), key=lambda file: file.name)
+    return sorted({file.name: file for file in files}.values(), key=attrgetter("name"))

@@ -58,7 +58,10 @@ async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
     left: list[CheckpointRow] = []
     for _ in range(TRIES):
         rows = await try_again(lambda: _read_checkpoints(files, job))
-        kept = [row.name for row in rows] if all(row.files for row in rows) else await _read_names(files)
+        if all(row.files for row in rows):
+            kept = [row.name for row in rows]
+        else:
+            kept = await _read_names(files)
         left = [row for row in rows if row.files or row.name in kept]
         if len(left) == len(rows):
             return left

@@ -132,7 +132,9 @@ def _check_path(root: Path, path: str, *, is_included: bool) -> str:
         return f"cannot be sent: {limit}; rename it, or list it in {IGNORE_FILE}"
     file = (root / path).resolve()
     if file.is_dir():
-        kind = "a link to a folder" if (root / path).is_symlink() else "another git repository"
+        kind = "another git repository"
+        if (root / path).is_symlink():
+            kind = "a link to a folder"
         return f"is {kind}; copy its files, or list it in {IGNORE_FILE}"
     if not file.is_file():
         return f"is no file, or a link to nothing; remove it, or list it in {IGNORE_FILE}"

@@ -42,6 +42,8 @@ def _describe_rows(status: Object, needs: dict[str, Decimal]) -> Iterator[str]:
                 continue
             left = max(hard - used, Decimal(0))
             resource = key.removeprefix("requests.").removeprefix("limits.")
-            short = f", but the job takes {format_resource(resource, needs[key])}" if left < needs[key] else ""
+            short = ""
+            if left < needs[key]:
+                short = f", but the job takes {format_resource(resource, needs[key])}"
             shown = f"{format_resource(resource, left)} of {format_resource(resource, hard)}"
             yield f"{key} {shown} left{short}"

@@ -135,7 +135,10 @@ def check_existing(new: Object, old: Object, code_differences: Sequence[str] = (
         raise ClientError(f"{name} is being deleted; submit it again once it is gone", ExitCode.REFUSED)
     differences = list(_compare(part(new, "spec"), part(old, "spec"), "spec"))
     known = text(part(old["metadata"], "annotations"), CONTENT)
-    is_same = known == new["metadata"]["annotations"][CONTENT] if known else not differences
+    if known:
+        is_same = known == new["metadata"]["annotations"][CONTENT]
+    else:
+        is_same = not differences
     if is_same and not status.is_finished:
         return f"{name} is this job already, in phase {status.phase or 'none'}"
     if status.is_finished:

@@ -141,7 +141,10 @@ class ReportWriter:
     ) -> None:
         """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
         facts = self._find_facts(key, report)
-        urgency = find_urgency(report, facts.status, nodes=facts.find_nodes(report)) if facts else None
+        if facts:
+            urgency = find_urgency(report, facts.status, nodes=facts.find_nodes(report))
+        else:
+            urgency = None
         if urgency is None and self.schedule.is_busy(key):
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
         if urgency is None:
@@ -173,7 +176,10 @@ class ReportWriter:
             task = asyncio.create_task(self._write_next(taken))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        self._timer = None if taken == math.inf else self.call_later(taken, self._write_due)
+        if taken == math.inf:
+            self._timer = None
+        else:
+            self._timer = self.call_later(taken, self._write_due)
 
     async def _write_next(self, key: JobKey) -> None:
         await self._write_safely(key, self._in_flight[key])
@@ -190,7 +196,10 @@ class ReportWriter:
     async def _write(self, key: JobKey, waiting: PendingReport) -> None:
         report = waiting.report
         facts = self._find_facts(key, report)
-        fields = status_fields(report, facts.status, nodes=facts.find_nodes(report)) if facts else {}
+        if facts:
+            fields = status_fields(report, facts.status, nodes=facts.find_nodes(report))
+        else:
+            fields = {}
         if not fields:
             return
         tests: dict[str, object] = {"/metadata/uid": report.uid, "/status/attempt": report.attempt}

@@ -146,5 +146,7 @@ def describe_exit(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    memory = ", as happens when the head pod runs out of memory (spec.head.resources)" if name == "SIGKILL" else ""
+    memory = ""
+    if name == "SIGKILL":
+        memory = ", as happens when the head pod runs out of memory (spec.head.resources)"
     return f"was killed by {name}{memory}"

@@ -36,9 +36,15 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
     found = parse_known(os.environ.get(environment.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
     # The job knows a run with a path of the script's for this fit() only; it may be a new one each time.
-    known = {} if run.warning else {name: commit.index for name, commit in found.items()}
+    if run.warning:
+        known = {}
+    else:
+        known = {name: commit.index for name, commit in found.items()}
     # A script has several runs, and the newest checkpoint may be of another one.
-    newest = pod.checkpoint_index if run.is_own and not job.entrypoint else max(known.values(), default=-1)
+    if run.is_own and not job.entrypoint:
+        newest = pod.checkpoint_index
+    else:
+        newest = max(known.values(), default=-1)
     commits = newest + 1
     fields = find_fields()
     claimant = Claimant(

@@ -64,7 +64,10 @@ def _call(name: str, reference: str, job: JobInput) -> object:
     field = f"datasets.{name}.function {reference}"
     try:
         function = load_function(reference)
-        dataset = function(job.train_loop_config) if has_parameter(function) else function()
+        if has_parameter(function):
+            dataset = function(job.train_loop_config)
+        else:
+            dataset = function()
     except (Exception, SystemExit) as error:
         raise _sort(error, f"{field}: {describe_exception(error)}") from error
     if not isinstance(dataset, ray.data.Dataset):

@@ -231,7 +231,10 @@ def build_configs(job: JobInput, *, storage_path: str) -> Tuple[object, RunConfi
     plan = plan_configs(job, storage_path=storage_path)
     with refuse_configuration():
         # An older Ray has no LoggingConfig; `ray_node` has checked that this one has it.
-        more = {"logging_config": train.LoggingConfig(**plan.logging)} if plan.logging else {}
+        if plan.logging:
+            more = {"logging_config": train.LoggingConfig(**plan.logging)}
+        else:
+            more = {}
         run_config = train.RunConfig(
             **plan.run,
             **more,

@@ -119,7 +119,10 @@ def place_run(run_config: RunConfig, run_name: str, storage_path: str, *, job_pa
     `run_name`, `storage_path`: the job's; `job_path`: that path in the offered RunConfig, as normalized by Ray.
     """
     given: str = getattr(run_config, _GIVEN_PATH, run_config.storage_path)
-    path = storage_path if given == job_path else strip_credentials(os.path.expanduser(given))
+    if given == job_path:
+        path = storage_path
+    else:
+        path = strip_credentials(os.path.expanduser(given))
     warning = find_warning(path, storage_path=storage_path)
     if warning:
         log(warning.message)

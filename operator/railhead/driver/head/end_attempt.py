@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Callable, NoReturn, Optional
 
@@ -79,12 +80,15 @@ def end(head: Head, ending: Ending) -> NoReturn:
         outcome.suspect_pod,
     )
     state: State = "FINISHED" if outcome.has_succeeded else "ERRORED"
-    head.publisher.update(lambda report: replace(report, state=state, outcome=reported))
+    head.publisher.update(partial(replace, state=state, outcome=reported))
     head.publisher.begin_stop()
     keeping = start_thread(_keep_end, head, outcome)
     keep_until = time.monotonic() + KEEP_SECONDS
     if not is_premature(ending):
-        timeout = LAST_LINES_SECONDS if outcome.has_succeeded else LAST_LINES_OF_FAILURE_SECONDS
+        if outcome.has_succeeded:
+            timeout = LAST_LINES_SECONDS
+        else:
+            timeout = LAST_LINES_OF_FAILURE_SECONDS
         head.ranks.wait_until_ended(fit.progress.processes, timeout=timeout)
     _wait_for_last_report(head, LAST_REPORT_OF_SUCCESS_SECONDS if outcome.has_succeeded else 0.0)
     keeping.join(max(keep_until - time.monotonic(), LAST_KEEP_SECONDS if outcome.has_succeeded else 0.0))

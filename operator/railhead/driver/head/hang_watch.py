@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Callable, Optional
 
 from railhead.contract.answer import RESTART_AT_HANG
@@ -57,7 +59,10 @@ class HangDetector:
 
     def count(self, progress: Progress, *, now: float) -> float:
         """Seconds since the last report of all ranks or since the worker group began to train; 0 while none trains."""
-        news = (progress.reports, progress.commits, progress.processes) if progress.is_training else None
+        if progress.is_training:
+            news = (progress.reports, progress.commits, progress.processes)
+        else:
+            news = None
         if news is None or news != self._known:
             self._seconds = 0.0
         else:
@@ -156,11 +161,11 @@ def watch_for_hang(mailbox: Mailbox, publisher: Publisher, on_fatal: Callable[[F
 def _hand_over(mailbox: Mailbox, message: str, rank: int, *, is_of_steps: bool) -> bool:
     """Whether Ray Train's controller takes the hang for a failure of the worker group: it may restart it in place."""
     number = mailbox.read_newest_fit().hangs_taken + 1
-    mailbox.driver.change(lambda value: replace(value, hang=Hang(number, message, rank, is_of_steps)))
+    mailbox.driver.change(partial(replace, hang=Hang(number, message, rank, is_of_steps)))
     until = time.monotonic() + STACKS_SECONDS
     while mailbox.read_newest_fit().hangs_taken < number:
         if time.monotonic() > until:
-            mailbox.driver.change(lambda value: replace(value, hang=None))
+            mailbox.driver.change(partial(replace, hang=None))
             return mailbox.read_newest_fit().hangs_taken >= number
         time.sleep(0.1)
     return True
@@ -173,7 +178,7 @@ def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
             f"{suspicion.because}, and Ray Train's controller does not respond; check for storage that does not "
             "respond and for run.callbacks that block"
         )
-    ranked = group_ranks(stacks, lambda rank: rank.place)
+    ranked = group_ranks(stacks, attrgetter("place"))
     where = "; ".join(_describe(ranks, place) for place, ranks in ranked[:PLACES])
     more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
     return f"{suspicion.because}: {where}{more}. The stacks are in the head's log. {suspicion.advice}"

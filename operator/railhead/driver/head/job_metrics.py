@@ -10,6 +10,7 @@ Written in Prometheus' text format, version 0.0.4. An image needs no Prometheus 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Callable, Iterable, List, Literal, Optional, Tuple, get_args
 
 from railhead.contract.report import Report, State
@@ -80,7 +81,14 @@ def _list_events(report: Report, fit: FromController) -> Iterable[Metric]:
     blocked = "Seconds that rank 0 of the current worker group has spent in ray.train.report."
     yield _one("report_seconds_total", blocked, beat and round(beat.blocked, 3))
     uploads = beat.uploads if beat else None
-    number, taken, size = (uploads.number, round(uploads.seconds, 3), uploads.size) if uploads else (None, None, None)
+    if uploads:
+        number = uploads.number
+        taken = round(uploads.seconds, 3)
+        size = uploads.size
+    else:
+        number = None
+        taken = None
+        size = None
     yield _one("checkpoint_uploads_total", "Uploads of checkpoints, or of their shards, by all ranks.", number)
     yield _one("checkpoint_upload_seconds_total", "Seconds of all these uploads together.", taken)
     yield _one("checkpoint_upload_bytes_total", "Bytes of all these uploads together.", size)
@@ -103,8 +111,8 @@ def _list_gpus(fit: FromController) -> Iterable[Metric]:
     def list_series(read: Callable[[GpuUse], float]) -> Series:
         return tuple(((("rank", str(each.rank)), ("gpu", str(each.number))), read(each)) for each in gpus)
 
-    used = list_series(lambda each: each.used)
-    total = list_series(lambda each: each.total)
+    used = list_series(attrgetter("used"))
+    total = list_series(attrgetter("total"))
     busy = list_series(lambda each: each.percent / 100)
     yield _build("gpu_utilization_ratio", "Part of the time in which a GPU was in use.", busy)
     yield _build("gpu_memory_used_bytes", "Memory of a GPU in use, by all processes.", used)

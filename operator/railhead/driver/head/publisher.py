@@ -101,7 +101,7 @@ class Publisher:
 
     def warn(self, warning: Optional[RunWarning]) -> None:
         """Shows the driver's own warning, or that it is over."""
-        self.update(lambda report: replace(report, warning=warning))
+        self.update(partial(replace, warning=warning))
 
     def forget_warning(self, reason: str) -> None:
         """Only one with this reason."""

@@ -131,6 +131,8 @@ def find_wrong_nodes(job: JobInput, nodes: Sequence[NodeInfo]) -> list[NodeInfo]
 
 def _describe(job: JobInput, node: NodeInfo) -> str:
     found = sorted(name[len(ACCELERATOR) :] for name in node["Resources"] if name.startswith(ACCELERATOR))
-    what = f"has {' and '.join(found)}" if found else "has no GPU of a type that Ray knows"
+    what = "has no GPU of a type that Ray knows"
+    if found:
+        what = f"has {' and '.join(found)}"
     where = f"worker pod {node['NodeManagerHostname']} at {node['NodeManagerAddress']}"
     return f"scaling.acceleratorType {job.scaling.accelerator_type}: {where} {what}"

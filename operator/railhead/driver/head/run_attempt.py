@@ -101,7 +101,7 @@ def _has_succeeded_before(attempt: TrainingContext) -> bool:
         reports=last.reports, metrics=last.metrics, checkpoint=last.checkpoint, best_checkpoint=last.best_checkpoint
     )
     progress = replace(progress, run_uri=build_checkpoint_uri(path, job.run_name))
-    attempt.mailbox.controller.change(lambda value: replace(value, progress=progress))
+    attempt.mailbox.controller.change(partial(replace, progress=progress))
     return True
 
 

@@ -131,7 +131,7 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
     log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint if training is running")
     if seconds > 0:
         end = time.time() + seconds
-        head.mailbox.driver.change(lambda value: replace(value, end=end))
+        head.mailbox.driver.change(partial(replace, end=end))
     has_commit = wait_for_commit(lambda: head.mailbox.read_newest_fit().progress, seconds=seconds)
     log("a checkpoint was committed" if has_commit else "no checkpoint was committed")
     endings.put(TERMINATED)

@@ -127,7 +127,10 @@ def _wait(child: subprocess.Popen[bytes], mailbox: Mailbox, ranks: Ranks) -> Non
         number = mailbox.driver.read().read_fits
         if fit is not None and fit.has_ended and fit.number > number:
             number = fit.number
-            timeout = LAST_LINES_SECONDS if fit.failure is None else LAST_LINES_OF_FAILURE_SECONDS
+            if fit.failure is None:
+                timeout = LAST_LINES_SECONDS
+            else:
+                timeout = LAST_LINES_OF_FAILURE_SECONDS
             ranks.wait_until_ended(mailbox.read_newest_fit().progress.processes, timeout=timeout)
             mailbox.driver.change(partial(replace, read_fits=number))
         time.sleep(LOOK_SECONDS)

@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -43,7 +44,7 @@ def is_debugged(stacks: list[Stack]) -> bool:
 
 def find_lone_rank(stacks: list[Stack]) -> Optional[Stack]:
     """The only rank that is alone at its place, so that the others wait for it; None if there is no such rank."""
-    alone = [ranks[0] for _, ranks in group_ranks(stacks, lambda rank: rank.place) if len(ranks) == 1]
+    alone = [ranks[0] for _, ranks in group_ranks(stacks, attrgetter("place")) if len(ranks) == 1]
     if len(alone) == 1 < len(stacks):
         return alone[0]
     return None
@@ -60,7 +61,7 @@ def group_ranks(stacks: list[Stack], read: Callable[[Stack], str]) -> list[tuple
 def describe_stacks(stacks: Optional[list[Stack]]) -> list[str]:
     """For the log: each distinct stack once."""
     lines = []
-    for stack, ranks in group_ranks(stacks or [], lambda rank: rank.text):
+    for stack, ranks in group_ranks(stacks or [], attrgetter("text")):
         text = stack or "no response: native code holds the GIL, or the process is stopped"
         lines += [f"stack of {name_ranks(ranks)}:", *(f"  {line}" for line in text.splitlines())]
     return lines

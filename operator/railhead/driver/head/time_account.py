@@ -51,7 +51,10 @@ class TimeAccount:
             self.spent = replace(self.spent, uncommitted=since)
         is_restart = restart is not None and restart.number != self._restarts
         self._restarts = restart.number if restart else self._restarts
-        cause = restart.cause if restart and is_restart else outcome.outcome if outcome else ""
+        if restart and is_restart:
+            cause = restart.cause
+        else:
+            cause = outcome.outcome if outcome else ""
         if cause == FailureClass.HANG.value:
             hung = min(self._silent, self.spent.uncommitted)
             self._silent = 0

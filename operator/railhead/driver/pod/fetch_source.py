@@ -237,7 +237,12 @@ def build_ssh_command(folder: Path, *, home: Path) -> str:
         file.write(text.rstrip("\n") + "\n")  # without a trailing newline ssh does not accept it as a key
     known = folder / KNOWN_HOSTS
     # Without known_hosts this trusts the server's host key, unless the image's own list has one for it.
-    checked, hosts = ("yes", known) if known.exists() else ("accept-new", home / KNOWN_HOSTS)
+    if known.exists():
+        checked = "yes"
+        hosts = known
+    else:
+        checked = "accept-new"
+        hosts = home / KNOWN_HOSTS
     options = {
         "IdentitiesOnly": "yes",
         "BatchMode": "yes",

@@ -63,7 +63,10 @@ def is_local(key: str, value: str) -> bool:
 
 def find_path(field: str, value: str, folders: Sequence[str]) -> str:
     """Returns the absolute path of the first match."""
-    places = [Path(value)] if os.path.isabs(value) else [Path(folder, value) for folder in folders]
+    if os.path.isabs(value):
+        places = [Path(value)]
+    else:
+        places = [Path(folder, value) for folder in folders]
     for place in places:
         if place.exists():
             return str(place.resolve())

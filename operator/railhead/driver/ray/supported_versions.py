@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Callable, Optional
 
 from railhead.contract.job_input import JobInput
@@ -26,9 +27,9 @@ class Feature:
 
 FEATURES = (
     Feature("trainer.validationFunction", (2, 54), lambda job: bool(job.validation_function)),
-    Feature("scaling.minWorkers", (2, 55), lambda job: job.is_elastic),
+    Feature("scaling.minWorkers", (2, 55), attrgetter("is_elastic")),
     Feature("scaling.rayLabelSelector", (2, 55), lambda job: bool(job.scaling.ray_label_selector)),
-    Feature("worker.drainSeconds", NOTICES, lambda job: job.is_drain_required),
+    Feature("worker.drainSeconds", NOTICES, attrgetter("is_drain_required")),
     Feature("run.logLevel", (2, 56), lambda job: bool(job.log_level)),
 )
 

@@ -71,7 +71,9 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
         if not (trainer.running_in_local_mode or controller.read().has_returned):
             raise AttemptFailed(explain_missing_success())
     except Exception as error:
-        found = error.failure if isinstance(error, AttemptFailed) else controller.read().failure
+        found = controller.read().failure
+        if isinstance(error, AttemptFailed):
+            found = error.failure
         _end_fit(mailbox, Fit(number, has_ended=True, failure=found or build_failure(error)))
         raise
     _end_fit(mailbox, Fit(number, has_ended=True))
@@ -79,11 +81,11 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
 
 
 def _write(mailbox: Mailbox, fit: Fit) -> None:
-    mailbox.script.change(lambda value: replace(value, fit=fit))
+    mailbox.script.change(partial(replace, fit=fit))
 
 
 def _warn(mailbox: Mailbox, warning: Optional[RunWarning]) -> None:
-    mailbox.script.change(lambda value: replace(value, warning=warning))
+    mailbox.script.change(partial(replace, warning=warning))
 
 
 def _end_fit(mailbox: Mailbox, fit: Fit) -> None:

@@ -27,6 +27,7 @@ import contextlib
 import json
 import re
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Collection, Iterable, Optional, Union
 
 from railhead.contract.outcome import Outcome
@@ -121,7 +122,7 @@ def list_claims(folder: RunFolder) -> list[Claim]:
 
 def _refuse_foreign(folder: RunFolder, claimant: Claimant, before: Iterable[Claim]) -> None:
     """The owner of the last turn has the run, whether or not it still runs."""
-    newest = max(before, key=lambda claim: (claim.turn, claim.uid), default=None)
+    newest = max(before, key=attrgetter("turn", "uid"), default=None)
     if newest is None or claimant.is_sharing or claimant.has_claimed(newest):
         return
     raise JobRefused(

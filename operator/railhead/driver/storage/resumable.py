@@ -9,6 +9,7 @@ there are, and one more whether the newest has files; what is in them only a rea
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Mapping, Optional
 
 from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE, RunWarning
@@ -76,5 +77,5 @@ def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Opt
 
 def _from_status(known: Mapping[str, int]) -> Snapshot:
     """Knows only the names, for when both files are lost."""
-    entries = tuple(SnapshotEntry(name, {}, index) for name, index in sorted(known.items(), key=lambda item: item[1]))
+    entries = tuple(SnapshotEntry(name, {}, index) for name, index in sorted(known.items(), key=itemgetter(1)))
     return Snapshot(entries, entries[-1].name if entries else None, reports=entries[-1].report + 1 if entries else 0)

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Callable, Optional
 
@@ -216,4 +217,4 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
 @never_raises("report that the storage failed")
 def warn(box: MailboxFile[FromController], reason: str, message: str) -> None:
     """Shows it in the status while training continues without new checkpoints; the next commit removes it."""
-    box.change(lambda value: replace(value, warning=RunWarning(reason, redact(message))))
+    box.change(partial(replace, warning=RunWarning(reason, redact(message))))

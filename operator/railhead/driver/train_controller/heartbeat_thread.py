@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Optional
 
 from railhead.contract.report import SlowRank, Steps
@@ -34,7 +35,7 @@ NO_BEAT = RankProgress()
 
 def watch_steps(group: Group, worker_group: WorkerGroup, box: MailboxFile[FromController]) -> None:
     """Starts the thread, which ends with the group."""
-    box.change(lambda value: replace(value, heartbeat=None))  # of the group before
+    box.change(partial(replace, heartbeat=None))  # of the group before
     threading.Thread(target=_ask, args=(group, worker_group, box), name="railhead-heartbeat", daemon=True).start()
 
 
@@ -108,9 +109,12 @@ class HeartbeatMerger:
             return Steps()
         first = self._firsts[0]
         last = self._firsts[-1]
-        begin, end = (first.optimizer, last.optimizer) if last.step is None else (first.step, last.step)
         seconds = last.clock - first.clock
-        return Steps(last.step, last.total, _rate(begin, end, seconds), _rate(first.tokens, last.tokens, seconds))
+        if last.step is None:  # training code does not call `progress`: the optimizer's steps count
+            steps_per_second = _rate(first.optimizer, last.optimizer, seconds)
+        else:
+            steps_per_second = _rate(first.step, last.step, seconds)
+        return Steps(last.step, last.total, steps_per_second, _rate(first.tokens, last.tokens, seconds))
 
 
 def _are_uploading(beats: Collection[RankProgress]) -> bool:
@@ -130,7 +134,10 @@ def _rate(begin: Optional[int], end: Optional[int], seconds: float) -> str:
     if not end or begin is None or seconds <= 0 or end < begin:
         return ""
     rate = (end - begin) / seconds
-    digits = 0 if rate >= 1000 else 2 if rate >= 10 else 5
+    if rate >= 1000:
+        digits = 0
+    else:
+        digits = 2 if rate >= 10 else 5
     if digits:
         return f"{rate:.{digits}f}".rstrip("0").rstrip(".")
     return f"{rate:.0f}"

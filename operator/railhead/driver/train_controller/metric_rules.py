@@ -267,8 +267,14 @@ class _RateWatch(_Watch):
             return
         if rule.threshold.endswith("%"):
             of = f" ({rule.threshold} of the median of earlier windows)"
-        what = f"{rule.metric} grew by {_write(rate)}" if rule.metric else f"the ranks made {_write(rate)} steps"
-        span = f"{self._count} windows of {rule.window_seconds} s" if self._count > 1 else f"{rule.window_seconds} s"
+        if rule.metric:
+            what = f"{rule.metric} grew by {_write(rate)}"
+        else:
+            what = f"the ranks made {_write(rate)} steps"
+        if self._count > 1:
+            span = f"{self._count} windows of {rule.window_seconds} s"
+        else:
+            span = f"{rule.window_seconds} s"
         self._text = f"{what} per second for {span}, less than {_write(limit)}{of}, {place}"
 
     def _find_limit(self) -> Optional[float]:

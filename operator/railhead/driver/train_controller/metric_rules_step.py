@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Dict, Optional, Tuple
 
 from railhead.contract.failure import RESTART
@@ -99,7 +100,7 @@ class MetricRulesStep(ControllerStep):
         self._warning = warning
         if warning is not None:
             log(warning.message)
-        self._mailbox.controller.change(lambda value: replace(value, rule_warning=warning))
+        self._mailbox.controller.change(partial(replace, rule_warning=warning))
 
     def _act(self, fired: Sequence[Fired], status: GroupStatus, driver: FromDriver) -> None:
         """Not while the run ends: what is left of it is for the last checkpoint."""

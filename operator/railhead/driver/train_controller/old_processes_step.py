@@ -35,7 +35,10 @@ class OldProcessesStep(ControllerStep):
         }
         old = {rank: (pids,) for rank, pids in left.items() if pids}
         self._old.update(now)
-        answers = call_ranks(part, old, end_processes, each=old, timeout=END_TIMEOUT_SECONDS) if old else {}
+        if old:
+            answers = call_ranks(part, old, end_processes, each=old, timeout=END_TIMEOUT_SECONDS)
+        else:
+            answers = {}
         for rank, answer in answers.items():
             if answer.value:
                 pod = workers[rank].metadata.hostname

@@ -9,6 +9,8 @@ import math
 import numbers
 import os
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from typing import Mapping, Optional
 
 from railhead.contract import environment
@@ -72,10 +74,13 @@ class ProgressStep(ControllerStep):
         checkpoint = report.checkpoint
         self._group.commits += checkpoint is not None
         self._group.note_report()
-        name = checkpoint_manager.name_checkpoint(self._manager, checkpoint) if self._manager and checkpoint else None
+        if self._manager and checkpoint:
+            name = checkpoint_manager.name_checkpoint(self._manager, checkpoint)
+        else:
+            name = None
         progress = self._progress.with_report(metrics)
         if name:
-            self._box.change(lambda value: replace(value, warning=None))  # the storage takes checkpoints again
+            self._box.change(partial(replace, warning=None))  # the storage takes checkpoints again
             progress = self._add_commit(progress, name, metrics)
             begun = self._group.reports_before_end
             times = ReportTimes(*getattr(checkpoint, TIMES, ()))  # from rank 0, after its upload
@@ -112,7 +117,10 @@ class ProgressStep(ControllerStep):
         return progress.with_commit(replace(commit, metrics=format_metrics(metrics)))
 
     def _with_best(self, progress: Progress) -> Progress:
-        self._ranking = ranking = checkpoint_manager.read_ranking(self._manager) if self._manager else None
+        if self._manager:
+            self._ranking = ranking = checkpoint_manager.read_ranking(self._manager)
+        else:
+            self._ranking = ranking = None
         if ranking is None:
             return progress
         kept = {name for name, _ in ranking.kept}
@@ -144,7 +152,7 @@ class ProgressStep(ControllerStep):
     def _change(self, progress: Progress) -> None:
         if progress != self._progress:
             self._progress = progress
-            self._box.change(lambda value: replace(value, progress=progress))
+            self._box.change(partial(replace, progress=progress))
 
 
 def find_score(metrics: Metrics, attribute: str) -> Optional[float]:
@@ -169,5 +177,5 @@ def find_best(ranking: Ranking, commits: Mapping[str, CheckpointRecord]) -> Chec
     known = [(sign * score, name, metrics) for score, name, metrics in scored if score is not None and name in commits]
     if not known:
         return NO_CHECKPOINT
-    _, name, metrics = max(reversed(known), key=lambda each: each[0])  # max takes the first of equal ones
+    _, name, metrics = max(reversed(known), key=itemgetter(0))  # max takes the first of equal ones
     return replace(commits[name], metrics=format_metrics(metrics, first=ranking.attribute))

@@ -7,6 +7,7 @@ Ray missed is written to the status that it is about to read, so that it is hand
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Optional
 
 from railhead.driver.mailbox.mailbox import Mailbox
@@ -37,7 +38,7 @@ class ReturnsStep(ControllerStep):
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         self._returned = {}
         self._has_stopped = False
-        self._mailbox.controller.change(lambda value: replace(value, has_returned=False))
+        self._mailbox.controller.change(partial(replace, has_returned=False))
 
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
         """Raises what the mailbox raises: a run whose success cannot be recorded has not succeeded."""
@@ -58,7 +59,7 @@ class ReturnsStep(ControllerStep):
         if self._has_stopped and self._mailbox.driver.read().end is not None:
             log("the training function stopped because the run ends: not a success")
         else:
-            self._mailbox.controller.change(lambda value: replace(value, has_returned=True))
+            self._mailbox.controller.change(partial(replace, has_returned=True))
 
 
 def find_error(rank: int, answer: RankAnswer[RankEnd]) -> Optional[Exception]:

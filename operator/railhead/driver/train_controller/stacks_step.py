@@ -6,6 +6,7 @@ Ray's workers answer while train_func hangs, since that runs in its own thread; 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Optional
 
 from railhead.driver.mailbox.mailbox import Mailbox
@@ -44,7 +45,7 @@ class StacksStep(ControllerStep):
         box = self._mailbox.controller
         if hang is None or hang.number <= box.read().hangs_taken:
             return None
-        box.change(lambda value: replace(value, hangs_taken=hang.number))
+        box.change(partial(replace, hangs_taken=hang.number))
         return hang
 
 

@@ -270,11 +270,10 @@ def write_identities(folder: Path, *, server: str) -> None:
 
 def write_kubeconfig(path: Path, *, server: str, pki: Path, user: str = "", token: str = "") -> None:
     """Writes an ordinary kubeconfig, with a client certificate or a token."""
-    credentials = (
-        {"token": token}
-        if token
-        else {"client-certificate": str(pki / f"{user}.crt"), "client-key": str(pki / f"{user}.key")}
-    )
+    if token:
+        credentials = {"token": token}
+    else:
+        credentials = {"client-certificate": str(pki / f"{user}.crt"), "client-key": str(pki / f"{user}.key")}
     config = {
         "apiVersion": "v1",
         "kind": "Config",

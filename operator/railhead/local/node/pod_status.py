@@ -154,7 +154,9 @@ def container_status(facts: ContainerFacts) -> Object:
 def _condition(type_: str, is_true: bool, phase: str) -> Object:
     condition = {"type": type_, "status": "True" if is_true else "False"}
     if not is_true:
-        condition["reason"] = "PodCompleted" if phase in ("Succeeded", "Failed") else "ContainersNotReady"
+        condition["reason"] = "ContainersNotReady"
+        if phase in ("Succeeded", "Failed"):
+            condition["reason"] = "PodCompleted"
     return condition
 
 

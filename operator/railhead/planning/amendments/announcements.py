@@ -85,7 +85,10 @@ def announce_commit(job: Job, decision: Decision) -> Decision:
     found = status.checkpoint
     if job.announced is None or found is None or found.index <= job.announced.index:
         return decision
-    at = job.announced.at + timedelta(seconds=PERIOD_SECONDS) if job.announced.at else job.now
+    if job.announced.at:
+        at = job.announced.at + timedelta(seconds=PERIOD_SECONDS)
+    else:
+        at = job.now
     if status.phase not in ENDS and at > job.now:
         return decision.waking(at)
     message = f"Checkpoint {found.index} was committed: {found.uri[:800]}"

@@ -44,7 +44,9 @@ def ask_for_refused_first(job: Job, decision: Decision) -> Decision:
 
 def _find_refused_slot(job: Job) -> str | None:
     """Returns the slot of the worker pod that was refused in this attempt, or for which the one before was given up."""
-    problem = job.rejection.problem if job.rejection is not None else _find_given_up(job)
+    problem = _find_given_up(job)
+    if job.rejection is not None:
+        problem = job.rejection.problem
     if problem is None or problem.reason not in REJECTIONS or problem.reason == QUOTA_EXCEEDED:
         return None
     found = _REFUSED_WORKER.match(problem.message)

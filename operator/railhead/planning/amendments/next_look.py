@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from railhead.planning.facts.deadlines import find_unread, next_due
 from railhead.planning.facts.reasons import POD_EVENTS
@@ -40,7 +41,7 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
         if all_from is None or all_from > job.now:
             placed = placed[:1]
             decision = decision.waking(all_from)
-    due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=lambda each: each[0])
+    due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=itemgetter(0))
     if due <= job.now:
         return replace(decision, look_up_events_of=pod)
     return decision.waking(due)
@@ -49,6 +50,9 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
 def _next_look(pod: PodView, now: datetime) -> datetime:
     """When the pod's Events are due to be read."""
     created_at = pod.created_at or now
-    waited = (pod.events_read_at - created_at).total_seconds() if pod.events_read_at else FIRST_SECONDS
+    if pod.events_read_at:
+        waited = (pod.events_read_at - created_at).total_seconds()
+    else:
+        waited = FIRST_SECONDS
     after = timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))
     return (pod.events_read_at or created_at) + after

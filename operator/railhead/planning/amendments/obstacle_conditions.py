@@ -20,6 +20,7 @@ event that it adds one.
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 
 from railhead.api import conditions as types
 from railhead.api import names
@@ -37,7 +38,10 @@ def report_obstacles(observed: Observed, decision: Decision) -> Decision:
     foreign = _describe_foreign_pods(observed)
     deletes, changes = (_describe_denials(observed, verb) for verb in ("delete", "change"))
     decision = _show(observed, decision, types.DELETE_DENIED, Event("Warning", "DeleteDenied", deletes, is_series=True))
-    unreachable = Event("Warning", "ChangeDenied", changes, is_series=True) if changes else _describe_queue(observed)
+    if changes:
+        unreachable = Event("Warning", "ChangeDenied", changes, is_series=True)
+    else:
+        unreachable = _describe_queue(observed)
     decision = _show(observed, decision, types.QUEUE_UNREACHABLE, unreachable)
     decision = _show(observed, decision, types.FOREIGN_PODS, Event("Warning", "ForeignPods", foreign, is_series=True))
     limits = _describe_cpu_limits(observed)
@@ -57,12 +61,14 @@ def _show(observed: Observed, decision: Decision, type_: str, event: Event) -> D
 
 
 def _describe_denials(observed: Observed, verb: str) -> str:
-    denials = sorted((each for each in observed.denials if each.verb == verb), key=lambda each: each.name)
+    denials = sorted((each for each in observed.denials if each.verb == verb), key=attrgetter("name"))
     if not denials:
         return ""
     first = denials[0]
     more = f" and {len(denials) - 1} more objects" if len(denials) > 1 else ""
-    way_out = "allow it or delete the object yourself" if verb == "delete" else "allow it, so that Kueue learns of it"
+    way_out = "allow it, so that Kueue learns of it"
+    if verb == "delete":
+        way_out = "allow it or delete the object yourself"
     return (
         f"The API server denies the operator to {verb} {first.kind} {first.name}{more}: {first.message[:1000]}; "
         f"{way_out}. The operator tries again every 15 s"

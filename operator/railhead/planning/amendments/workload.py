@@ -71,7 +71,9 @@ def end_workload(observed: Observed, decision: Decision) -> Decision:
         return decision
     if is_over and not workload.has(FINISHED):
         reason = "Succeeded" if phase == "Succeeded" else "Failed"
-        said = f"The TrainJob ended in phase {phase}" if observed.status.is_finished else "The TrainJob is deleted"
+        said = "The TrainJob is deleted"
+        if observed.status.is_finished:
+            said = f"The TrainJob ended in phase {phase}"
         return replace(decision, workload=_patch(workload, _make(observed, FINISHED, True, reason, said)))
     if workload.has_finalizer:
         return replace(decision, workload=release(workload))
@@ -156,7 +158,10 @@ def _count_time(job: Job, workload: WorkloadView, reason: str) -> dict[str, obje
     it changes Admitted (pkg/workload/admissionchecks.go). When the maximum has passed, Kueue clears the time, so that
     the next admission has all of it again."""
     admitted = workload.find(ADMITTED)
-    since = parse_time(admitted.last_transition_time) if admitted is not None and admitted.is_true else None
+    if admitted is not None and admitted.is_true:
+        since = parse_time(admitted.last_transition_time)
+    else:
+        since = None
     if since is None or reason == MAXIMUM_PASSED:
         return {}
     return {

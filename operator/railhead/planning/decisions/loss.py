@@ -185,9 +185,13 @@ def decide_startup_deadline(job: Job) -> Decision | None:
     if due is None or due > job.now:
         return None
     waiting = job.status.waiting
-    field = "restartDeadlineSeconds" if waiting and waiting.again else "startDeadlineSeconds"
+    field = "startDeadlineSeconds"
+    if waiting and waiting.again:
+        field = "restartDeadlineSeconds"
     found = job.startup_problem
-    why = f": pod {found[0].name} cannot start ({found[1].reason}: {found[1].message[:600]})" if found else ""
+    why = ""
+    if found:
+        why = f": pod {found[0].name} cannot start ({found[1].reason}: {found[1].message[:600]})"
     message = f"Training did not start within spec.{field}{why}"
     reason = field[0].upper() + field.removesuffix("Seconds")[1:] + "Exceeded"
     failure = explain_decision(job, Failure(FailureClass.STARTUP, reason, message), pod=found[0] if found else None)
@@ -220,5 +224,7 @@ def _explain_lack_of_nodes(job: Job) -> str:
     pod = find_waiting(job)
     limit = job.spec.partial_start_deadline_seconds
     why = f"no further pod got a node for {limit} s (spec.partialStartDeadlineSeconds)"
-    cause = f"; pod {pod.name} cannot start: {pod.problem.message[:600]}" if pod and pod.problem else ""
+    cause = ""
+    if pod and pod.problem:
+        cause = f"; pod {pod.name} cannot start: {pod.problem.message[:600]}"
     return f"{len(find_placed(job))} of {1 + job.desired_workers} pods had a node and were released: {why}{cause}"

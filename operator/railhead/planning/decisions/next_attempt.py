@@ -63,13 +63,20 @@ def _find_problem(job: Job, wanted: ResumeFrom) -> tuple[str, str] | None:
     source = job.source
     if source is None or wanted.train_job == job.name:
         selector = job.settings.job_selector
-        unseen = f", or its labels do not match {selector} of this operator" if selector else ""
-        where = "is this job itself" if wanted.train_job == job.name else f"does not exist{unseen}"
+        unseen = ""
+        if selector:
+            unseen = f", or its labels do not match {selector} of this operator"
+        if wanted.train_job == job.name:
+            where = "is this job itself"
+        else:
+            where = f"does not exist{unseen}"
         return NOT_FOUND, f"{field} {where}; name another TrainJob in namespace {job.namespace}, or a checkpoint"
     if not source.is_finished:
         return RUNS, f"{field} has not ended; this job starts when it has, or name one of its checkpoints"
     if find_source_checkpoint(job) is None:
-        what = "bestCheckpoint (run.checkpoint.scoreAttribute)" if wanted.best else "checkpoint"
+        what = "checkpoint"
+        if wanted.best:
+            what = "bestCheckpoint (run.checkpoint.scoreAttribute)"
         return NOTHING, f"{field} has ended without a {what} in its status; name another TrainJob, or omit resumeFrom"
     return None
 
@@ -170,7 +177,9 @@ def _find_reported(job: Job) -> CountedRestarts:
 def _describe(job: Job, reported: CountedRestarts) -> str:
     last = job.progress.restart
     is_known = last is not None and last.number == reported.number
-    cause = f"{last.class_}: {last.message[:800]}" if last and is_known else "the head's log says why"
+    cause = "the head's log says why"
+    if last and is_known:
+        cause = f"{last.class_}: {last.message[:800]}"
     return (
         f"Restart {reported.number} of the worker group in the pods of attempt {job.attempt}, of which "
         f"{reported.charged} count in backoffLimit {job.spec.backoff_limit} ({cause})"

@@ -147,7 +147,10 @@ def _describe_start(job: Job) -> str:
 
 def _training(job: Job) -> Decision:
     joined = job.progress.joined if job.is_elastic else job.desired_workers
-    pods = f"{job.workers_up} of {job.desired_workers}" if job.is_elastic else f"{job.desired_workers}"
+    if job.is_elastic:
+        pods = f"{job.workers_up} of {job.desired_workers}"
+    else:
+        pods = f"{job.desired_workers}"
     message = f"Training runs on {pods} worker pods (attempt {job.attempt})"
     running = make_condition(job, types.RUNNING, reason="Training", message=message)
     status = replace(stand(job, running, *_wait_for_workers(job)), phase="Running", waiting=None)
@@ -179,7 +182,9 @@ def _wait_for_workers(job: Job) -> list[Condition]:
     if missing <= 0:
         return []
     found = job.startup_problem
-    why = f": pod {found[0].name} cannot start: {found[1].reason}{explain_avoided(job, found[0])}" if found else ""
+    why = ""
+    if found:
+        why = f": pod {found[0].name} cannot start: {found[1].reason}{explain_avoided(job, found[0])}"
     if job.rejection is not None:
         why = f": {job.rejection.problem.reason}: {job.rejection.problem.message[:600]}"
     message = f"Waiting for {missing} worker pods{why}; they join right after a committed checkpoint"

@@ -60,7 +60,9 @@ def _announce(job: Job) -> StatusChange:
     """Returns the state Suspending, with the last checkpoint of a head that has just ended."""
     grace = job.spec.end_seconds
     obstacle = None if job.spec.suspend else job.obstacle
-    why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). " if obstacle else ""
+    why = ""
+    if obstacle:
+        why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). "
     message = f"{why}The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
     status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
     return add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))
@@ -108,7 +110,9 @@ def _rest(job: Job) -> Decision:
     """Suspends or queues the job, of which no pod can act any more."""
     last = find_last_checkpoint(job) or StatusChange()
     checkpoint = last.apply(job.status).checkpoint
-    then = f"continues from checkpoint {checkpoint.index}" if checkpoint else "starts from scratch"
+    then = "starts from scratch"
+    if checkpoint:
+        then = f"continues from checkpoint {checkpoint.index}"
     phase, why = _find_rest(job, then=then)
     is_queued = phase == "Queued"
     status = stand_still(job, types.SUSPENDED, reason=why.reason, message=why.message)

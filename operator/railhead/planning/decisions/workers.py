@@ -113,16 +113,14 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
     slots = job.empty_slots
     if not is_head_missing and not slots:
         return None
-    head = (head_pod(job, attempt=job.attempt, workers=job.desired_workers),) if is_head_missing else ()
-    return Decision(
+    status = GUARD
+    creates = list(prerequisites(job, attempt=job.attempt))
+    if is_head_missing:
         # Reports that the view lacks may tell that this attempt has had a head.
-        status=GUARD.requiring(Requirement.FRESH_PODS) if is_head_missing else GUARD,
-        creates=(
-            *prerequisites(job, attempt=job.attempt),
-            *head,
-            *worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round),
-        ),
-    )
+        status = GUARD.requiring(Requirement.FRESH_PODS)
+        creates.append(head_pod(job, attempt=job.attempt, workers=job.desired_workers))
+    creates += worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round)
+    return Decision(status=status, creates=tuple(creates))
 
 
 def decide_replacement(job: Job) -> Decision | None:
@@ -137,9 +135,15 @@ def decide_replacement(job: Job) -> Decision | None:
     round_ = job.status.round + 1
     lost = [pod for pod in job.workers.lost if pod.slot in slots]
     is_refused = is_refusal(job)
-    message = _describe_refusal(job) if is_refused else _describe_loss(job, lost, slots)
+    if is_refused:
+        message = _describe_refusal(job)
+    else:
+        message = _describe_loss(job, lost, slots)
     message = f"{message}; replacing them (round {round_})"
-    event = Event("Warning", NODE_REFUSED_POD, message) if is_refused else Event("Warning", "WorkerReplaced", message)
+    if is_refused:
+        event = Event("Warning", NODE_REFUSED_POD, message)
+    else:
+        event = Event("Warning", "WorkerReplaced", message)
     status = replace(
         _stand(job, NODE_REFUSED_POD if is_refused else "WorkerLost", message),
         round=round_,
@@ -160,7 +164,10 @@ def decide_replacement(job: Job) -> Decision | None:
 
 
 def _describe_loss(job: Job, lost: Sequence[PodView], slots: Sequence[int]) -> str:
-    why = f"{lost[0].name} ({lost[0].last_words})" if lost else _describe_gone(job, slots[0])
+    if lost:
+        why = f"{lost[0].name} ({lost[0].last_words})"
+    else:
+        why = _describe_gone(job, slots[0])
     return f"{len(slots)} of {job.desired_workers} worker pods were lost: {why}"
 
 

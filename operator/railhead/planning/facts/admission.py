@@ -147,7 +147,10 @@ def explain_workload(workload: WorkloadView) -> Problem:
     evicted, admitted, quota = (workload.find(each) for each in (EVICTED, ADMITTED, QUOTA_RESERVED))
     said = evicted if evicted is not None and evicted.is_true else None
     if not workload.is_active:
-        reason = said.reason if said and said.reason.startswith(DEACTIVATED) else DEACTIVATED
+        if said and said.reason.startswith(DEACTIVATED):
+            reason = said.reason
+        else:
+            reason = DEACTIVATED
         why = said.message if said and said.reason == reason else "spec.active is false"
         message = f"Workload {workload.name} is not active: {why}. Set its spec.active to true to queue the job again"
         return Problem(reason, message)
@@ -249,7 +252,10 @@ def _keep_workers(job: Job) -> int:
     kept = min(count_assigned(workload), workload.asked_workers - workload.reclaimed_workers)
     if not job.is_elastic:
         return kept
-    given_up = before.find(WORKERS).count if before is not None and not job.is_at_rest else kept
+    if before is not None and not job.is_at_rest:
+        given_up = before.find(WORKERS).count
+    else:
+        given_up = kept
     return min(kept, given_up, job.requested_workers)
 
 

@@ -172,7 +172,10 @@ def find_blocked(job: Job, nodes: Sequence[AvoidedNode]) -> PodView | None:
 
 def find_outdated(job: Job) -> list[PodView]:
     """Pods that the scheduler finds no node for, and that avoid one that the job avoids no more."""
-    avoided = set(list_avoided(job)) if any(pod.avoids for pod in job.not_started) else set()
+    if any(pod.avoids for pod in job.not_started):
+        avoided = set(list_avoided(job))
+    else:
+        avoided = set()
     due = job.now - timedelta(seconds=PATIENCE_SECONDS)  # whoever adds to the list of each new pod causes no rush
     unplaced = (pod for pod in _list_unplaced(job) if pod.created_at is not None and pod.created_at <= due)
     return [pod for pod in unplaced if not avoided.issuperset(pod.avoids)]

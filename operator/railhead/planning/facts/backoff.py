@@ -28,7 +28,10 @@ def released_delay_seconds(job: Job, reason: str) -> float:
     """
     part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
     times = sum(attempt.number < job.attempt for attempt in _list_released(job.status))
-    first = PARTIAL_START_FIRST_SECONDS if reason == PARTIAL_START else QUOTA_FIRST_SECONDS
+    if reason == PARTIAL_START:
+        first = PARTIAL_START_FIRST_SECONDS
+    else:
+        first = QUOTA_FIRST_SECONDS
     return grow(first, times, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
 
 

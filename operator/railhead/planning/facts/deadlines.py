@@ -50,7 +50,10 @@ def startup_due(job: Job) -> datetime | None:
     if is_report_missing(job):
         return None  # it may train
     since = parse_time(waiting.since)
-    limit = job.spec.restart_deadline_seconds if waiting.again else job.spec.start_deadline_seconds
+    if waiting.again:
+        limit = job.spec.restart_deadline_seconds
+    else:
+        limit = job.spec.start_deadline_seconds
     if since is None or limit is None:
         return None
     due = since + timedelta(seconds=limit)

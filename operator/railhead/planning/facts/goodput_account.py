@@ -42,7 +42,10 @@ def find_cause(status: JobStatus) -> str:
         return "queued"
     if is_over(status):
         return "restoring"
-    last = status.progress.outcome if status.progress.attempt == status.attempt else None
+    if status.progress.attempt == status.attempt:
+        last = status.progress.outcome
+    else:
+        last = None
     if last is not None and last.outcome == FailureClass.PREEMPTION.value:
         return "draining"  # the driver has waited for the last checkpoint, and its pod ends
     if status.phase in ("Pending", "Starting", "Restarting") and not status.head.pod:
@@ -64,9 +67,16 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     if known is None or since is None:  # counting begins
         return GoodputStatus(time=format_time(now))
     is_current = old.progress.attempt == old.attempt and not is_over(old)
-    spent = old.progress.spent if is_current else None  # what the attempt's driver has counted
+    # what the attempt's driver has counted
+    if is_current:
+        spent = old.progress.spent
+    else:
+        spent = None
     ends = old.attempt != new.attempt or is_over(new)
-    until = now if spent is None or ends else min(parse_time(old.progress.update_time) or now, now)
+    if spent is None or ends:
+        until = now
+    else:
+        until = min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
     lost = dict(known.lost_seconds)
     productive = known.productive_seconds
@@ -92,7 +102,9 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
         taken = min(round(spent.uncommitted / 1000), productive - kept)
         productive = productive - taken
         lost["retrained"] = lost["retrained"] + taken
-    held = seconds * gpus if old.attempt > 0 and not is_over(old) and find_cause(old) != "queued" else 0
+    held = 0
+    if old.attempt > 0 and not is_over(old) and find_cause(old) != "queued":
+        held = seconds * gpus
     wall = known.wall_seconds + seconds
     gpu_seconds = min(known.gpu_seconds + held, MOST)
     was_trained = productive - known.productive_seconds
@@ -182,7 +194,9 @@ def _is_loss(old: JobStatus, new: JobStatus) -> bool:
     known = old.worker_losses
     if losses is None or losses == known or new.round <= old.round:
         return False
-    rounds = known.rounds if known is not None and known.checkpoint == losses.checkpoint else 0
+    rounds = 0
+    if known is not None and known.checkpoint == losses.checkpoint:
+        rounds = known.rounds
     return losses.rounds > rounds or old.true_since(types.RUNNING) is not None
 
 

@@ -107,7 +107,9 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
 
 
 def _describe_oom_kill(pod: PodView) -> str:
-    field = "spec.head.resources.memory" if pod.role == HEAD else "spec.scaling.resourcesPerWorker.memory"
+    field = "spec.scaling.resourcesPerWorker.memory"
+    if pod.role == HEAD:
+        field = "spec.head.resources.memory"
     if pod.container != CONTAINER:
         field = "its memory limit in podTemplate"
     what = f"Container {pod.container} of pod {pod.name} was OOM-killed"
@@ -125,7 +127,10 @@ def _explain_disruption(pod: PodView, disruption: Problem, reported: Failure | N
     message = f"Pod {pod.name} was disrupted: {why[:1500] or disruption.reason}"
     if reported is not None:
         message = f"{message}; {reported.message}"
-    class_ = FailureClass.INFRASTRUCTURE if disruption.reason in OF_NODES else FailureClass.PREEMPTION
+    if disruption.reason in OF_NODES:
+        class_ = FailureClass.INFRASTRUCTURE
+    else:
+        class_ = FailureClass.PREEMPTION
     return Failure(class_, find_reason(disruption.reason, pod.reason) or "DisruptionTarget", message)
 
 

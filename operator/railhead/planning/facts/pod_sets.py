@@ -80,7 +80,11 @@ def merge_pod_set(
     flavors = [view.flavors[each] for each in found.flavors]
     updates = [each for each in workload.updates if each.pod_set == name]
     metadata = pod["metadata"] if pod else {"labels": {}, "annotations": {}}
-    own = part(pod["spec"], "nodeSelector") if pod else {}  # a podTemplate may hold anything
+    # a podTemplate may hold anything
+    if pod:
+        own = part(pod["spec"], "nodeSelector")
+    else:
+        own = {}
     selector = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
     tolerations = [each for flavor in flavors for each in flavor.tolerations]
     tolerations += [each for update in updates for each in update.tolerations]

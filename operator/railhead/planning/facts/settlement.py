@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
@@ -166,7 +167,10 @@ class Settlement:
         """Adds the lost attempt to the counters, in the change that begins the next one."""
         restarts = self.job.status.restarts
         made_progress = self.job.has_committed and not self._is_early_hang
-        in_a_row = 0 if made_progress else restarts.without_progress + (self.payer is Payer.INFRASTRUCTURE)
+        if made_progress:
+            in_a_row = 0
+        else:
+            in_a_row = restarts.without_progress + (self.payer is Payer.INFRASTRUCTURE)
         disruptions = restarts.disruptions + (self.payer is Payer.DISRUPTION)
         restarts = restarts.model_copy(update={"disruptions": disruptions, "without_progress": in_a_row})
         change = replace(change, restarts=restarts)
@@ -329,7 +333,7 @@ def is_disrupted(job: Job) -> bool:
 def _find_latest(job: Job) -> list[PodView]:
     """The pods lost now, one per slot; those of earlier rounds may still be terminating."""
     slots = frozenset(find_lost_slots(job))
-    latest = {pod.slot: pod for pod in sorted(job.workers.lost, key=lambda pod: pod.round) if pod.slot in slots}
+    latest = {pod.slot: pod for pod in sorted(job.workers.lost, key=attrgetter("round")) if pod.slot in slots}
     return list(latest.values())
 
 

@@ -26,7 +26,9 @@ def find_gang(job: JobRef, spec: TrainJobSpec, *, attempt: int, least_workers: i
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     priority_class = (template.get("spec") or {}).get("priorityClassName") or spec.priority_class_name or ""
     name = names.gang_name(job.name, job.uid, attempt)
-    domain = spec.topology.key if spec.topology and spec.topology.policy == "Required" else ""
+    domain = ""
+    if spec.topology and spec.topology.policy == "Required":
+        domain = spec.topology.key
     return Gang(name, 1 + least_workers, str(priority_class), annotations, domain)
 
 

@@ -126,11 +126,9 @@ def classify_failure(facts: FailureFacts) -> Failure:
         errors = by_kind[kind]
         if errors:
             first = _find_first(errors)
-            where = (
-                f"pod {first.pod}: "
-                if kind in (RankErrorKind.GPU, RankErrorKind.BUS, RankErrorKind.GPU_LOST) and first.pod
-                else ""
-            )
+            where = ""
+            if kind in (RankErrorKind.GPU, RankErrorKind.BUS, RankErrorKind.GPU_LOST) and first.pod:
+                where = f"pod {first.pod}: "
             is_of_others = kind in _WAITS or (kind == RankErrorKind.NETWORK and len(errors) > 1)
             suspect = "" if is_of_others else first.pod
             text = intro + where + _describe(errors)
@@ -228,7 +226,10 @@ def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are usually its consequences."""
     first = _find_first(errors)
     others = [error.rank for error in errors if error is not first]
-    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in FOUND_BY_DRIVER else first.text
+    if first.rank >= 0 and first.kind not in FOUND_BY_DRIVER:
+        text = f"rank {first.rank}: {first.text}"
+    else:
+        text = first.text
     if others:
         return f"{text}; also failed: {write_ranks(others)}"
     return text

@@ -14,6 +14,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Optional
 
 from railhead.contract.text import write_ranks
@@ -119,7 +120,7 @@ def compare_records(records: Mapping[int, Record], *, size: int) -> Optional[Col
     """By rank, of those that have one; `size`: of the whole worker group. None if no rank waits in a collective."""
     waiting = {rank for rank, record in records.items() if not all(each.is_finished for each in record.entries)}
     found = [_examine(group, records, waiting) for group in _find_groups(records, size)]
-    return min(filter(None, found), key=lambda each: each[0], default=(0, None))[1]
+    return min(filter(None, found), key=itemgetter(0), default=(0, None))[1]
 
 
 def _find_groups(records: Mapping[int, Record], size: int) -> list[_Group]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from functools import partial
 from typing import Mapping, Optional
 
 from railhead.contract.failure import Failure, FailureClass
@@ -69,7 +70,7 @@ class RetryDecider:
         facts = collect_facts(error, self._group)
         box = self._mailbox.controller
         if facts.lost_pods:
-            box.change(lambda value: replace(value, lost_pods=facts.lost_pods[:MAX_LOST_PODS]))
+            box.change(partial(replace, lost_pods=facts.lost_pods[:MAX_LOST_PODS]))
         found = classify_failure.classify_failure(facts)
         found = replace(found, message=redact(found.message))
         if found.class_ is FailureClass.INFRASTRUCTURE and found.reason in STORAGE_TROUBLES:
@@ -79,7 +80,7 @@ class RetryDecider:
         self._count(facts, found, charged=before.charged, allowed=driver.count_allowed_restarts(found))
         is_retry = driver.end is None and classify_failure.decide_retry(facts, found, self._history)
         if not is_retry:
-            box.change(lambda value: replace(value, failure=found))
+            box.change(partial(replace, failure=found))
         elif not facts.is_explained and facts.source != FailureOrigin.STARTUP:
             charged = before.charged + (not classify_failure.is_infrastructure(facts, found))
             text = shorten_middle(found.message, MESSAGE_CHARS)
@@ -132,7 +133,10 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     if not lost:
         errors, finding = find_causes(find_ages(errors, group), processes, group)
         if finding:
-            odd_pods = {processes[rank].hostname for rank in finding.ranks} if finding.is_clear else set()
+            if finding.is_clear:
+                odd_pods = {processes[rank].hostname for rank in finding.ranks}
+            else:
+                odd_pods = set()
             odd_pod = odd_pods.pop() if len(odd_pods) == 1 else ""
             facts = replace(facts, difference=finding.message, odd_pod=odd_pod)
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
@@ -140,7 +144,7 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
 
 def _give_up_pod(pod: str, box: MailboxFile[FromController], group: Group) -> None:
     """The operator, which knows the reason by then, replaces the pod, and no rank of the next group runs there."""
-    box.change(lambda value: replace(value, lost_pods=(pod,)))
+    box.change(partial(replace, lost_pods=(pod,)))
     nodes = {each.node_id: each.node_ip for each in group.read_processes().values() if each.hostname == pod}
     mark_dead_in_ray(LostNode(node, address, is_known=False, host=pod) for node, address in nodes.items())
 
@@ -160,7 +164,10 @@ def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, .
     with contextlib.suppress(Exception):  # the group is not active
         ranks = [each.rank for each in errors if each.kind not in (RankErrorKind.DIED, RankErrorKind.KILLED_FOR_MEMORY)]
         workers = group.worker_group
-        answers = call_ranks(workers, ranks, read_end, timeout=AGE_TIMEOUT_SECONDS) if workers is not None else {}
+        if workers is not None:
+            answers = call_ranks(workers, ranks, read_end, timeout=AGE_TIMEOUT_SECONDS)
+        else:
+            answers = {}
         ages = {rank: answer.value.age for rank, answer in answers.items() if answer.value}
     return tuple(replace(each, age=ages.get(each.rank)) for each in errors)
 
