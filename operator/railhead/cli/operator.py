@@ -253,6 +253,9 @@ def run(options: argparse.Namespace) -> int:
     from railhead.resources.base import CommonMetadata
 
     set_up_logging(options.log_format, level=options.log_level)
+    lease_seconds = None
+    if options.leader_election:
+        lease_seconds = options.lease_seconds
     config = OperatorConfig(
         kubeconfig=options.kubeconfig,
         namespace=options.namespace,
@@ -262,7 +265,7 @@ def run(options: argparse.Namespace) -> int:
         report_url=options.report_url,
         probe_listen=options.probe_listen,
         concurrency=options.concurrency,
-        lease_seconds=options.lease_seconds if options.leader_election else None,
+        lease_seconds=lease_seconds,
         pod_uid=options.pod_uid,
         job_network_policy=read_network_policy(options),
         report_writes=options.report_writes_per_second,

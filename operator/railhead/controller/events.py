@@ -43,13 +43,16 @@ class EventRecorder:
             "name": key.name,
             "uid": uid,
         }
+        identity = None
+        if event.is_series:
+            identity = ""
         built = build_event(
             about,
             type_=event.type,
             reason=event.reason,
             message=event.message,
             component="railhead",
-            identity="" if event.is_series else None,
+            identity=identity,
         )
         body = {**built, "reportingComponent": names.MANAGER, "reportingInstance": "railhead"}
         try:

@@ -219,6 +219,9 @@ async def _run_kopf(on_job: OnJob, state: WatchState, *, on_signal: Callable[[],
     installs its own SIGTERM and SIGINT handlers; they are replaced, so that the operator shuts down in its own order.
     """
     _on_delivery.set(state.deliver)
+    namespaces: tuple[str, ...] = ()
+    if state.namespace is not None:
+        namespaces = (state.namespace,)
     tasks = await kopf.spawn_tasks(
         registry=build_registry(on_job),
         settings=build_settings(limits),
@@ -226,7 +229,7 @@ async def _run_kopf(on_job: OnJob, state: WatchState, *, on_signal: Callable[[],
         # Unused without peering; but kopf would look up a user name, which a numeric user does not have.
         identity=cast(Any, "railhead"),
         clusterwide=state.namespace is None,
-        namespaces=() if state.namespace is None else (state.namespace,),
+        namespaces=namespaces,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)

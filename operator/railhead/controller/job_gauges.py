@@ -50,10 +50,9 @@ def find_signs(status: JobStatus) -> Signs:
         return Signs(min(filter(None, waits), default=None), None, warnings)
     if status.phase != "Running":
         return Signs(warnings=warnings)
+    reported = None
     if status.progress.attempt == status.attempt:
         reported = status.progress.update_time
-    else:
-        reported = None
     committed = status.checkpoint.time if status.checkpoint else None
     began = (each.last_transition_time for each in status.conditions if each.type == types.RUNNING)
     moments = (*began, reported, committed)

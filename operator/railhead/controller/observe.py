@@ -119,6 +119,15 @@ def observe_pod(pod: Object) -> PodView:
     code = ended.get("exitCode")
     deleted = metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds")
+    exit_code = None
+    if isinstance(code, int) and abs(code) <= MOST_CODE:
+        exit_code = code
+    grace_seconds = 0
+    if isinstance(grace, int):
+        grace_seconds = min(grace, GRACE_LIMIT_SECONDS)
+    avoids: tuple[str, ...] = ()
+    if not node:  # of no interest once the pod has a node
+        avoids = _avoided_nodes(metadata)
     return PodView(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
@@ -130,7 +139,7 @@ def observe_pod(pod: Object) -> PodView:
         is_running=bool(running) and status.get("phase") == "Running",
         is_deleting=bool(deleted),
         node=node,
-        exit_code=code if isinstance(code, int) and abs(code) <= MOST_CODE else None,
+        exit_code=exit_code,
         reason=_reason(status, ended, is_disrupted=disruption is not None) or str(by_kueue.get("reason") or ""),
         message=clean_text(str(ended.get("message") or status.get("message") or by_kueue.get("message") or "")[:8192]),
         started_at=_time(running.get("startedAt")),
@@ -142,9 +151,9 @@ def observe_pod(pod: Object) -> PodView:
         scheduled_at=_scheduled_at(scheduled),
         deletion_timestamp=_time(deleted),
         finalizer=_finalizer(metadata),
-        grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
+        grace_seconds=grace_seconds,
         is_silent=_is_silent(conditions, state, disruption),
-        avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
+        avoids=avoids,
         cpu_limit=_cpu_limit(spec),
         is_refused=_is_refused(status, disruption) or _cannot_start(ended),
         has_begun=_has_begun(spec, status, state),

@@ -191,10 +191,9 @@ def find_source_checkpoint(job: Job) -> str | None:
         if wanted:
             return wanted.checkpoint
         return None
+    found = None
     if job.source:
         found = job.source.best_checkpoint if wanted.best else job.source.checkpoint
-    else:
-        found = None
     if found:
         return found.uri
     return None

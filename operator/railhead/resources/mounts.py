@@ -75,6 +75,23 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
     logs = spec.logs or Logs()
     checkpoint = run.checkpoint
     progress = run.progress
+    framework = ""
+    if spec.trainer.train_func:
+        framework = spec.trainer.framework or DEFAULT_FRAMEWORK
+    max_failures = None
+    if run.failure:
+        max_failures = run.failure.max_failures
+    if run.storage_path.startswith("/"):
+        storage_path = None
+    else:
+        storage_path = run.storage_path
+    if spec.runtime_env:
+        runtime_env = spec.runtime_env.model_dump(by_alias=True, exclude_none=True)
+    else:
+        runtime_env = {}
+    source_digest = ""
+    if inline:
+        source_digest = digest_files({n: text.encode() for n, text in inline.items()})
     return JobInput(
         namespace=job.namespace,
         name=job.name,
@@ -82,7 +99,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         run_name=job.run_name or names.run_name(job.name, job.uid, run.name),
         is_sharing_run=run.name is not None,
         former_uids=list(job.former_uids),
-        framework=(spec.trainer.framework or DEFAULT_FRAMEWORK) if spec.trainer.train_func else "",
+        framework=framework,
         train_func=spec.trainer.train_func or "",
         validation_function=spec.trainer.validation_function or "",
         build=spec.trainer.build or "",
@@ -94,7 +111,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         checkpoint=CheckpointInput(**checkpoint.model_dump()) if checkpoint else CheckpointInput(),
         callbacks=run.callbacks or [],
         progress=ProgressInput(progress.metric, progress.total_metric) if progress else ProgressInput(),
-        max_failures=run.failure.max_failures if run.failure else None,
+        max_failures=max_failures,
         collective_timeout_seconds=run.collective_timeout_seconds,
         datasets={name: _describe_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
         log_level=run.log_level,
@@ -105,10 +122,10 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         archive_per_run=logs.run_bytes,
         drain_seconds=spec.drain_seconds,
         is_drain_required=spec.worker.drain_seconds is not None,
-        storage_path=None if run.storage_path.startswith("/") else run.storage_path,
-        runtime_env=spec.runtime_env.model_dump(by_alias=True, exclude_none=True) if spec.runtime_env else {},
+        storage_path=storage_path,
+        runtime_env=runtime_env,
         git=GitInput(git.repository, git.revision, git.path or "", git.secret_name or "") if git else None,
-        source_digest=digest_files({n: text.encode() for n, text in inline.items()}) if inline else "",
+        source_digest=source_digest,
         ray_node=RayNodes(sizes.head.ray, sizes.worker.ray),
     )
 
@@ -132,11 +149,19 @@ def _describe_elastic(scaling: Scaling) -> ElasticInput | None:
         return None
     wait = scaling.start_wait_seconds
     interval = scaling.elastic_resize_monitor_interval_seconds
+    if wait is None:
+        start_wait_seconds = START_WAIT_SECONDS
+    else:
+        start_wait_seconds = wait
+    if interval is None:
+        resize_interval_seconds = RESIZE_INTERVAL_SECONDS
+    else:
+        resize_interval_seconds = interval
     return ElasticInput(
         min_workers=scaling.least_workers,
         workers_per_pod=scaling.workers_per_pod,
-        start_wait_seconds=START_WAIT_SECONDS if wait is None else wait,
-        resize_interval_seconds=RESIZE_INTERVAL_SECONDS if interval is None else interval,
+        start_wait_seconds=start_wait_seconds,
+        resize_interval_seconds=resize_interval_seconds,
     )
 
 

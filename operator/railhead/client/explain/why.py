@@ -222,10 +222,9 @@ def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:
         yield _make(snapshot, "NoCheckpoint", since=format_time(since))
     for reason, message in find_slowness(status):
         yield _make(snapshot, reason, message)
+    slow = None
     if status.progress.attempt == status.attempt:
         slow = status.progress.slow_ranks
-    else:
-        slow = None
     if slow:
         names = ", ".join(f"rank {each.rank} ({each.pod} on {each.node or '(none)'}) at {each.score}" for each in slow)
         yield _make(snapshot, "SlowRank", names, min(each.since or "" for each in slow))

@@ -141,10 +141,9 @@ class ReportWriter:
     ) -> None:
         """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
         facts = self._find_facts(key, report)
+        urgency = None
         if facts:
             urgency = find_urgency(report, facts.status, nodes=facts.find_nodes(report))
-        else:
-            urgency = None
         if urgency is None and self.schedule.is_busy(key):
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
         if urgency is None:

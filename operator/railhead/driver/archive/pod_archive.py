@@ -159,10 +159,9 @@ class StoredArchive(Archive):
         # A file only grows, except for the one with the line about a gap.
         write = {name: size for name, size in sizes.items() if self._uploaded.get(name) != size}
         delete = [name for name in self._uploaded if name not in sizes]
+        limit = None
         if self._monotonic() - self._looked_at >= SURPLUS_SECONDS:
             limit = self._template.limit
-        else:
-            limit = None
         if not (write or delete) and limit is None:
             return
         problem = self._send(replace(self._template, write=write, delete=delete, limit=limit))

@@ -15,7 +15,7 @@ import os
 import pkgutil
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 
 from railhead.contract import environment
 from railhead.contract.job_input import BackendInput, JobInput
@@ -185,20 +185,28 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
     scaling = job.scaling
     elastic = scaling.elastic
     keep = job.checkpoint.num_to_keep
+    num_workers: Union[int, Tuple[int, int]] = scaling.num_workers
+    resize_interval = None
+    if elastic:
+        num_workers = (elastic.min_workers, scaling.num_workers)
+        resize_interval = elastic.resize_interval_seconds
+    num_to_keep = None
+    if keep is not None:
+        num_to_keep = max(keep, MIN_TO_KEEP)
     return ConfigPlan(
         scaling=_present(
-            num_workers=(elastic.min_workers, scaling.num_workers) if elastic else scaling.num_workers,
+            num_workers=num_workers,
             use_gpu=scaling.use_gpu,
             resources_per_worker=_plan_resources(scaling.resources_per_worker) or None,
             placement_strategy=scaling.placement_strategy,
             accelerator_type=scaling.accelerator_type,
             label_selector=scaling.ray_label_selector or None,
-            elastic_resize_monitor_interval_s=elastic.resize_interval_seconds if elastic else None,
+            elastic_resize_monitor_interval_s=resize_interval,
         ),
         run=_present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
         failure=_present(max_failures=job.max_failures),
         checkpoint=_present(
-            num_to_keep=None if keep is None else max(keep, MIN_TO_KEEP),
+            num_to_keep=num_to_keep,
             checkpoint_score_attribute=job.checkpoint.score_attribute,
             checkpoint_score_order=job.checkpoint.score_order,
         ),

@@ -59,10 +59,14 @@ class RunEstimate:
         if progress.is_training:
             self._pace.note(position, group=progress.processes, now=now)
         remaining = self._pace.estimate(position, now=now) if not end else None
+        if remaining is None:
+            remaining_seconds = None
+        else:
+            remaining_seconds = math.ceil(remaining)
         return replace(
             steps,
             percent=math.floor(100 * position.done / position.total),
-            remaining_seconds=None if remaining is None else math.ceil(remaining),
+            remaining_seconds=remaining_seconds,
         )
 
     def _find(self, steps: Steps, progress: Progress) -> Optional[WorkDone]:

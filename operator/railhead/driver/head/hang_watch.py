@@ -59,10 +59,9 @@ class HangDetector:
 
     def count(self, progress: Progress, *, now: float) -> float:
         """Seconds since the last report of all ranks or since the worker group began to train; 0 while none trains."""
+        news = None
         if progress.is_training:
             news = (progress.reports, progress.commits, progress.processes)
-        else:
-            news = None
         if news is None or news != self._known:
             self._seconds = 0.0
         else:

@@ -123,21 +123,32 @@ class Publisher:
             end = base.state if base.state in ("FINISHED", "ERRORED") else ""
             steps = self._estimate.add(steps, progress, now=now, end=end)
             self._account.look(progress, fit.heartbeat, restart=fit.restart, outcome=base.outcome, now=now)
+        if end:
+            state = base.state
+        else:
+            state = progress.state
+        resumed_from = None
+        if progress.resumed_from:
+            resumed_from = ResumedFrom(progress.resumed_from)
+        if fit.heartbeat:
+            slow_ranks = fit.heartbeat.slow_ranks
+        else:
+            slow_ranks = ()
         return replace(
             base,
-            state=base.state if end else progress.state,
+            state=state,
             reports=progress.reports,
             workers=len(progress.processes),
             metrics=progress.metrics,
             checkpoint=progress.checkpoint,
             best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
-            resumed_from=ResumedFrom(progress.resumed_from) if progress.resumed_from else None,
+            resumed_from=resumed_from,
             warning=fit.warning or base.warning or script.warning or fit.rule_warning or progress.warning,
             lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
             restart=fit.restart,
             steps=steps,
-            slow_ranks=fit.heartbeat.slow_ranks if fit.heartbeat else (),
+            slow_ranks=slow_ranks,
         )
 
     def begin_stop(self) -> None:

@@ -35,18 +35,37 @@ def build_outcome(
 ) -> Outcome:
     latest = progress or Progress()
     failure = ending if isinstance(ending, Failure) else None
+    if failure:
+        outcome = failure.class_.value
+    else:
+        outcome = SUCCEEDED
+    reason = "TrainingSucceeded"
+    if failure:
+        reason = failure.reason
+    process_exit_code = None
+    if failure:
+        process_exit_code = failure.process_exit_code
+    suspect_pod = ""
+    if failure:
+        suspect_pod = failure.suspect_pod
+    restarts = 0
+    if restart:
+        restarts = restart.number
+    charged_restarts = 0
+    if restart:
+        charged_restarts = restart.charged
     return Outcome(
-        outcome=failure.class_.value if failure else SUCCEEDED,
-        reason=failure.reason if failure else "TrainingSucceeded",
+        outcome=outcome,
+        reason=reason,
         message=ending.message,
         checkpoint=latest.checkpoint,
         best_checkpoint=latest.best_checkpoint,
         metrics=latest.metrics,
         reports=latest.reports,
-        process_exit_code=failure.process_exit_code if failure else None,
-        suspect_pod=failure.suspect_pod if failure else "",
-        restarts=restart.number if restart else 0,
-        charged_restarts=restart.charged if restart else 0,
+        process_exit_code=process_exit_code,
+        suspect_pod=suspect_pod,
+        restarts=restarts,
+        charged_restarts=charged_restarts,
     )
 
 

@@ -74,10 +74,9 @@ class ProgressStep(ControllerStep):
         checkpoint = report.checkpoint
         self._group.commits += checkpoint is not None
         self._group.note_report()
+        name = None
         if self._manager and checkpoint:
             name = checkpoint_manager.name_checkpoint(self._manager, checkpoint)
-        else:
-            name = None
         progress = self._progress.with_report(metrics)
         if name:
             self._box.change(partial(replace, warning=None))  # the storage takes checkpoints again

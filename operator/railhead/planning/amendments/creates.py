@@ -118,10 +118,9 @@ def _describe_hold(job: Job) -> str:
     if job.acting_pods:
         return ""
     given_up = _find_given_up(job)
+    why = "the job holds no pods meanwhile"
     if given_up is not None and given_up.reason in GIVEN_UP:
         why = f"the pods of attempt {job.attempt - 1} were released"
-    else:
-        why = "the job holds no pods meanwhile"
     return f"; {why}, and the next try follows within {REJECTED_LIMIT_SECONDS} s"
 
 

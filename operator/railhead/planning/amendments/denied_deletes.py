@@ -16,12 +16,23 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
         return decision
     is_job_denied = observed.name in denied and decision.delete_job is not None
     removes = tuple(each for each in decision.removes if each.name not in denied)
+    if is_job_denied:
+        delete_job = None
+    else:
+        delete_job = decision.delete_job
+    last = None
+    if removes == decision.removes:
+        last = decision.last
+    if decision.workload is not None and decision.workload.name in denied:
+        workload = None
+    else:
+        workload = decision.workload
     held = replace(
         decision,
         deletes=tuple(each for each in decision.deletes if each.name not in denied),
         removes=removes,
-        delete_job=None if is_job_denied else decision.delete_job,
-        last=decision.last if removes == decision.removes else None,
-        workload=None if decision.workload is not None and decision.workload.name in denied else decision.workload,
+        delete_job=delete_job,
+        last=last,
+        workload=workload,
     )
     return held.waking(min(at for each in observed.denials if (at := denied_until(each, observed.now)) > observed.now))

@@ -25,9 +25,11 @@ def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
     status = replace(decision.status or StatusChange(), stuck_pods=wanted or None, is_guard=False)
     new = [pod for pod in stuck if pod.name not in known]
     is_news = bool(new) and len(listed) < MAX_STUCK_PODS  # beyond a full list nobody knows which are new
-    return replace(
-        decision, status=status, events=(*decision.events, _report_stuck(new)) if is_news else decision.events
-    )
+    if is_news:
+        events = (*decision.events, _report_stuck(new))
+    else:
+        events = decision.events
+    return replace(decision, status=status, events=events)
 
 
 def _is_still_good(wanted: Sequence[StuckPod], known: set[str]) -> bool:

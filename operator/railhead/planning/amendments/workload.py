@@ -158,10 +158,9 @@ def _count_time(job: Job, workload: WorkloadView, reason: str) -> dict[str, obje
     it changes Admitted (pkg/workload/admissionchecks.go). When the maximum has passed, Kueue clears the time, so that
     the next admission has all of it again."""
     admitted = workload.find(ADMITTED)
+    since = None
     if admitted is not None and admitted.is_true:
         since = parse_time(admitted.last_transition_time)
-    else:
-        since = None
     if since is None or reason == MAXIMUM_PASSED:
         return {}
     return {

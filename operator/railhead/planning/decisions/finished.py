@@ -85,10 +85,13 @@ def decide_finished(observed: Observed) -> Decision | None:
         pod for pod in observed.pods if pod.role == HEAD and (pod.is_over or (pod.has_ended and observed.now < due))
     ]
     has_sidecar = any(not pod.is_over and not pod.is_deleting for pod in kept)
+    wake_at = None
+    if has_sidecar:
+        wake_at = due
     return Decision(
         status=find_last_checkpoint(observed),
         deletes=delete_all(pod for pod in observed.pods if pod not in kept),
-        wake_at=due if has_sidecar else None,
+        wake_at=wake_at,
     )
 
 

@@ -94,10 +94,14 @@ def _show_that_problem_is_past(job: Job) -> Decision:
 def _count_pods(job: Job, change: StatusChange, *, joined: int) -> StatusChange:
     head = job.head
     desired = job.desired_workers
+    if job.is_elastic:
+        ready = job.workers_up
+    else:
+        ready = desired
     return replace(
         change,
         head=HeadStatus(pod=head.name, node=head.node) if head else job.status.head,
-        workers=WorkersStatus(desired=desired, ready=job.workers_up if job.is_elastic else desired, joined=joined),
+        workers=WorkersStatus(desired=desired, ready=ready, joined=joined),
     )
 
 
@@ -119,9 +123,12 @@ def _starting(job: Job) -> Decision:
     if was_running:
         status = await_again(job, status)
     is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
+    events: tuple[Event, ...] = ()
+    if is_news:
+        events = (Event("Warning", REPORTS_MISSING, message),)
     return Decision(
         status=_count_pods(job, status, joined=job.progress.joined if job.is_elastic else job.status.workers.joined),
-        events=(Event("Warning", "ReportsMissing", message),) if is_news else (),
+        events=events,
         wake_at=due,
     )
 

@@ -272,13 +272,16 @@ def build_request(job: Job) -> QueueRequest:
     attempt = PodSettings(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=list_avoided(job), pod_user=job.pod_user)
     workers = job.requested_workers
     head = build_head_pod(attempt, settings=job.settings, status=job.status, worker_pods=workers)
+    least_workers = None
+    if job.is_elastic:
+        least_workers = job.least_workers
     return QueueRequest(
         queue=find_queue(job),
         priority_class=job.queue.priority_label,
         priority=job.queue.priority or 0,
         most_seconds=_find_most_seconds(job),
         workers=workers,
-        least_workers=job.least_workers if job.is_elastic else None,
+        least_workers=least_workers,
         head=head,
         worker=WorkerPodBuilder(attempt).build(slot=0, round_=0),
     )

@@ -42,10 +42,9 @@ def find_cause(status: JobStatus) -> str:
         return "queued"
     if is_over(status):
         return "restoring"
+    last = None
     if status.progress.attempt == status.attempt:
         last = status.progress.outcome
-    else:
-        last = None
     if last is not None and last.outcome == FailureClass.PREEMPTION.value:
         return "draining"  # the driver has waited for the last checkpoint, and its pod ends
     if status.phase in ("Pending", "Starting", "Restarting") and not status.head.pod:
@@ -68,10 +67,9 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
         return GoodputStatus(time=format_time(now))
     is_current = old.progress.attempt == old.attempt and not is_over(old)
     # what the attempt's driver has counted
+    spent = None
     if is_current:
         spent = old.progress.spent
-    else:
-        spent = None
     ends = old.attempt != new.attempt or is_over(new)
     if spent is None or ends:
         until = now
@@ -108,8 +106,11 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     wall = known.wall_seconds + seconds
     gpu_seconds = min(known.gpu_seconds + held, MOST)
     was_trained = productive - known.productive_seconds
+    percent = ""
+    if wall:
+        percent = f"{100 * min(productive, wall) / wall:.1f}"
     return GoodputStatus(
-        percent=f"{100 * min(productive, wall) / wall:.1f}" if wall else "",  # a status may have any numbers
+        percent=percent,  # a status may have any numbers
         time=format_time(since + timedelta(seconds=seconds)),
         wall_seconds=min(wall, MOST),
         productive_seconds=min(productive, MOST),

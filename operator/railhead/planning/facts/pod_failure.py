@@ -214,6 +214,12 @@ def _build_status(
     observed: Observed, failure: Failure, *, pod: str, node: str, container: str = "", exit_code: int | None = None
 ) -> FailureStatus:
     suspect = next((each for each in observed.pods if each.name == failure.suspect_pod), None)  # never a foreign one
+    suspect_pod = ""
+    if suspect:
+        suspect_pod = suspect.name
+    suspect_node = ""
+    if suspect:
+        suspect_node = suspect.node
     return FailureStatus(
         class_=failure.class_,
         reason=failure.reason[:128],
@@ -224,8 +230,8 @@ def _build_status(
         container=container,
         exit_code=exit_code,
         process_exit_code=failure.process_exit_code,
-        suspect_pod=suspect.name if suspect else "",
-        suspect_node=suspect.node if suspect else "",
+        suspect_pod=suspect_pod,
+        suspect_node=suspect_node,
         time=format_time(observed.now),
     )
 
@@ -249,10 +255,14 @@ def build_rules(spec: TrainJobSpec) -> tuple[FailureRule, ...]:
 
 def _build_rule(rule: RuleSpec) -> FailureRule:
     codes = rule.on_exit_codes
+    if codes:
+        exit_codes = tuple(codes.values)
+    else:
+        exit_codes = ()
     return FailureRule(
         rule.action,
         classes=tuple(rule.on_class or ()),
         reasons=tuple(rule.on_reason or ()),
-        exit_codes=tuple(codes.values) if codes else (),
+        exit_codes=exit_codes,
         is_not_in=codes is not None and codes.operator == "NotIn",
     )

@@ -78,10 +78,9 @@ def explain_rejection(job: Job, problem: Problem) -> Problem:
 
 def exceeds_quota(job: Job) -> bool:
     """The job does not fit into the quota that rejected its pod, even alone."""
+    share = None
     if job.rejection is not None:
         share = find_share(job, job.rejection.problem)
-    else:
-        share = None
     return share is not None and share.percent > WHOLE
 
 

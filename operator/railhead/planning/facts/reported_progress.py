@@ -77,13 +77,13 @@ def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, s
         progress, percent=_cut_step(report.steps.percent, 100), seconds=_cut_step(report.steps.remaining_seconds)
     )
     is_news = without_measures(progress) != without_measures(status.progress)
-    change = StatusChange(
-        progress=progress if is_news else UNSET,  # else it only shows that the driver is alive
-        run_uri=report.run_uri if _is_uri(report.run_uri) else UNSET,
-        resumed_from=ResumedFromStatus(uri=report.resumed_from.uri)
-        if report.resumed_from and _is_uri(report.resumed_from.uri)
-        else UNSET,
-    )
+    change = StatusChange()
+    if is_news:  # else the report only shows that the driver is alive
+        change = replace(change, progress=progress)
+    if _is_uri(report.run_uri):
+        change = replace(change, run_uri=report.run_uri)
+    if report.resumed_from and _is_uri(report.resumed_from.uri):
+        change = replace(change, resumed_from=ResumedFromStatus(uri=report.resumed_from.uri))
     return _add_checkpoints(change, status, report, attempt=report.attempt, time=report.time)
 
 

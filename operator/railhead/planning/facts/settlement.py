@@ -278,9 +278,12 @@ def add_loss(job: Job) -> WorkerLosses:
     refused = count_refusals(job) + 1 if find_refused(job) else 0
     if is_refusal(job):
         return known.model_copy(update={"refused": refused})  # nothing that ran was lost
+    own_fault = 0
+    if find_own_fault(job):
+        own_fault = known.own_fault + 1
     return WorkerLosses(
         rounds=known.rounds + 1,
-        own_fault=known.own_fault + 1 if find_own_fault(job) else 0,
+        own_fault=own_fault,
         refused=refused,
         checkpoint=known.checkpoint,
     )

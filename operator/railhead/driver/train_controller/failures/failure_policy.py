@@ -100,10 +100,16 @@ class RetryDecider:
         commits = self._group.commits
         before = self._history if commits == self._commits else RestartHistory()
         is_unexplained = classify_failure.is_infrastructure(facts, found) and not facts.is_explained
+        unexplained = 0
+        if is_unexplained:
+            unexplained = before.unexplained + 1
+        same = 1
+        if last == self._last and commits == self._commits:
+            same = before.same + 1
         self._history = RestartHistory(
-            unexplained=before.unexplained + 1 if is_unexplained else 0,
+            unexplained=unexplained,
             hangs=self._history.hangs + (found.class_ is FailureClass.HANG),
-            same=before.same + 1 if last == self._last and commits == self._commits else 1,
+            same=same,
             charged=charged,
             allowed=allowed,
             max_failures=self._max_failures,
