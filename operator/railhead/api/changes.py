@@ -131,7 +131,8 @@ def _check_at_change(schema: Schema) -> None:
 
 
 def _list_items(schema: Schema) -> Iterator[Schema]:
-    """What the values of a map and the items of a list must be; items of other lists than maps have no oldSelf."""
+    """Returns what the values of a map and the items of a list must be; items of other lists than maps have no
+    oldSelf."""
     if isinstance(schema.get("additionalProperties"), dict):
         yield schema["additionalProperties"]
     if schema.get("x-kubernetes-list-type") == "map":

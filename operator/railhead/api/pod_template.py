@@ -57,7 +57,7 @@ _ONLY_NULL = ("creationTimestamp", "name")
 
 
 def check_ray_resources(resources: Any) -> None:
-    """The same checks for an object stored under an older schema. Raises ValueError."""
+    """Makes the same checks for an object stored under an older schema. Raises ValueError."""
     if not isinstance(resources, dict):
         raise ValueError("resources of the container named ray: must be an object")
     for key, allowed, message in (("requests", (), REQUESTS_MESSAGE), ("limits", ("cpu",), LIMITS_MESSAGE)):

@@ -84,7 +84,7 @@ def at_least(amount: str, *, why: str) -> tuple[str, str, str]:
 
 
 def _check_devices(resources: dict[str, str]) -> dict[str, str]:
-    """For objects stored under an older schema: pods and Ray's node resources need whole devices."""
+    """Judges objects stored under an older schema: pods and Ray's node resources need whole devices."""
     for name, amount in resources.items():
         if "/" in name and not amount.isdecimal():
             raise ValueError(f"{name}: {WHOLE_DEVICES[2]}")

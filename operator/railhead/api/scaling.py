@@ -233,5 +233,5 @@ class Scaling(Model):
 
     @property
     def least_workers(self) -> int:
-        """With fewer than these there is no training."""
+        """Returns the least number with which the job trains."""
         return self.min_workers or self.num_workers or 1

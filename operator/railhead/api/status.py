@@ -360,7 +360,7 @@ class JobStatus(StatusModel):
 
     @property
     def newest_index(self) -> int:
-        """Of the committed checkpoints; -1 = none."""
+        """Returns the newest index of the committed checkpoints, or -1 for none."""
         if self.checkpoint:
             return self.checkpoint.index
         return -1

@@ -53,7 +53,7 @@ class Outcome:
 
     @property
     def failure(self) -> Optional[Failure]:
-        """What ended the attempt; None after success."""
+        """Returns what ended the attempt; None after success."""
         if self.has_succeeded:
             return None
         kind = FailureClass.parse(self.outcome)
@@ -62,7 +62,7 @@ class Outcome:
         return Failure(kind, self.reason or self.outcome, self.message, self.process_exit_code, self.suspect_pod)
 
     def to_json(self) -> str:
-        """At most `LIMIT_BYTES` of JSON; drops the least important parts first."""
+        """Returns at most `LIMIT_BYTES` of JSON; drops the least important parts first."""
         text = ""
         for shorter in self._shorter_versions():
             text = json.dumps(shorter._to_dict())
@@ -71,7 +71,8 @@ class Outcome:
         return text
 
     def _shorter_versions(self) -> Iterator[Outcome]:
-        """Without metrics, with less of the message, without the best checkpoint, with the class and reason only."""
+        """Yields ever shorter outcomes: without metrics, with less of the message, without the best checkpoint, with
+        the class and reason only."""
         cut = replace(self, message=shorten_middle(self.message, MESSAGE_CHARS))
         yield cut
         best = self.best_checkpoint

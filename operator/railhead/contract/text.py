@@ -12,7 +12,8 @@ REPLACEMENT = "\ufffd"
 
 
 def clean_line(text: str) -> str:
-    """On one line: white space becomes spaces, and every other character that is not printable `REPLACEMENT`.
+    """Puts the text on one line: white space becomes spaces, and every other character that is not printable
+    `REPLACEMENT`.
 
     Among those are escape sequences, changes of the writing direction, and halves of surrogate pairs.
     """
@@ -22,7 +23,7 @@ def clean_line(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """The same for each of its lines."""
+    """Cleans each line of the text."""
     if text.isprintable():
         return text
     return "\n".join(clean_line(line) for line in text.split("\n"))

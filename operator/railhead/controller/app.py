@@ -318,7 +318,7 @@ async def _lead(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
 
 
 async def _plan(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
-    """Without the lead the caches stay current and keys accumulate, as in a replica that has never led."""
+    """Waits for the lead; meanwhile the caches stay current and keys accumulate, as in a replica that has never led."""
     while True:
         await parts.leadership.wait_lead()
         parts.store.begin_lead(at=parts.client.clock.now())

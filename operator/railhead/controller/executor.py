@@ -125,7 +125,7 @@ class Executor:
         await self._record_events(key, uid, plan)
 
     async def look_up_events(self, key: JobKey, pod: PodView) -> PodEvents:
-        """What the Events about the pod say."""
+        """Returns what the Events about the pod say."""
         about = f"involvedObject.uid={pod.uid}"
         try:
             events = await self.client.list(Scope(EVENT, key.namespace, field_selector=about))

@@ -61,7 +61,8 @@ async def check_definition(client: KubeClient, *, sleep: Callable[[float], Await
 
 
 def find_problem(document: Object) -> str:
-    """What is wrong with the schema in the group's OpenAPI document, as a sentence; empty when it is good. Pure."""
+    """Returns what is wrong with the schema in the group's OpenAPI document, as a sentence; empty when it is good.
+    Pure."""
     narrower = find_narrower(document)
     crd = f"{names.PLURAL}.{names.GROUP}"
     if narrower:

@@ -85,7 +85,7 @@ class JobRecord:
 
     @property
     def owner(self) -> Owner:
-        """As its pods name it."""
+        """Returns the run as its pods name it."""
         return Owner(self.key.namespace, self.uid)
 
     def read(self) -> Content:
@@ -144,7 +144,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
 
 
 def _find_run_key(key: JobKey, uid: str, raw: Object, status: JobStatus) -> RunKey | None:
-    """Only within a namespace: the same path or URI may be another storage elsewhere."""
+    """Identifies a run within a namespace only: the same path or URI may be another storage elsewhere."""
     spec = part(raw, "spec")
     run = part(spec, "run")
     claim = part(part(run, "storageVolume"), "persistentVolumeClaim")

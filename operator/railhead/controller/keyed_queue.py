@@ -51,7 +51,7 @@ class KeyedQueue(Generic[Key]):
 
     @property
     def oldest_seconds(self) -> float:
-        """For how long the first of them has waited; 0 if there is none."""
+        """Returns for how long the first of them has waited; 0 if there is none."""
         return self._monotonic() - next(iter(self._waiting.values()), self._monotonic())
 
     def wake(self, key: Key, seconds: float) -> None:

@@ -280,7 +280,8 @@ def _is_unseen(ended: Object) -> bool:
 
 
 def _finished_at(ended: Object, conditions: Object) -> datetime | None:
-    """By its node's clock. Of a container whose end nobody saw, the kubelet may know no time but that of its report."""
+    """Reads it by its node's clock. Of a container whose end was not seen, the kubelet may know no time but that of
+    its report."""
     if not ended:
         return None
     at = _time(ended.get("finishedAt"))
@@ -300,8 +301,8 @@ def _has_begun(spec: Object, status: Object, ray: Object) -> bool:
 
 
 def _scheduled_at(scheduled: Object) -> datetime | None:
-    """By the API server's clock: it adds the condition when the scheduler binds the pod (pkg/registry/core/pod/storage:
-    assignPod), and the kubelet keeps its time."""
+    """Reads it by the API server's clock: it adds the condition when the scheduler binds the pod
+    (pkg/registry/core/pod/storage: assignPod), and the kubelet keeps its time."""
     if scheduled.get("status") == "True":
         return _time(scheduled.get("lastTransitionTime"))
     return None

@@ -126,7 +126,7 @@ class States(Collector):
 
 
 def _find_end(status: JobStatus) -> str:
-    """Of a finished job: Succeeded, or the class of its failure."""
+    """Returns Succeeded, or the class of a finished job's failure."""
     if status.has_condition("Complete"):
         return "Succeeded"
     return str(FailureClass.parse(status.failure.class_ if status.failure else ""))

@@ -46,7 +46,7 @@ class _Index:
 
 
 class Queues:
-    """What is known of Kueue's objects.
+    """Returns what is known of Kueue's objects.
 
     Attributes:
         find_state: the state of Kueue's API in a namespace.
@@ -95,7 +95,7 @@ class Queues:
         return frozenset()
 
     def change_priority(self, old: tuple[str, int] | None, new: tuple[str, int] | None) -> frozenset[JobKey]:
-        """The same of a WorkloadPriorityClass."""
+        """Records a WorkloadPriorityClass in the same way."""
         if old is not None:
             self._priorities.pop(old[0], None)
         if new is not None:

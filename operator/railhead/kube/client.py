@@ -120,7 +120,8 @@ class KubeClient:
         self._warnings: set[tuple[str, str]] = set()  # about requests (deprecated fields, for example)
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
-        """The same transport, clock and counts; sends a write only if `may_write` returns True right before it."""
+        """Shares transport, clock and counts with this one; sends a write only if `may_write` returns True right
+        before it."""
         return KubeClient(
             self._transport,
             may_write=may_write,

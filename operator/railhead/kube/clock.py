@@ -63,7 +63,7 @@ class ServerClock:
 
     @property
     def machine_offset(self) -> timedelta:
-        """By how much this machine's clock is ahead of the API server's."""
+        """Returns by how much this machine's clock is ahead of the API server's."""
         return self._wall() - self.now()
 
 

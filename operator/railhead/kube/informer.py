@@ -97,7 +97,7 @@ class View(Generic[Record]):
         return [entry.record for entry in self._entries.values()]
 
     def read(self, obj: Object) -> tuple[Key, CachedObject[Record]]:
-        """What would be kept of the object; of a known version, the same as is kept already."""
+        """Returns what would be kept of the object; of a known version, the same as is kept already."""
         key = key_of(obj)
         uid = uid_of(obj)
         version = version_of(obj)

@@ -40,7 +40,7 @@ class Job(Observed):
 
     @property
     def run_name(self) -> str:
-        """The same in all attempts, also of a job that was restored under another uid."""
+        """Stays the same in all attempts, also of a job that was restored under another uid."""
         run = self.status.run or RunStatus()
         return run.name or names.run_name(self.name, self.uid, self.spec.run.name)
 
@@ -51,7 +51,7 @@ class Job(Observed):
 
     @cached_property
     def own_mounts(self) -> Mounts:
-        """What the pods of an attempt mount that this operator begins now."""
+        """Returns what the pods of an attempt mount that this operator begins now."""
         return find_mounts(self.ref, self.spec, self.settings)
 
     def mounts_of(self, attempt: int) -> Mounts:
@@ -98,7 +98,7 @@ class Job(Observed):
 
     @property
     def wanted_workers(self) -> int:
-        """The same, but of an elastic job at most as many as its queue admitted."""
+        """Counts the same, but of an elastic job at most as many as its queue admitted."""
         admission = self.status.admission
         if admission is None or not self.is_elastic or self.is_at_rest:
             return self.requested_workers
@@ -162,7 +162,7 @@ class Job(Observed):
 
     @property
     def were_all_up(self) -> bool:
-        """By the status or the driver's report: a pod that is missing now was lost, not just not created yet.
+        """Tells by the status or the driver's report: a pod that is missing now was lost, not just not created yet.
 
         The driver's report may predate a later round or a resize.
         """

@@ -152,7 +152,7 @@ async def _gangs(cluster: Cluster) -> Check:
 
 
 async def _default_queue(cluster: Cluster) -> Check:
-    """Where Kueue is not installed, the API server knows no LocalQueues either."""
+    """Skips the check where Kueue is not installed: the API server then knows no LocalQueues either."""
     exists = False
     if await cluster.client.serves(kinds.LOCAL_QUEUE):
         with suppress(Gone):

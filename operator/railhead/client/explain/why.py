@@ -106,7 +106,7 @@ def _choose_row(snapshot: JobSnapshot, reason: str, message: str) -> str:
 
 
 def _main(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """What the phase and the conditions Failed, Complete, Stalled, Suspended and Reconciling say."""
+    """Returns what the phase and the conditions Failed, Complete, Stalled, Suspended and Reconciling say."""
     status = snapshot.status
     if snapshot.is_deleting:
         yield _make(snapshot, "BeingDeleted", since=text(snapshot.job["metadata"], "deletionTimestamp"))
@@ -142,7 +142,7 @@ def _main(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _denied_status(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """What only an event can say, as long as it is repeated."""
+    """Returns what only an event can say, as long as it is repeated."""
     denied = [event for event in snapshot.events if event.reason == STATUS_DENIED and event.at is not None]
     for event in denied[-1:]:
         if event.at is not None and snapshot.now - event.at <= REPEATED:
@@ -163,7 +163,7 @@ def _failure(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _restart_in_place(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """What the worker group of this attempt restarts from, in the pods that it has."""
+    """Returns what the worker group of this attempt restarts from, in the pods that it has."""
     status = snapshot.status
     restart = status.progress.restart
     if status.phase != "Restarting" or _is_attempt_lost(status):
@@ -194,7 +194,7 @@ def _conditions(snapshot: JobSnapshot, wanted: Iterable[str]) -> Iterator[Findin
 
 
 def _seen(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """What follows from the other fields of the status."""
+    """Returns what follows from the other fields of the status."""
     status = snapshot.status
     if status.stuck_pods:
         names = ", ".join(f"{pod.name} on {pod.node or '(none)'}" for pod in status.stuck_pods[:3])

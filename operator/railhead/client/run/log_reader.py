@@ -23,7 +23,7 @@ Echo = Callable[[str], None]
 
 
 async def _continue() -> None:
-    """What is printed needs no pause."""
+    """Needs no pause: what is printed is gone at once."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class RunFiles(Protocol):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Tells where it is, for messages."""
         ...
 
     async def find(self, names: Sequence[str]) -> list[RunFile]:

@@ -139,7 +139,7 @@ def read_end(log: Path, *, lines: int = 20) -> str:
 
 
 def describe_exit(code: int) -> str:
-    """Of a process in the head pod; `code` as Popen has it."""
+    """Describes the end of a process in the head pod; `code` as Popen has it."""
     if code >= 0:
         return f"exited with code {code}"
     try:

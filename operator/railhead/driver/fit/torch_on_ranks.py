@@ -38,7 +38,7 @@ class StandIn:
 
 
 def leave_out_torch() -> None:
-    """In this process, and in each that receives a TorchConfig from it. Never raises: Ray's own import does."""
+    """Works in this process, and in each that receives a TorchConfig from it. Never raises: Ray's own import does."""
     with suppress(Exception):
         copyreg.pickle(import_config().TorchConfig, lambda config: (make_config, (), vars(config)))
 

@@ -49,7 +49,7 @@ TERMINATED = Failure(
 
 @dataclass
 class Head:
-    """What `end` needs from the startup."""
+    """Returns what `end` needs from the startup."""
 
     pod: Pod
     job: JobInput
@@ -144,7 +144,7 @@ def start_thread(target: Callable[..., object], *arguments: object) -> threading
 
 
 def conclude(ending: Ending, *, is_terminating: bool) -> Ending:
-    """After SIGTERM only a success counts. Any failure may be how the training function reacted to the notice."""
+    """Lets only a success count after SIGTERM. Any failure may be how the training function reacted to the notice."""
     if is_terminating and isinstance(ending, Failure):
         return TERMINATED
     return ending

@@ -99,7 +99,7 @@ class HangWatch:
         self._windows = 2  # without a step, after which spec.hangPolicy Restart applies
 
     def look(self) -> Optional[Suspicion]:
-        """Only a final suspicion, or the first one until there are steps again."""
+        """Returns a final suspicion, or the first one until there are steps again."""
         fit = self._mailbox.read_newest_fit()
         answer = self._publisher.answer
         now = time.monotonic()
@@ -171,7 +171,7 @@ def _hand_over(mailbox: Mailbox, message: str, rank: int, *, is_of_steps: bool) 
 
 
 def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
-    """For the status: where the ranks are, the smallest group first, since the others are waiting for it."""
+    """Tells the status where the ranks are, the smallest group first, since the others are waiting for it."""
     if stacks is None:
         return (
             f"{suspicion.because}, and Ray Train's controller does not respond; check for storage that does not "

@@ -104,7 +104,7 @@ class Publisher:
         self.update(partial(replace, warning=warning))
 
     def forget_warning(self, reason: str) -> None:
-        """Only one with this reason."""
+        """Forgets the warning if it has this reason."""
         self.update(lambda report: replace(report, warning=None) if _has_reason(report.warning, reason) else report)
 
     def shows(self, reason: str) -> bool:

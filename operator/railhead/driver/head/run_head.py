@@ -138,7 +138,7 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
 
 
 def wait_for_commit(read: Callable[[], Progress], *, seconds: float) -> bool:
-    """Whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
+    """Returns whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
     progress = read()
     deadline = time.monotonic() + seconds
     while progress.state in _WORTH_WAITING and time.monotonic() < deadline:

@@ -59,7 +59,7 @@ def group_ranks(stacks: list[Stack], read: Callable[[Stack], str]) -> list[tuple
 
 
 def describe_stacks(stacks: Optional[list[Stack]]) -> list[str]:
-    """For the log: each distinct stack once."""
+    """Describes each distinct stack once, for the log."""
     lines = []
     for stack, ranks in group_ranks(stacks or [], attrgetter("text")):
         text = stack or "no response: native code holds the GIL, or the process is stopped"
@@ -68,7 +68,7 @@ def describe_stacks(stacks: Optional[list[Stack]]) -> list[str]:
 
 
 def name_ranks(ranks: list[Stack]) -> str:
-    """For example: ranks 0 and 2-7; or: rank 1 (pod x)."""
+    """Names them, for example: ranks 0 and 2-7; or: rank 1 (pod x)."""
     text = write_ranks(rank.rank for rank in ranks)
     if len(ranks) == 1 and ranks[0].pod:
         return f"{text} (pod {ranks[0].pod})"

@@ -112,7 +112,7 @@ def note_exception(error: BaseException, noted: TrainingError) -> None:
 
 
 def read_note(error: BaseException) -> Optional[TrainingError]:
-    """What `note_exception` attached, or None."""
+    """Returns what `note_exception` attached, or None."""
     found = getattr(error, "__dict__", {}).get(_NOTE)
     if isinstance(found, TrainingError):
         return found
@@ -124,7 +124,7 @@ def build_training_error(kind: RankErrorKind, rank: int, error: BaseException) -
 
 
 def read_exit_code(error: BaseException) -> Optional[int]:
-    """As Python exits with it."""
+    """Returns the code with which Python exits for it."""
     if not isinstance(error, SystemExit):
         return None
     code = 0 if error.code is None else error.code

@@ -126,5 +126,5 @@ def _is_alive(path: Path) -> bool:
 
 
 def find_last_state(line: bytes) -> bytes:
-    """What a terminal would show of a line that was written over itself."""
+    """Returns what a terminal would show of a line that was written over itself."""
     return next((part for part in reversed(line.split(b"\r")) if part), b"")

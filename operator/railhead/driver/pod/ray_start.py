@@ -78,7 +78,7 @@ def is_removed(name: str) -> bool:
 
 
 def plan_drain(seconds: int) -> dict[str, str]:
-    """On SIGTERM a node announces that it is leaving, and Ray Train notifies the ranks; empty for 0 seconds."""
+    """Makes a node announce on SIGTERM that it is leaving, and Ray Train notifies the ranks; empty for 0 seconds."""
     if not seconds:
         return {}
     return {

@@ -81,7 +81,7 @@ def find_kind(text: str, *, has_trained: bool) -> Optional[RankErrorKind]:
 
 
 def find_last_words(text: str) -> str:
-    """What its runtimes said of a process's end, in paragraphs; empty if nothing."""
+    """Returns what its runtimes said of a process's end, in paragraphs; empty if nothing."""
     found = (_STACK.sub("", match.group()).strip() for match in _LAST_WORDS.finditer(text))
     return "\n\n".join(list(dict.fromkeys(found))[-_MOST_WORDS:])
 

@@ -58,7 +58,7 @@ def read_dump(data: bytes, *, timeout: float = SECONDS) -> Optional[bytes]:
 
 
 def read_file(file: Path, *, timeout: float = SECONDS) -> Optional[bytes]:
-    """As `read_dump`. Raises OSError."""
+    """Reads it as `read_dump` does. Raises OSError."""
     with file.open("rb") as stream:
         return read_dump(stream.read(INPUT_BYTES + 1), timeout=timeout)
 
@@ -79,7 +79,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def write_json(dump: Any) -> str:
-    """At most OUTPUT_BYTES of ASCII; empty without entries. Raises what malformed dumps lead to."""
+    """Returns at most OUTPUT_BYTES of ASCII; empty without entries. Raises what malformed dumps lead to."""
     room = OUTPUT_BYTES - 1024
     groups = {
         _text(name): {key: _text(config.get(key, ""), _RANKS_CHARS) for key in ("name", "desc", "ranks")}

@@ -33,7 +33,7 @@ def switch_on_recorder() -> None:
 
 
 def find_prefix(pid: int) -> str:
-    """Of the file's path; torch appends the rank."""
+    """Returns the beginning of the file's path; torch appends the rank."""
     return str(Path(os.environ[environment.TEMP], f"flight-record-{pid}-"))
 
 

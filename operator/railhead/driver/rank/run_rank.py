@@ -177,7 +177,7 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
 
 
 def call_function(function: Callable[..., object], *arguments: object) -> object:
-    """What the user's function returns; `sys.exit(0)` in it ends it without an error, as it ends a program."""
+    """Returns what the user's function returns; `sys.exit(0)` in it ends it without an error, as it ends a program."""
     try:
         return function(*arguments)
     except SystemExit as error:

@@ -130,7 +130,7 @@ class NoShards:
 
     @staticmethod
     def provide(workers: Sequence[RayWorker]) -> Mapping[str, List[NoShards]]:
-        """What the callback for datasets gives each rank's context."""
+        """Returns what the callback for datasets gives each rank's context."""
         return {"dataset_shard_provider": [NoShards()] * len(workers)}
 
     def get_dataset_shard(self, dataset_info: Any) -> NoReturn:

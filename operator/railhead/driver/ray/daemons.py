@@ -83,7 +83,7 @@ def run_ray(arguments: list[str]) -> None:
 
 
 def find_missing(start: Any, services: Module, raylet: Module, utils: Module) -> list[str]:
-    """What this module needs of `ray start`, `services.start_raylet` and two modules and they do not have."""
+    """Returns what this module needs of `ray start`, `services.start_raylet` and two modules and they do not have."""
     options = {option for parameter in start.params for option in parameter.opts}
     names = inspect.signature(services.start_raylet).parameters
     missing = [each for each in OPTIONS if each not in options]

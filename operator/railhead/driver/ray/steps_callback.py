@@ -33,7 +33,7 @@ class ControllerStep:
     """One of the things that are done during a run, in Ray Train's controller. Does nothing by itself."""
 
     def before_group_start(self, size: int) -> None:
-        """Before the processes of a group of this many ranks start."""
+        """Acts before the processes of a group of this many ranks start."""
 
     def before_training_context(self, workers: Sequence[RayWorker]) -> None:
         """The workers' processes run; they are a group's, or replace some of its."""

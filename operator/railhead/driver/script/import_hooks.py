@@ -41,7 +41,7 @@ class AfterImport(MetaPathFinder):
 
 
 def _follow(loader: Any, action: Action) -> None:
-    """For a single load: the loader belongs to this module alone."""
+    """Serves a single load: the loader belongs to this module alone."""
     original = loader.exec_module
 
     def exec_module(module: Any) -> None:

@@ -123,7 +123,7 @@ def _are_uploading(beats: Collection[RankProgress]) -> bool:
 
 
 def _list_gpus(beats: Mapping[int, RankProgress]) -> tuple[GpuUse, ...]:
-    """Without those of a rank where NVML has not answered for long: its numbers are old."""
+    """Leaves out those of a rank where NVML has not answered for long: its numbers are old."""
     current = {rank: beat for rank, beat in beats.items() if beat.clock - beat.gpus_clock < GPUS_SECONDS}
     found = (replace(gpu, rank=rank) for rank, beat in sorted(current.items()) for gpu in beat.gpus)
     return tuple(itertools.islice(found, MOST_GPUS))

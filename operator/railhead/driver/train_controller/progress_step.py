@@ -136,7 +136,7 @@ class ProgressStep(ControllerStep):
             log(f"{what}: {advice}")
 
     def _warn_of_repeated_name(self, progress: Progress) -> Progress:
-        """For the rest of this fit(), unless there is another warning."""
+        """Warns for the rest of this fit(), unless there is another warning."""
         name = self._group.repeated_name
         if not name or progress.warning:
             return progress

@@ -51,7 +51,7 @@ class Group(ControllerStep):
         return find_group, (self._run,)
 
     def before_training_context(self, workers: Sequence[RayWorker]) -> None:
-        """What fails while they form their process group is theirs."""
+        """Returns what fails while they form their process group is theirs."""
         with contextlib.suppress(Exception):
             self.note_workers(workers)
 
@@ -70,7 +70,7 @@ class Group(ControllerStep):
         return self._processes
 
     def note_workers(self, workers: Iterable[RayWorker]) -> None:
-        """In the order of their ranks; they may not train yet."""
+        """Lists them in the order of their ranks; they may not train yet."""
         self._processes = {rank: worker.metadata for rank, worker in enumerate(workers)}
 
     def note_report(self) -> None:

@@ -76,7 +76,7 @@ def _describe_denials(observed: Observed, verb: str) -> str:
 
 
 def _describe_queue(observed: Observed) -> Event:
-    """Of a job that runs: one at rest waits, with the reason QueueMissing."""
+    """Describes it of a job that runs: one at rest waits, with the reason QueueMissing."""
     admission = observed.status.admission
     is_over = observed.status.is_finished or observed.is_at_rest
     message = ""

@@ -141,7 +141,7 @@ def decide_clean_up(job: Job) -> Decision | None:
 
 
 def _is_early(job: Job, due: datetime | None) -> bool:
-    """Before its time, or before the status has the last report of the head."""
+    """Keeps it before its time, or before the status has the last report of the head."""
     if due is None or due > job.now:
         return True
     return job.head is not None and (may_commit(job, job.head) or find_last_checkpoint(job) is not None)

@@ -83,7 +83,7 @@ def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
 
 
 def _show_that_problem_is_past(job: Job) -> Decision:
-    """For a pod that was scheduled, or created after all; other pods show it by coming up."""
+    """Applies to a pod that was scheduled, or created after all; other pods show it by coming up."""
     if job.status.reason_of(types.RECONCILING) not in THAT_PASS:
         return Decision()
     phase: Phase = job.status.phase or "Pending"

@@ -117,7 +117,7 @@ def _describe_oom_kill(pod: PodView) -> str:
 
 
 def describe_refusal(pod: PodView) -> str:
-    """What the kubelet of its node said."""
+    """Returns what the kubelet of its node said."""
     return f"Node {pod.node or '(none)'} refused pod {pod.name} ({pod.reason}): {pod.message[:800]}"
 
 
@@ -198,7 +198,7 @@ def _add_reason(message: str, why: str) -> str:
 
 
 def _find_reported(observed: Observed) -> Failure | None:
-    """What the driver reported as the end of the attempt."""
+    """Returns what the driver reported as the end of the attempt."""
     if observed.outcome:
         return observed.outcome.failure
     return None

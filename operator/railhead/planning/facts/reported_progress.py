@@ -53,7 +53,7 @@ UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # of seconds, the larg
 
 
 def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> StatusChange:
-    """What a report of the job's current attempt changes; `nodes`: of the job's pods, by name."""
+    """Returns what a report of the job's current attempt changes; `nodes`: of the job's pods, by name."""
     progress = ProgressStatus(
         attempt=report.attempt,
         state=report.state,

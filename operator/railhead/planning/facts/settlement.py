@@ -363,8 +363,8 @@ def replacement_at(job: Job) -> datetime:
 
 
 def _refused_until(job: Job) -> datetime:
-    """At once after the first refusal in a row, then 1, 2, 4, ... 60 s after the refused pod was created: the kubelet
-    does not say when it refused it."""
+    """Allows it at once after the first refusal in a row, then 1, 2, 4, ... 60 s after the refused pod was created:
+    the kubelet does not say when it refused it."""
     known = count_refusals(job)
     created = [min(pod.created_at, job.now) for pod in find_refused(job) if pod.created_at]
     if known == 0 or not created:

@@ -113,7 +113,7 @@ def next_unstarted(job: Job) -> datetime | None:
 
 
 def find_look_time(job: Job) -> datetime | None:
-    """From when on the Events of each pod that waits are of interest; None = only those of the first one."""
+    """Returns from when on the Events of each pod that waits are of interest; None = only those of the first one."""
     starts = _find_starts(job)
     if starts is None:
         return None
@@ -155,7 +155,7 @@ def _find_starts(job: Job) -> _Starts | None:
 
 
 def _find_start(pod: PodView, now: datetime) -> datetime:
-    """By its node's clock; one that is fast tells no more than when the pod got its node."""
+    """Reads it by its node's clock; one that is fast tells no more than when the pod got its node."""
     if pod.started_at is not None and pod.started_at <= now:
         return pod.started_at
     return min(pod.scheduled_at or pod.created_at or now, now)

@@ -71,7 +71,8 @@ class FailureFacts:
 
     @property
     def is_explained(self) -> bool:
-        """By a node that left, or by nodes that have not joined yet: the operator's deadlines bound that."""
+        """Explains it by a node that left, or by nodes that have not joined yet: the operator's deadlines bound
+        that."""
         return (
             self.is_waiting
             or bool(self.lost_nodes)

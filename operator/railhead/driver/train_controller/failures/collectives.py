@@ -78,7 +78,7 @@ class _Group:
 
 
 def parse_record(data: bytes) -> Optional[Record]:
-    """What `flight_dump` has made; None if it is not that."""
+    """Returns what `flight_dump` has made; None if it is not that."""
     try:
         values = json.loads(zlib.decompressobj().decompress(data, OUTPUT_BYTES))
         groups = values["pg_config"].items()
@@ -89,7 +89,7 @@ def parse_record(data: bytes) -> Optional[Record]:
 
 
 def _select(newest_first: Iterable[Mapping[str, Any]]) -> tuple[CollectiveCall, ...]:
-    """In their order: what may be compared, since the records of all ranks are in memory at once."""
+    """Returns in their order what may be compared, since the records of all ranks are in memory at once."""
     finished: Counter[tuple[str, str]] = Counter()
     kept = []
     for values in newest_first:
@@ -117,7 +117,8 @@ def _parse_entry(values: Mapping[str, Any], group: tuple[str, str], name: str, *
 
 
 def compare_records(records: Mapping[int, Record], *, size: int) -> Optional[CollectiveMismatch]:
-    """By rank, of those that have one; `size`: of the whole worker group. None if no rank waits in a collective."""
+    """Returns it by rank, of those that have one; `size`: of the whole worker group. None if no rank waits in a
+    collective."""
     waiting = {rank for rank, record in records.items() if not all(each.is_finished for each in record.entries)}
     found = [_examine(group, records, waiting) for group in _find_groups(records, size)]
     return min(filter(None, found), key=itemgetter(0), default=(0, None))[1]
@@ -179,7 +180,8 @@ def _examine(
 
 
 def _find_difference(group: _Group, first: int) -> Optional[CollectiveMismatch]:
-    """From this number on: the first call that is another operation on some ranks, or has other tensors there."""
+    """Finds, from this number on, the first call that is another operation on some ranks, or has other tensors
+    there."""
     numbers = sorted({number for calls in group.calls.values() for number in calls if number >= first})
     for number in numbers:
         entries = {rank: calls[number] for rank, calls in group.calls.items() if number in calls}
@@ -214,7 +216,7 @@ def _name_minority(
 
 
 def _write_name(name: str) -> str:
-    """As torch's watchdog writes it: ALLREDUCE, _ALLGATHER_BASE."""
+    """Names it as torch's watchdog does: ALLREDUCE, _ALLGATHER_BASE."""
     return name[:64].upper().replace("ALL_TO_ALL", "ALLTOALL").replace("ALL_", "ALL")
 
 

@@ -48,7 +48,7 @@ def _find_records(reports: Mapping[int, PodReport]) -> dict[int, bytes]:
 
 
 def ask_pods(processes: Mapping[int, Metadata]) -> dict[int, PodReport]:
-    """By rank, of those whose node answers in time."""
+    """Asks for reports by rank, of those whose node answers in time."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     import ray

@@ -31,7 +31,7 @@ _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage thre
 
 
 def translate_error(error: BaseException, group: Group) -> FailureFacts:
-    """By class names, which are the same in all Ray versions that we support."""
+    """Judges by class names, which are the same in all Ray versions that we support."""
     names = list_class_names(error)
     if "NCCLHangError" in names:  # Ray's own detector; it names no rank
         return FailureFacts(FailureOrigin.WORKERS, (RankError(-1, RankErrorKind.UNANSWERED, _cut(error)),))
@@ -82,7 +82,7 @@ def _is_of_report(error: BaseException) -> bool:
 
 
 def _translate_set_up_error(error: BaseException, group: Group) -> FailureFacts:
-    """Of Ray's backend on a rank, such as a process group that does not form.
+    """Translates an error of Ray's backend on a rank, such as a process group that does not form.
 
     A framework that the workers' image lacks appears here: Ray imports it to set up its backend, or to read what that
     is called with.
@@ -138,7 +138,7 @@ def _is_memory(error: BaseException) -> bool:
 
 
 def _begin(error: BaseException) -> str:
-    """For texts that end with advice."""
+    """Begins a text that ends with advice."""
     return " ".join(read_text(error).split())[:400]
 
 
