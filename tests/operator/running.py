@@ -84,7 +84,7 @@ class RunningOperator:
     def wait(self) -> int:
         """Its exit code, once it has ended by itself."""
         assert self._process is not None
-        code = self._process.wait(timeout=30)
+        code = self._process.wait(timeout=120)  # on a busy machine its imports alone take long
         self._process = None
         return code
 

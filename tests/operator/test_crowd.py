@@ -35,8 +35,8 @@ def meet_stranger(cluster: Cluster) -> tuple[str, str]:
 def test_a_foreign_pod_with_the_heads_name_is_reported_and_left_alone(cluster: Cluster) -> None:
     job, name = meet_stranger(cluster)
     [event] = [event for event in cluster.events(job) if event["reason"] == "ForeignObject"]
-    foreign = "a Pod of this name exists that this TrainJob does not own; delete it"
-    assert event["message"] == f"Pod {name} was rejected: {foreign}"
+    foreign = f"Pod {name} was rejected: a Pod of this name exists that this TrainJob does not own; delete it"
+    assert event["message"] == f"{foreign}; the job holds no pods meanwhile, and the next try follows within 30 s"
     stranger = cluster.pod(name)
     assert "ownerReferences" not in stranger["metadata"]
     cluster.remove_pod(stranger)
@@ -82,7 +82,7 @@ def test_planted_children_are_reported_and_no_pod_starts_until_they_are_deleted(
     cluster.operator.start()
     for job, home in homes.items():
         message = wait_until("the refusal", lambda home=home, job=job: find_refusal(home, job))  # type: ignore[misc]
-        assert planted[job] in message and message.endswith("; delete it")
+        assert planted[job] in message and "; delete it; the job holds no pods" in message
         assert home.pods(job) == {}
     for path in paths:
         assert cluster.server.request("DELETE", path).status == 200

@@ -11,7 +11,7 @@ from railhead.contract.report import AUDIENCE
 from railhead.controller.report.authority import read_review
 from railhead.kube.client import METADATA_ONLY
 from railhead.kube.errors import KubeError
-from railhead.kube.kinds import POD_GROUP, RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
+from railhead.kube.kinds import LOCAL_QUEUE, POD_GROUP, RESOURCE_FLAVOR, WORKLOAD, WORKLOAD_PRIORITY_CLASS
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.discovery import KINDS, VERBS
@@ -20,7 +20,7 @@ from tests.unit.builders import NOW
 from tests.waiting import wait_until
 
 # Groups are off by default, and which version is served depends on the cluster; the others are Kueue's.
-OPTIONAL = {POD_GROUP, WORKLOAD, RESOURCE_FLAVOR, WORKLOAD_PRIORITY_CLASS}
+OPTIONAL = {LOCAL_QUEUE, POD_GROUP, WORKLOAD, RESOURCE_FLAVOR, WORKLOAD_PRIORITY_CLASS}
 JSON, JSON_PATCH = "application/json", "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 Answer = tuple[int, Object]

@@ -35,7 +35,8 @@ def test_a_missing_config_map_is_reported_and_the_job_starts_when_it_exists(clus
     cluster.apply("waits", source=SOURCE)
     source = f"spec.source.configMap: ConfigMap {cluster.namespace}/code"
     found = wait_until("the message", lambda: messages(cluster, "waits", "SourceNotFound"))
-    assert found == [f"{source} not found; create it"]
+    again = "the job holds no pods meanwhile, and the next try follows within 30 s"
+    assert found == [f"{source} not found; create it; {again}"]
     assert cluster.pods("waits") == {}
     make_code(cluster, **{"other.py": ""})
     newest = [f"{source} has no key steps.py; add it"]  # in the same event
