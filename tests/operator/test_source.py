@@ -39,7 +39,7 @@ def test_a_missing_config_map_is_reported_and_the_job_starts_when_it_exists(clus
     assert found == [f"{source} not found; create it; {again}"]
     assert cluster.pods("waits") == {}
     make_code(cluster, **{"other.py": ""})
-    newest = [f"{source} has no key steps.py; add it"]  # in the same event
+    newest = [f"{source} has no key steps.py; add it; {again}"]  # in the same event
     wait_until("the next message", lambda: messages(cluster, "waits", "SourceNotFound") == newest, seconds=90)
     assert cluster.pods("waits") == {}
     patch = {"data": {"steps.py": "first"}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from railhead.cli.cluster_command import confirm, in_cluster
+from railhead.cli.cluster_command import confirm
 from railhead.cli.output import Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.waiting import wait_for
@@ -16,7 +16,7 @@ from railhead.client.submit.suspension import resume, suspend
 from railhead.json_object import Object
 
 
-async def wait_for_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_wait(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Returns 0 if the job got to the goal, 1 if it never will."""
     ending = await wait_for(cluster, options.name, options.goal, timeout=options.timeout, echo=_say)
     console.line(ending.message)
@@ -29,17 +29,17 @@ def _say(text: str) -> None:
     Console(sys.stderr).line(text)
 
 
-async def suspend_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_suspend(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Sets spec.suspend."""
     job = await suspend(cluster, options.name)
     if options.wait:
-        return await wait_for_job(options, cluster, console)
+        return await do_wait(options, cluster, console)
     phase = (job.get("status") or {}).get("phase")
     console.line(f"{options.name}: {'is suspended' if phase == 'Suspended' else 'is being suspended'}")
     return 0
 
 
-async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_resume(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Changes the fields and clears spec.suspend in one write, once a suspension that has begun is complete."""
     name = options.name
     changes = parse_changes(options.changes)
@@ -52,7 +52,7 @@ async def resume_job(options: argparse.Namespace, cluster: Cluster, console: Con
     return 0
 
 
-async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_retry(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Creates the next try of a finished job."""
     changes = parse_changes(options.changes)
     new = build_retry(await cluster.get_job(options.name), changes, options.new_name)
@@ -72,7 +72,7 @@ async def retry_job(options: argparse.Namespace, cluster: Cluster, console: Cons
     return 0
 
 
-async def delete_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_delete(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Deletes the jobs that are named, or that the selector finds."""
     if bool(options.names) == bool(options.selector or options.all_namespaces):
         raise ClientError("name the jobs, or select them with -l (and -A)", ExitCode.USAGE)
@@ -96,8 +96,3 @@ async def delete_jobs(options: argparse.Namespace, cluster: Cluster, console: Co
     if not found:
         console.line("No TrainJobs found.")
     return 0
-
-
-COMMANDS = in_cluster(
-    {"wait": wait_for_job, "suspend": suspend_job, "resume": resume_job, "retry": retry_job, "delete": delete_jobs}
-)

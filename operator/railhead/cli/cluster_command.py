@@ -7,9 +7,8 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from railhead.cli.output import Console
@@ -24,12 +23,8 @@ Run = Callable[[argparse.Namespace, Cluster, Console], Awaitable[int]]
 RARELY = (50_000, 50, 50)
 
 
-def in_cluster(runs: Mapping[str, Run]) -> Mapping[str, Callable[[argparse.Namespace], int]]:
-    """Returns the commands as functions of their options: each connects to the cluster that these name."""
-    return {name: partial(_run_in_cluster, run) for name, run in runs.items()}
-
-
-def _run_in_cluster(run: Run, options: argparse.Namespace) -> int:
+def run_in_cluster(run: Run, options: argparse.Namespace) -> int:
+    """Connects to the cluster that the options name, and runs the command there."""
     is_everywhere = bool(getattr(options, "all_namespaces", False))
     target = Target(options.kubeconfig, options.context, options.namespace, is_everywhere)
 
@@ -56,7 +51,7 @@ class _Remarks(logging.Handler):
 
 
 def remark(text: str) -> None:
-    """Says what is no output of the command, on standard error."""
+    """Says on standard error what does not belong to the output of the command."""
     Console(sys.stderr).line(f"railhead: {text}")
 
 

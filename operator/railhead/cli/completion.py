@@ -47,7 +47,7 @@ complete -c railhead -f -a '(__railhead_complete)'""",
 }
 
 
-def print_script(options: argparse.Namespace) -> int:
+def do_completion(options: argparse.Namespace) -> int:
     """Prints the script of the shell."""
     print(SCRIPTS[options.shell])
     return 0
@@ -177,6 +177,3 @@ def _read(
     """Returns the options of the parser and its commands, for both of which argparse has no public name."""
     commands = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return parser._option_string_actions, commands[0] if commands else {}
-
-
-COMMANDS = {"completion": print_script}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.examine import examine
@@ -14,7 +13,7 @@ from railhead.client.exit_codes import ExitCode
 from railhead.client.outputs import Checks
 
 
-async def show_checks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_doctor(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints each check with its remedy."""
     checks = await examine(cluster)
     if console.print_if_data(Checks(tuple(checks)), options.output):
@@ -35,6 +34,3 @@ def find_exit_code(checks: Sequence[Check]) -> int:
     if NOT_PERMITTED in levels:
         return ExitCode.DENIED
     return ExitCode.DONE
-
-
-COMMANDS = in_cluster({"doctor": show_checks})

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
-from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Column, Console
 from railhead.client.cluster.connection import Cluster, explaining
 from railhead.client.cluster.job_rows import JobRow, describe_age, read_row
@@ -36,7 +35,7 @@ TABLES: Mapping[tuple[str, str], Sequence[Column]] = {
 }
 
 
-async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_list(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the jobs by namespace and name; with --watch, then each change until Ctrl-C."""
     rows = await cluster.list_jobs(options.selector, read_row)
     rows.sort(key=attrgetter("namespace", "name"))
@@ -64,7 +63,7 @@ async def list_jobs(options: argparse.Namespace, cluster: Cluster, console: Cons
     return 0
 
 
-async def show_top(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_top(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the jobs once, or with --watch again after changes."""
     if not options.watch:
         _print_top(await cluster.list_jobs(options.selector, read_row), options, cluster, console)
@@ -133,6 +132,3 @@ def _print_table(
 
     texts = [[write(row, column.title) for column in columns] for row in rows]
     console.table(columns, texts, has_header=has_header)
-
-
-COMMANDS = in_cluster({"list": list_jobs, "top": show_top})

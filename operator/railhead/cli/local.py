@@ -70,7 +70,7 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(sig, handler)
 
 
-def start(options: argparse.Namespace) -> int:
+def do_up(options: argparse.Namespace) -> int:
     """Starts the cluster, which stays up after this command."""
     console = TimedConsole()
     session = Session(options.dir)
@@ -90,7 +90,7 @@ def start(options: argparse.Namespace) -> int:
     return 0
 
 
-def stop(options: argparse.Namespace) -> int:
+def do_down(options: argparse.Namespace) -> int:
     """Stops the cluster, and ends what a crashed one left behind."""
     session = Session(options.dir)
     was_up = session.is_up()
@@ -105,7 +105,7 @@ def stop(options: argparse.Namespace) -> int:
     return 0
 
 
-def show_status(options: argparse.Namespace) -> int:
+def do_status(options: argparse.Namespace) -> int:
     """Prints the cluster's processes; returns 1 if it is not up."""
     session = Session(options.dir)
     state = session.state()
@@ -119,7 +119,7 @@ def show_status(options: argparse.Namespace) -> int:
     return 0
 
 
-def run_job(options: argparse.Namespace) -> int:
+def do_run(options: argparse.Namespace) -> int:
     """Runs the file's job, in a cluster that it starts and stops unless one is up; returns 0 if the job succeeds."""
     console = TimedConsole()
     job = find_job(options.file)
@@ -184,6 +184,3 @@ def _report(result: JobResult, kubectl: Kubectl, *, job: JobName, console: Timed
     if log:
         print(f"\nThe end of the head pod's log:\n{log}", flush=True)
     return 1
-
-
-COMMANDS = {"up": start, "down": stop, "status": show_status, "run": run_job}

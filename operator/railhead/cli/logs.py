@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from railhead.api.run_status import list_uids
 from railhead.api.status import parse_status
-from railhead.cli.cluster_command import in_cluster, open_files, remark
+from railhead.cli.cluster_command import open_files, remark
 from railhead.cli.output import Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.exit_codes import ClientError, ExitCode
@@ -21,7 +21,7 @@ from railhead.contract.times import format_time
 from railhead.json_object import Object, part
 
 
-async def show_logs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_logs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the lines; remarks, for example about a pod that waits, go to standard error."""
     wanted = Wanted(options.rank, options.is_all, options.tail, options.since)
     printer = Printer(console.log_line, remark)
@@ -80,6 +80,3 @@ async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted:
         for line in lines:
             console.log_line(line)
     return ExitCode.DONE
-
-
-COMMANDS = in_cluster({"logs": show_logs})

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
+import inspect
 import os
 import signal
 import sys
@@ -36,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     interrupt_on_termination()
     try:
-        return int(import_module(f"railhead.cli.{options.module}").COMMANDS[options.command](options))
+        return run_command(options)
     except OSError as error:
         if not is_broken_pipe(error):
             raise
@@ -57,6 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         remedy = f"pip install 'railhead-train[{EXTRAS.get(options.module, 'client')}]'"
         print(f"railhead: `railhead {name}` needs the package {package}: {remedy}", file=sys.stderr)
         return 1
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Runs `do_COMMAND` of the command's module; one that is asynchronous gets the cluster that the options name."""
+    function = getattr(import_module(f"railhead.cli.{options.module}"), f"do_{options.command}")
+    if not inspect.iscoroutinefunction(function):
+        return int(function(options))
+    from railhead.cli.cluster_command import run_in_cluster  # and with it the client, which `--help` does not need
+
+    return int(run_in_cluster(function, options))
 
 
 def interrupt_on_termination() -> None:

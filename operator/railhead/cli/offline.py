@@ -8,7 +8,7 @@ from railhead.cli.output import Console
 from railhead.client.submit.rendering import read_jobs, render_job
 
 
-def render_file(options: argparse.Namespace) -> int:
+def do_render(options: argparse.Namespace) -> int:
     """Prints the objects as YAML documents."""
     console = Console()
     for job in read_jobs(options.file):
@@ -16,6 +16,3 @@ def render_file(options: argparse.Namespace) -> int:
             console.line("---")
             console.print_if_data(body, "yaml")
     return 0
-
-
-COMMANDS = {"render": render_file}

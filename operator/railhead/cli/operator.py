@@ -239,7 +239,7 @@ def _exit(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
-def run(options: argparse.Namespace) -> int:
+def do_operator(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _exit)  # until the event loop handles it; process 1 of a container ignores it else
     if options.kubeconfig:
         os.environ["KUBECONFIG"] = options.kubeconfig  # for kopf's own login
@@ -283,6 +283,3 @@ def run(options: argparse.Namespace) -> int:
         logging.getLogger("railhead").error("%s", error)
         return 1
     return 0
-
-
-COMMANDS = {"operator": run}

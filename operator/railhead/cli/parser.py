@@ -36,7 +36,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Returns the parser of all commands. Each sets `module`, of this package, whose COMMANDS has it as `command`."""
+    """Returns the parser of all commands. Each sets `module`, of this package, which has `do_COMMAND`."""
     parser = argparse.ArgumentParser(prog="railhead", description="Distributed training with Ray Train on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"railhead {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")

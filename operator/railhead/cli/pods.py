@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from railhead.api import names
-from railhead.cli.cluster_command import in_cluster
 from railhead.cli.output import Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.kubectl import ask_pod, build_exec, find_pods
@@ -21,7 +20,7 @@ from railhead.client.outputs import Stacks
 SHELL = ("sh", "-c", "command -v bash >/dev/null && exec bash || exec sh")
 
 
-async def show_stacks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_stacks(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints the stacks below the ranks that have them."""
     stacks = await collect_stacks(cluster, options.name)
     if console.print_if_data(Stacks(tuple(stacks)), options.output):
@@ -33,7 +32,7 @@ async def show_stacks(options: argparse.Namespace, cluster: Cluster, console: Co
     return 0
 
 
-async def run_in_pod(options: argparse.Namespace, cluster: Cluster, _: Console) -> int:
+async def do_exec(options: argparse.Namespace, cluster: Cluster, _: Console) -> int:
     """Returns the exit code of the command. Raises ClientError if there is no such pod or no kubectl."""
     base = build_exec(cluster)
     pod = await _find_pod(options, cluster, base)
@@ -51,6 +50,3 @@ async def _find_pod(options: argparse.Namespace, cluster: Cluster, base: Sequenc
         message = f"rank {options.rank} runs in none of the worker pods {', '.join(pods[:8])}"
         raise ClientError(f"{message}; its beginning is unknown after 128 MiB of output", ExitCode.NOT_FOUND)
     return found
-
-
-COMMANDS = in_cluster({"stacks": show_stacks, "exec": run_in_pod})

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 
 from railhead.api.run_status import list_uids
-from railhead.cli.cluster_command import in_cluster, open_files
+from railhead.cli.cluster_command import open_files
 from railhead.cli.output import Column, Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.job_snapshot import JobSnapshot
@@ -19,7 +19,7 @@ from railhead.contract.run_folder import OWN_FOLDER
 from railhead.history import JOURNAL, read_history
 
 
-async def show_status(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_status(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     screen = summarize(await cluster.read_snapshot(options.name))
     if console.print_if_data(screen, options.output):
         return 0
@@ -45,7 +45,7 @@ def _print_fact(console: Console, label: str, value: str) -> None:
     console.paragraph(value, "  ")
 
 
-async def show_why(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_why(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     snapshot = await cluster.read_snapshot(options.name)
     findings = explain_job(snapshot)
     if console.print_if_data(Explanation(tuple(findings), snapshot.notes), options.output):
@@ -76,7 +76,7 @@ def _print_notes(notes: Iterable[str], console: Console) -> None:
         console.paragraph(note)
 
 
-async def show_timeline(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_timeline(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     snapshot = await cluster.read_snapshot(options.name)
     moments = build_timeline(snapshot, await _read_journal(options, cluster, snapshot) if options.journal else ())
     if console.print_if_data(Timeline(tuple(moments), snapshot.notes), options.output):
@@ -92,6 +92,3 @@ async def _read_journal(options: argparse.Namespace, cluster: Cluster, snapshot:
         segments = await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}")
     uids = list_uids(str(snapshot.job["metadata"]["uid"]), snapshot.status.run)
     return list(read_moments(read_history(segments, job=uids)))
-
-
-COMMANDS = in_cluster({"status": show_status, "why": show_why, "timeline": show_timeline})

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from functools import partial
 
-from railhead.cli.cluster_command import in_cluster, open_files, remark
+from railhead.cli.cluster_command import open_files, remark
 from railhead.cli.output import Column, Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.exit_codes import ClientError, ExitCode
@@ -18,7 +18,7 @@ from railhead.client.run.run_results import download_checkpoint, read_checkpoint
 from railhead.client.submit.code_files import format_size
 
 
-async def show_metrics(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_metrics(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per curve, or all reports as CSV, JSON or YAML; returns 1 if no report has such a metric."""
     if options.folder and len(options.names) > 1:
         raise ClientError("--folder is the run of one job; name one", ExitCode.USAGE)
@@ -63,7 +63,7 @@ def _print_curves(curves: Sequence[Curve], console: Console) -> None:
         console.table((*columns, Column("LOWEST", drop=2), Column("HIGHEST", drop=1)), rows)
 
 
-async def show_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per checkpoint, or copies one; returns 1 if one that was checked is lost or damaged."""
     job = await cluster.get_job(options.name)
     async with open_files(options, cluster, job) as files:
@@ -127,6 +127,3 @@ def _print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console
     for row in rows:
         for damage in row.verification.damage if row.verification else ():
             console.paragraph(f"{row.name}: {damage}")
-
-
-COMMANDS = in_cluster({"metrics": show_metrics, "checkpoints": show_checkpoints})

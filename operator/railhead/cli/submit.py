@@ -9,7 +9,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from railhead.cli.cluster_command import confirm, in_cluster, remark
+from railhead.cli.cluster_command import confirm, remark
 from railhead.cli.output import Console
 from railhead.cli.parser import IMAGE_VARIABLE
 from railhead.client.cluster.connection import Cluster
@@ -54,7 +54,7 @@ class Submission:
         return str(self.job["metadata"]["name"])
 
 
-async def submit_job(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+async def do_submit(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Creates the job unless it exists already; with --follow returns 0 if it succeeds."""
     wanted = read_submission(options)
     name = wanted.name
@@ -211,6 +211,3 @@ async def _follow(cluster: Cluster, name: str, console: Console) -> int:
     if ending.is_reached:
         return 0
     return 1
-
-
-COMMANDS = in_cluster({"submit": submit_job})

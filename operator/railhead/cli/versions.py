@@ -11,7 +11,7 @@ from railhead.driver.ray.supported_versions import FEATURES, OLDEST
 from railhead.resources.bundle import build_bundle, bundle_name
 
 
-def show_versions(_: argparse.Namespace) -> int:
+def do_version(_: argparse.Namespace) -> int:
     """Prints what belongs to this version of Railhead."""
     newer = ", ".join(f"{feature.field} {write_version(feature.since)}" for feature in FEATURES)
     print(f"railhead  {__version__}")
@@ -19,6 +19,3 @@ def show_versions(_: argparse.Namespace) -> int:
     print(f"driver    ConfigMap {bundle_name(build_bundle())}")
     print(f"CRD       {names.PLURAL}.{names.GROUP} {names.VERSION}, of Railhead {__version__} or newer")
     return 0
-
-
-COMMANDS = {"version": show_versions}

@@ -143,12 +143,12 @@ class FixedCluster:
 
 
 RUNS = {
-    "list": jobs.list_jobs,
-    "status": read.show_status,
-    "why": read.show_why,
-    "timeline": read.show_timeline,
-    "doctor": doctor.show_checks,
-    "top": jobs.show_top,
+    "list": jobs.do_list,
+    "status": read.do_status,
+    "why": read.do_why,
+    "timeline": read.do_timeline,
+    "doctor": doctor.do_doctor,
+    "top": jobs.do_top,
 }
 CODES = {"doctor": ExitCode.FAILED}  # of the others: 0
 

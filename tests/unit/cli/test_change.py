@@ -50,7 +50,7 @@ class OneJob:
 @pytest.mark.parametrize("command", ["suspend", "resume"])
 async def test_a_finished_job_is_neither_suspended_nor_resumed(command: str) -> None:
     cluster: Any = OneJob(make_failed("Hang", "NoSteps"))
-    run = {"suspend": change.suspend_job, "resume": change.resume_job}[command]
+    run = {"suspend": change.do_suspend, "resume": change.do_resume}[command]
     with pytest.raises(ClientError, match=r"digits has finished .* `railhead retry digits`") as error:
         await run(build_parser().parse_args([command, "digits"]), cluster, Console(io.StringIO()))
     assert error.value.code == ExitCode.REFUSED
@@ -70,7 +70,7 @@ async def test_a_job_that_waits_for_its_queue_is_not_called_resumed(
 ) -> None:
     cluster: Any = OneJob(make_job(phase="Queued", spec={"suspend": is_suspended}))
     output = io.StringIO()
-    await change.resume_job(build_parser().parse_args(["resume", "digits", *changes]), cluster, Console(output))
+    await change.do_resume(build_parser().parse_args(["resume", "digits", *changes]), cluster, Console(output))
     assert output.getvalue() == f"digits: {told}\n"
 
 
@@ -87,5 +87,5 @@ async def test_retry_says_what_the_new_job_starts_from(changes: list[str], start
     failed["spec"]["resumeFrom"] = {"job": "other"}
     cluster: Any = OneJob(failed)
     shown = io.StringIO()
-    await change.retry_job(build_parser().parse_args(["retry", "digits", *changes]), cluster, Console(shown))
+    await change.do_retry(build_parser().parse_args(["retry", "digits", *changes]), cluster, Console(shown))
     assert shown.getvalue().splitlines()[0] == f"digits-r2: created; it starts {start}"

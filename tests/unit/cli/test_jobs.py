@@ -105,7 +105,7 @@ async def test_2000_jobs_take_one_list_and_one_watch_and_a_change_one_more_table
     jobs, screen = Jobs(2000), Screen()
     options = build_parser().parse_args(["top", "-A", "-w"])
     async with serve(jobs.answer, tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
-        showing = asyncio.create_task(commands.show_top(options, cluster, Console(screen)))
+        showing = asyncio.create_task(commands.do_top(options, cluster, Console(screen)))
         lines = await screen.wait_table()
         assert len(lines) == 1 + 2000
         assert [line.split()[3] for line in lines[1:252:50]] == ["8"] * 5 + ["7"]
@@ -167,7 +167,7 @@ async def test_ages_are_shown_again_without_a_change(
     screen = Screen()
     options = build_parser().parse_args(["top", "-A", "-w", "-o", format_])
     async with serve(Jobs(1).answer, tmp_path) as config, open_cluster(Target(config, is_everywhere=True)) as cluster:
-        showing = asyncio.create_task(commands.show_top(options, cluster, Console(screen)))
+        showing = asyncio.create_task(commands.do_top(options, cluster, Console(screen)))
         for _ in range(documents):
             assert "job-0000" in "\n".join(await screen.wait_table())
         showing.cancel()
@@ -218,7 +218,7 @@ def make_changing_cluster(changes: list[tuple[Object | None, Object | None]]) ->
 async def test_watching_prints_a_job_again_only_when_its_row_differs() -> None:
     stream = io.StringIO()
     same, changed = JOBS["digits"], make_running(progress={"percentComplete": 43})
-    await commands.list_jobs(
+    await commands.do_list(
         build_parser().parse_args(["list", "-w"]),
         make_changing_cluster([(None, same), (same, changed), (changed, changed), (changed, None)]),
         Console(stream),
@@ -230,7 +230,7 @@ async def test_watching_prints_a_job_again_only_when_its_row_differs() -> None:
 
 async def test_watching_in_a_data_format_prints_documents_only(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
-    await commands.list_jobs(
+    await commands.do_list(
         build_parser().parse_args(["list", "-w", "-o", "yaml"]),
         make_changing_cluster([(None, make_running()), (make_running(), None)]),
         Console(stream),

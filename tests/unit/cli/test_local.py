@@ -34,7 +34,7 @@ def test_termination_cleans_up_like_an_interruption(monkeypatch: pytest.MonkeyPa
         signal.raise_signal(signal.SIGTERM)
         return 0
 
-    monkeypatch.setitem(local.COMMANDS, "run", be_terminated)
+    monkeypatch.setattr(local, "do_run", be_terminated)
     assert main(["local", "run", "-f", "x.yaml", "--dir", str(tmp_path)]) == 130
 
 

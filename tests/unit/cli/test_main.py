@@ -147,7 +147,7 @@ def test_known_errors_become_exit_codes(
     def fail(options: object) -> int:
         raise error
 
-    monkeypatch.setitem(local.COMMANDS, "run", fail)
+    monkeypatch.setattr(local, "do_run", fail)
     monkeypatch.setattr("os.dup2", lambda new, old: None)  # stdout is pytest's
     assert main(["local", "run", "-f", "x.yaml", "--dir", str(tmp_path)]) == code
 

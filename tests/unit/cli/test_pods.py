@@ -12,7 +12,7 @@ import pytest
 
 from railhead.cli.output import Console
 from railhead.cli.parser import parse_arguments
-from railhead.cli.pods import run_in_pod, show_stacks
+from railhead.cli.pods import do_exec, do_stacks
 from railhead.client.cluster.connection import Target
 from railhead.client.cluster.job_snapshot import PodState, read_pod
 from railhead.client.exit_codes import ClientError
@@ -58,7 +58,7 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def execute(*arguments: str, pods: list[Object]) -> int:
     options = parse_arguments(["exec", "digits", *arguments])
     cluster: Any = FixedCluster(pods, options.context)
-    return await run_in_pod(options, cluster, Console())
+    return await do_exec(options, cluster, Console())
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def show(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str, *argu
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     cluster: Any = FixedCluster(PODS)
     stream = io.StringIO()
-    assert await show_stacks(parse_arguments(["stacks", "digits", *arguments]), cluster, Console(stream)) == 0
+    assert await do_stacks(parse_arguments(["stacks", "digits", *arguments]), cluster, Console(stream)) == 0
     return stream.getvalue()
 
 

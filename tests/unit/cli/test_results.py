@@ -47,10 +47,10 @@ class FixedCluster:
 
 
 RUNS = {
-    "metrics": results.show_metrics,
-    "checkpoints": results.show_checkpoints,
-    "logs": logs.show_logs,
-    "timeline": read.show_timeline,
+    "metrics": results.do_metrics,
+    "checkpoints": results.do_checkpoints,
+    "logs": logs.do_logs,
+    "timeline": read.do_timeline,
 }
 
 
