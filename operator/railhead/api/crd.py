@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -22,30 +22,44 @@ FILE_NAME = f"{names.GROUP}_{names.PLURAL}.yaml"
 HEADER = "# Generated from operator/railhead/api by `make generate`; do not edit.\n"
 
 
-def _column(name: str, path: str, *, type_: str = "string", is_wide: bool = False, description: str) -> dict[str, Any]:
-    column: dict[str, Any] = {"name": name, "type": type_, "jsonPath": path, "description": description}
-    if is_wide:
-        column["priority"] = 1
-    return column
+class Column(NamedTuple):
+    """A column of `kubectl get`."""
+
+    name: str
+    path: str
+    description: str
+    type_: str = "string"
+    is_wide: bool = False
+
+    def build(self) -> dict[str, Any]:
+        column: dict[str, Any] = {
+            "name": self.name,
+            "type": self.type_,
+            "jsonPath": self.path,
+            "description": self.description,
+        }
+        if self.is_wide:
+            column["priority"] = 1
+        return column
 
 
 COLUMNS = [
-    _column("Phase", ".status.phase", description="Summary of the conditions."),
-    _column("Progress", ".status.progress.percentComplete", type_="integer", description="Percentage that is done."),
-    _column("Remaining", ".status.progress.remaining", description="How long training takes until its end."),
-    _column("Age", ".metadata.creationTimestamp", type_="date", description="Time since the job was created."),
-    _column("Workers", ".status.workers.ready", type_="integer", is_wide=True, description="Running worker pods."),
-    _column("Attempt", ".status.attempt", type_="integer", is_wide=True, description="Current attempt."),
-    _column(
+    Column("Phase", ".status.phase", description="Summary of the conditions."),
+    Column("Progress", ".status.progress.percentComplete", type_="integer", description="Percentage that is done."),
+    Column("Remaining", ".status.progress.remaining", description="How long training takes until its end."),
+    Column("Age", ".metadata.creationTimestamp", type_="date", description="Time since the job was created."),
+    Column("Workers", ".status.workers.ready", type_="integer", is_wide=True, description="Running worker pods."),
+    Column("Attempt", ".status.attempt", type_="integer", is_wide=True, description="Current attempt."),
+    Column(
         "Checkpoint",
         ".status.checkpoint.index",
         type_="integer",
         is_wide=True,
         description="Newest committed checkpoint.",
     ),
-    _column("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
-    _column("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
-    _column("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),
+    Column("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
+    Column("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
+    Column("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),
 ]
 
 
@@ -106,7 +120,7 @@ def build_crd() -> dict[str, Any]:
         "storage": True,
         "schema": {"openAPIV3Schema": root},
         "subresources": {"status": {}},
-        "additionalPrinterColumns": COLUMNS,
+        "additionalPrinterColumns": [column.build() for column in COLUMNS],
         "selectableFields": [{"jsonPath": ".status.phase"}],
     }
     return {

@@ -15,10 +15,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, WithJsonSchema
 
 from railhead.api.env import RESERVED, RESERVED_MESSAGE
-from railhead.api.model import NAMED_LIST, rules
+from railhead.api.model import rules
 from railhead.api.names import CONTAINER
 from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, SIDECAR_FIELDS, find_refused
-from railhead.api.quantities import QUANTITY
+from railhead.api.pod_schema import FREE, NULLABLE, amounts_field, list_field, named_list, text_field
 
 HUGE_PAGES = "hugepages-"
 REQUESTS_MESSAGE = (
@@ -37,10 +37,6 @@ CONTAINER_RULES = (
 )
 
 
-FREE = {"x-kubernetes-preserve-unknown-fields": True}
-# Go programs write null for what is empty: creationTimestamp in each metadata, and containers. The API server takes it
-# for an absent field of a built-in kind; of ours, server-side apply refuses it without this.
-NULLABLE = {"nullable": True}
 _NEVER = "!has(self.restartPolicyRules) && (!has(self.restartPolicy) || self.restartPolicy {})"
 _NO_RESTARTS = (
     "",
@@ -56,73 +52,37 @@ _MAP = {"type": "object", "maxProperties": 64, **NULLABLE}
 _ONLY_NULL = ("creationTimestamp", "name")
 
 
-def check_ray_resources(resources: Any) -> None:
-    """Makes the same checks for an object stored under an older schema. Raises ValueError."""
-    if not isinstance(resources, dict):
-        raise ValueError("resources of the container named ray: must be an object")
-    for key, allowed, message in (("requests", (), REQUESTS_MESSAGE), ("limits", ("cpu",), LIMITS_MESSAGE)):
-        names = resources.get(key) or {}
-        if not isinstance(names, dict) or not all(n in allowed or str(n).startswith(HUGE_PAGES) for n in names):
-            raise ValueError(message)
-
-
-def _text(description: str, limit: int, **more: Any) -> dict[str, Any]:
-    return {"type": "string", "description": description, "maxLength": limit, **more}
-
-
-def _list(description: str, items: dict[str, Any], limit: int, **more: Any) -> dict[str, Any]:
-    return {"type": "array", "description": description, "maxItems": limit, "items": items, **NULLABLE, **more}
-
-
-def _named(description: str, limit: int, properties: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """A list of objects with a unique name each."""
-    name = {"type": "string", "minLength": 1, "maxLength": 253, "description": "Its name."}
-    items = {"type": "object", "required": ["name"], "properties": {"name": name, **properties}, **FREE, **more}
-    return _list(description, items, limit, **NAMED_LIST)
-
-
-def _amounts(description: str) -> dict[str, Any]:
-    amount = {"x-kubernetes-int-or-string": True, "maxLength": 32, "pattern": QUANTITY}
-    return {
-        "type": "object",
-        "description": description,
-        "maxProperties": 16,
-        "additionalProperties": amount,
-        **NULLABLE,
-    }
-
-
 # Kubernetes restarts a container with a policy or rules of its own in its pod; no limit of the job would count that.
 _RESTARTS = {
-    "restartPolicy": _text("Never; of an init container that is a sidecar, Always.", 63),
-    "restartPolicyRules": _list("Not allowed.", {"type": "object", "maxProperties": 8, **FREE}, 20),
+    "restartPolicy": text_field("Never; of an init container that is a sidecar, Always.", 63),
+    "restartPolicyRules": list_field("Not allowed.", {"type": "object", "maxProperties": 8, **FREE}, 20),
 }
 # Of each container. A mount is a key, so that two tools that apply the job may add theirs.
 _MOUNTS: dict[str, Any] = {
-    **_list(
+    **list_field(
         "Volume mounts of the container.",
-        {"type": "object", "required": ["mountPath"], "properties": {"mountPath": _text("Path.", 512)}, **FREE},
+        {"type": "object", "required": ["mountPath"], "properties": {"mountPath": text_field("Path.", 512)}, **FREE},
         64,
     ),
     "x-kubernetes-list-type": "map",
     "x-kubernetes-list-map-keys": ["mountPath"],
 }
 _CONTAINER = {
-    "image": _text("Image of an additional container; the one named ray has spec.image.", 512),
-    "command": _list("Command of an additional container.", {"type": "string", "maxLength": 4096}, 64),
-    "args": _list("Arguments of an additional container.", {"type": "string", "maxLength": 4096}, 64),
-    "env": _named("Environment of the container.", 128, {}),
+    "image": text_field("Image of an additional container; the one named ray has spec.image.", 512),
+    "command": list_field("Command of an additional container.", {"type": "string", "maxLength": 4096}, 64),
+    "args": list_field("Arguments of an additional container.", {"type": "string", "maxLength": 4096}, 64),
+    "env": named_list("Environment of the container.", 128, {}),
     "resources": {
         "type": "object",
         "description": "Resources of an additional container; for the one named ray only limits.cpu and huge pages.",
         **NULLABLE,
-        "properties": {"requests": _amounts("Requested amounts."), "limits": _amounts("Maximum amounts.")},
+        "properties": {"requests": amounts_field("Requested amounts."), "limits": amounts_field("Maximum amounts.")},
         **FREE,
     },
     "volumeMounts": _MOUNTS,
     **_RESTARTS,
 }
-_CONTAINERS = _named(
+_CONTAINERS = named_list(
     "The container named ray, to change it, and additional ones.",
     16,
     _CONTAINER,
@@ -148,7 +108,7 @@ _CONTAINERS = _named(
         ),
     ),
 )
-_INIT_CONTAINERS = _named(
+_INIT_CONTAINERS = named_list(
     "Init containers; one with restartPolicy Always is a sidecar.",
     16,
     _RESTARTS,
@@ -162,8 +122,8 @@ _INIT_CONTAINERS = _named(
     ),
 )
 _REFUSED_FIELDS = {
-    **{name: _text("Set by Railhead.", 253) for name in _REFUSED},
-    "ephemeralContainers": _list("Not of a new pod.", {"type": "object", "maxProperties": 32, **FREE}, 16),
+    **{name: text_field("Set by Railhead.", 253) for name in _REFUSED},
+    "ephemeralContainers": list_field("Not of a new pod.", {"type": "object", "maxProperties": 32, **FREE}, 16),
 }
 _SPEC = {
     "type": "object",
@@ -173,8 +133,10 @@ _SPEC = {
     "properties": {
         "containers": _CONTAINERS,
         "initContainers": _INIT_CONTAINERS,
-        "volumes": _named("Additional volumes.", 64, {}),
-        "tolerations": _list("Added to the other templates'.", {"type": "object", "maxProperties": 16, **FREE}, 64),
+        "volumes": named_list("Additional volumes.", 64, {}),
+        "tolerations": list_field(
+            "Added to the other templates'.", {"type": "object", "maxProperties": 16, **FREE}, 64
+        ),
         "terminationGracePeriodSeconds": {
             "type": "integer",
             "format": "int64",
@@ -182,7 +144,7 @@ _SPEC = {
             "maximum": 604800,
             "description": "Seconds from SIGTERM to SIGKILL; at least what saving a checkpoint may take.",
         },
-        "priorityClassName": _text("Priority of the pods; also scheduling.priorityClassName.", 253),
+        "priorityClassName": text_field("Priority of the pods; also scheduling.priorityClassName.", 253),
         **_REFUSED_FIELDS,
     },
     **rules(
@@ -217,7 +179,7 @@ _METADATA = {
             "description": "Annotations of the pods.",
             "additionalProperties": {"type": "string", "maxLength": 32768},
         },
-        **{name: _text("Null or absent.", 253, **NULLABLE) for name in _ONLY_NULL},
+        **{name: text_field("Null or absent.", 253, **NULLABLE) for name in _ONLY_NULL},
     },
     **rules(
         (
@@ -277,6 +239,16 @@ def check_pod_template(template: dict[str, Any]) -> dict[str, Any]:
         if container["name"] == CONTAINER and container.get("resources") is not None:
             check_ray_resources(container["resources"])
     return template
+
+
+def check_ray_resources(resources: Any) -> None:
+    """Makes the same checks for an object stored under an older schema. Raises ValueError."""
+    if not isinstance(resources, dict):
+        raise ValueError("resources of the container named ray: must be an object")
+    for key, allowed, message in (("requests", (), REQUESTS_MESSAGE), ("limits", ("cpu",), LIMITS_MESSAGE)):
+        names = resources.get(key) or {}
+        if not isinstance(names, dict) or not all(n in allowed or str(n).startswith(HUGE_PAGES) for n in names):
+            raise ValueError(message)
 
 
 PodTemplate = Annotated[dict[str, Any], AfterValidator(check_pod_template), WithJsonSchema(POD_TEMPLATE_SCHEMA)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from railhead.api.cel import cpus_in, has_cpu_room
 from railhead.api.model import Model, Name, optional, rules
 from railhead.api.pod_template import PodTemplate
 from railhead.api.quantities import AddedResources, HeadResources, Quantity, at_least
@@ -28,34 +29,16 @@ SHARED_MEMORY_RULE = (
 )
 
 
-def _cpu(resources: str, *, default: str) -> str:
-    """The CPUs in a map of quantities that may be absent, as a number; `default` is an expression as well."""
-    return (
-        f"quantity(has({resources}) && 'cpu' in {resources} ? string({resources}['cpu']) : {default})"
-        ".asApproximateFloat()"
-    )
-
-
-_EACH = _cpu("self.scaling.resourcesPerWorker", default="'1'")
-_EXTRA = _cpu("self.worker.extraResources", default=f"({HAS_TASKS} ? '1' : '0')")
-_OVERHEAD = _cpu("self.worker.overhead", default="'0'")
+_EACH = cpus_in("self.scaling.resourcesPerWorker", default="'1'")
+_EXTRA = cpus_in("self.worker.extraResources", default=f"({HAS_TASKS} ? '1' : '0')")
+_OVERHEAD = cpus_in("self.worker.overhead", default="'0'")
 _WORKER = f"{_EACH} * double(self.scaling.workersPerPod) + {_EXTRA} + {_OVERHEAD}"
-_HEAD = _cpu("self.head.resources", default="'2'")
-
-
-def _has_room(template: str, wanted: str) -> str:
-    """Whether the template's limit, if any, is at least `wanted`, up to float rounding."""
-    return (
-        f"!has({template}) || !has({template}.spec) || !has({template}.spec.containers) || "
-        f"[{wanted}].all(wanted, {template}.spec.containers.all(c, c.name != 'ray' || !has(c.resources) || "
-        "!has(c.resources.limits) || !('cpu' in c.resources.limits) || "
-        "quantity(string(c.resources.limits['cpu'])).asApproximateFloat() > wanted - 0.0005))"
-    )
+_HEAD = cpus_in("self.head.resources", default="'2'")
 
 
 # For the whole spec.
 CPU_LIMIT_RULES = tuple(
-    (path, _has_room(f"self{path}", wanted), _TOO_SMALL)
+    (path, has_cpu_room(f"self{path}", wanted), _TOO_SMALL)
     for path, wanted in (
         (".podTemplate", _WORKER),
         (".podTemplate", _HEAD),

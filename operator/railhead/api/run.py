@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from railhead.api.cel import in_millis
 from railhead.api.model import Function, Model, Name, checked, exactly_one, optional, rules
 
 # Folders of the pods' own volumes and of the image's system.
@@ -175,12 +176,8 @@ DatasetName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za
 # In thousandths of a CPU: `w` is what the workers of a pod use, `e` what extraResources adds. Ray gets the
 # sum, rounded up to whole CPUs, and a task of Ray Data or of a validation takes one. The default of 1
 # always suffices.
-def _millis(quantity: str) -> str:
-    return f"int(quantity(string({quantity})).asApproximateFloat() * 1000.0 + 0.5)"
-
-
-_WORKERS = f"has({_PER_WORKER}) && 'cpu' in {_PER_WORKER} ? " + _millis(f"{_PER_WORKER}['cpu']") + " : 1000"
-_EXTRA = _millis("self.worker.extraResources['cpu']")
+_WORKERS = f"has({_PER_WORKER}) && 'cpu' in {_PER_WORKER} ? " + in_millis(f"{_PER_WORKER}['cpu']") + " : 1000"
+_EXTRA = in_millis("self.worker.extraResources['cpu']")
 CPU_FOR_TASKS = (
     ".worker.extraResources",
     f"!({HAS_TASKS}) || !has(self.worker.extraResources) || !('cpu' in self.worker.extraResources) || "

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from railhead.api.cel import count_gpus
 from railhead.api.model import Model, checked, optional, rules
 from railhead.api.quantities import WorkerResources
 
@@ -53,16 +54,9 @@ START_WAIT_SECONDS = 120  # default of startWaitSeconds
 RESIZE_INTERVAL_SECONDS = 60  # default of elasticResizeMonitorIntervalSeconds, as in Ray Train
 
 
-def _count(scaling: str) -> str:
-    """How many GPUs a worker has, as a CEL expression; without useGPU, which cannot change, the same for all."""
-    name = f"{scaling}.?gpuResourceName.orValue('{DEFAULT_GPU}')"
-    amounts = f"{scaling}.resourcesPerWorker"
-    return f"(has({amounts}) && {name} in {amounts} ? string({amounts}[{name}]) : '1')"
-
-
 # For a change while the job is suspended; `oldSelf` is what was before.
 SAME_GPUS = {
-    "rule": f"{_count('self')} == {_count('oldSelf')}",
+    "rule": f"{count_gpus('self', default=DEFAULT_GPU)} == {count_gpus('oldSelf', default=DEFAULT_GPU)}",
     "message": "the number of GPUs per worker cannot change; make a new job with resumeFrom for that",
     "fieldPath": ".resourcesPerWorker",
 }

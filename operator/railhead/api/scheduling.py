@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from railhead.api.cel import names_no_other_priority
 from railhead.api.model import Model, Name, optional
 from railhead.api.topology import Topology
 
@@ -42,16 +43,11 @@ class Scheduling(Model):
     )
 
 
-def _agrees(template: str) -> str:
-    """Whether a podTemplate names no PriorityClass, or that of the job."""
-    name = f"{template}.spec.priorityClassName"
-    return f"(!has({template}) || !has({template}.spec) || !has({name}) || {name} == self.scheduling.priorityClassName)"
-
-
 # For the whole spec.
 PRIORITY_RULE = (
     ".scheduling.priorityClassName",
     "!has(self.scheduling) || !has(self.scheduling.priorityClassName) || "
-    f"({' && '.join(map(_agrees, ('self.podTemplate', 'self.head.podTemplate', 'self.worker.podTemplate')))})",
+    f"({names_no_other_priority('self.podTemplate')} && {names_no_other_priority('self.head.podTemplate')} && "
+    f"{names_no_other_priority('self.worker.podTemplate')})",
     "podTemplate, head.podTemplate or worker.podTemplate names another priorityClassName; remove it there",
 )

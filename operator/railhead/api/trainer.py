@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from railhead.api.cel import needs_backend_option
 from railhead.api.model import FreeObject, Function, Model, checked, free, optional
 
 Framework = Literal["Torch", "TensorFlow", "XGBoost", "LightGBM", "JAX", "Python"]
@@ -69,15 +70,11 @@ _IS_TORCH = f"(has(self.trainer.framework) ? self.trainer.framework : '{DEFAULT_
 _IS_XGBOOST = "has(self.trainer.framework) && self.trainer.framework == 'XGBoost'"
 
 
-def _only(option: str, condition: str) -> str:
-    return f"!has(self.trainer.backend) || !has(self.trainer.backend.{option}) || {condition}"
-
-
 # CEL rules of the whole spec, because nccl needs scaling.useGPU.
 BACKEND_RULES = (
     (
         ".trainer.backend.name",
-        _only(
+        needs_backend_option(
             "name",
             f"(self.trainer.backend.name in ['gloo', 'nccl'] && {_IS_TORCH}) || "
             f"(self.trainer.backend.name == 'rabit' && {_IS_XGBOOST})",
@@ -86,17 +83,17 @@ BACKEND_RULES = (
     ),
     (
         ".trainer.backend.name",
-        _only("name", "self.trainer.backend.name != 'nccl' || self.scaling.useGPU"),
+        needs_backend_option("name", "self.trainer.backend.name != 'nccl' || self.scaling.useGPU"),
         "nccl needs spec.scaling.useGPU; without GPUs use gloo",
     ),
     (
         ".trainer.backend.timeoutSeconds",
-        _only("timeoutSeconds", _IS_TORCH),
+        needs_backend_option("timeoutSeconds", _IS_TORCH),
         "only Torch supports it; remove it",
     ),
     (
         ".trainer.backend.initMethod",
-        _only("initMethod", _IS_TORCH),
+        needs_backend_option("initMethod", _IS_TORCH),
         "only Torch supports it; remove it",
     ),
 )

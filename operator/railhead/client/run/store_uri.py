@@ -8,7 +8,7 @@ together again from the parts that were checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, quote, urlencode
@@ -27,6 +27,7 @@ URI = re.compile(r"(?P<scheme>[a-z0-9]+)://(?P<place>[^/?#\\\s]*)(?P<path>/[^?#\
 BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 WORD = re.compile(r"[A-Za-z0-9_-]+")
 AWS = re.compile(r"s3(?:[.-][a-z0-9-]+){0,2}\.amazonaws\.com(?:\.cn)?")
+SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 GOOGLE = "storage.googleapis.com"
 AZURE = re.compile(r"(?P<account>[a-z0-9-]+)\.(?:blob|dfs)\.core\.windows\.net")
 # Options that change no host and no protection of the way to it, and those that only matter to a writer.
@@ -99,7 +100,7 @@ def check_store(uri: str, named: Iterable[StoreEndpoint]) -> str:
     """
     try:
         scheme, place, path, options = _split(uri)
-        store = _KINDS[scheme](place, options)
+        store = _read_store(scheme, place, options)
         unknown = sorted(options.keys() - store.options.keys() - {*HARMLESS[_family(scheme)]})
         if unknown:
             raise _NotUnderstood(f"the option {clean_line(unknown[0])[:100]}")
@@ -135,7 +136,7 @@ def _refuse(endpoint: StoreEndpoint) -> str:
 def _split(uri: str) -> tuple[str, str, str, dict[str, str]]:
     """Returns scheme, place, path and options. Raises _NotUnderstood."""
     found = URI.fullmatch(uri)
-    if found is None or found["scheme"] not in _KINDS:
+    if found is None or found["scheme"] not in SCHEMES:
         raise _NotUnderstood("a URI of an unknown kind")
     pairs = parse_qsl(found["query"] or "", keep_blank_values=True)
     options = dict(pairs)
@@ -171,6 +172,15 @@ def _read_override(options: Mapping[str, str]) -> StoreEndpoint | None:
 
 def _pick(options: Mapping[str, str], *names: str) -> dict[str, str]:
     return {name: options[name] for name in names if name in options}
+
+
+def _read_store(scheme: str, place: str, options: Mapping[str, str]) -> _Store:
+    """Reads the part of a URI between its scheme and its path; `scheme` is one of SCHEMES."""
+    if scheme == "s3":
+        return _read_s3(place, options)
+    if scheme in ("gs", "gcs"):
+        return _read_gs(place, options)
+    return _read_abfs(place, options)
 
 
 def _read_s3(place: str, options: Mapping[str, str]) -> _Store:
@@ -219,12 +229,3 @@ def _read_abfs(place: str, options: Mapping[str, str]) -> _Store:
     if options.get("credential_kind") == "anonymous":
         kept["credential_kind"] = "anonymous"
     return _Store(None if is_own else endpoint, kept)
-
-
-_KINDS: dict[str, Callable[[str, Mapping[str, str]], _Store]] = {
-    "s3": _read_s3,
-    "gs": _read_gs,
-    "gcs": _read_gs,
-    "abfs": _read_abfs,
-    "abfss": _read_abfs,
-}

@@ -51,12 +51,6 @@ class Hook:
         return f"{self.module}.{self.name}"
 
 
-def _find_attributes(owner: Any) -> set[str]:
-    """Returns what a class and its bases set in their `__init__`; a few names too many do no harm."""
-    found = [getattr(each.__init__, "__code__", None) for each in getattr(owner, "__mro__", ())]
-    return {name for code in found if code for name in code.co_names}
-
-
 REQUIRED = (
     Hook("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer.fit"),
     Hook("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer._initialize_and_run_controller"),
@@ -107,6 +101,12 @@ OPTIONAL = (
     Hook("ray.core.generated.gcs_service_pb2", "UnregisterNodeRequest", "only Ray's own health check sees a lost node"),
     Hook("ray.util.scheduling_strategies", "NodeAffinitySchedulingStrategy", "no message says why a rank died"),
 )
+
+
+def _find_attributes(owner: Any) -> set[str]:
+    """Returns what a class and its bases set in their `__init__`; a few names too many do no harm."""
+    found = [getattr(each.__init__, "__code__", None) for each in getattr(owner, "__mro__", ())]
+    return {name for code in found if code for name in code.co_names}
 
 
 def check_hooks(*, is_elastic: bool = False, is_large: bool = False) -> None:

@@ -96,6 +96,17 @@ class Reports:
 REPORTS = Reports()
 
 
+@dataclass
+class Notices:
+    """The notices of the end in this process, which runs the user's function once."""
+
+    are_watched: bool = False
+    was_read: bool = False
+
+
+NOTICES = Notices()
+
+
 def watch_reports(watch: Watch) -> None:
     """Once per process. Without effect in a Ray whose methods take something else."""
     from ray.train.v2._internal.execution.context import TrainContext as Context
@@ -222,17 +233,6 @@ def _attach(checkpoint: object, name: str, value: object) -> None:
     """It travels with Ray's object, also to the controller. One that does not take it is as good."""
     with contextlib.suppress(Exception):
         setattr(checkpoint, name, value)
-
-
-@dataclass
-class Notices:
-    """The notices of the end in this process, which runs the user's function once."""
-
-    are_watched: bool = False
-    was_read: bool = False
-
-
-NOTICES = Notices()
 
 
 def watch_notices() -> None:

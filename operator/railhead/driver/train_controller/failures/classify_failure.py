@@ -114,36 +114,6 @@ class RestartHistory:
         return is_left and (self.max_failures < 0 or self.charged < self.max_failures)
 
 
-def classify_failure(facts: FailureFacts) -> Failure:
-    """The order matters: causes come before the errors that they explain."""
-    if facts.refusal:
-        return facts.refusal
-    by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in RankErrorKind}
-    if facts.lost_nodes:
-        return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
-    if by_kind[RankErrorKind.PREEMPTED]:
-        return _infrastructure("NodeDraining", f"a node was drained: {by_kind[RankErrorKind.PREEMPTED][0].text}")
-    for kind, class_, reason, intro in _BY_CAUSE:
-        errors = by_kind[kind]
-        if errors:
-            first = _find_first(errors)
-            where = ""
-            if kind in (RankErrorKind.GPU, RankErrorKind.BUS, RankErrorKind.GPU_LOST) and first.pod:
-                where = f"pod {first.pod}: "
-            is_of_others = kind in _WAITS or (kind == RankErrorKind.NETWORK and len(errors) > 1)
-            suspect = "" if is_of_others else first.pod
-            text = intro + where + _describe(errors)
-            if kind in HANGS and facts.difference:
-                text = f"{facts.difference}: {text}"
-                suspect = facts.odd_pod or suspect
-            return Failure(class_, reason, text, first.exit_code, suspect)
-    if facts.source == FailureOrigin.STARTUP:
-        return _infrastructure("WorkerGroupNotStarted", facts.text)
-    if facts.source == FailureOrigin.WORKERS:
-        return Failure(FailureClass.APPLICATION, "TrainingFailed", facts.text)
-    return _infrastructure("RayTrainFailed", facts.text)
-
-
 # Causes come before their consequences: class, reason, beginning of the message.
 _BY_CAUSE = (
     (RankErrorKind.GPU, FailureClass.HARDWARE, GPU_FAILED, ""),
@@ -183,6 +153,36 @@ _BY_CAUSE = (
     (RankErrorKind.STEPLESS, FailureClass.HANG, NO_STEPS, ""),
 )
 HANGS = (*_WAITS, *FOUND_HANGS)
+
+
+def classify_failure(facts: FailureFacts) -> Failure:
+    """The order matters: causes come before the errors that they explain."""
+    if facts.refusal:
+        return facts.refusal
+    by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in RankErrorKind}
+    if facts.lost_nodes:
+        return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
+    if by_kind[RankErrorKind.PREEMPTED]:
+        return _infrastructure("NodeDraining", f"a node was drained: {by_kind[RankErrorKind.PREEMPTED][0].text}")
+    for kind, class_, reason, intro in _BY_CAUSE:
+        errors = by_kind[kind]
+        if errors:
+            first = _find_first(errors)
+            where = ""
+            if kind in (RankErrorKind.GPU, RankErrorKind.BUS, RankErrorKind.GPU_LOST) and first.pod:
+                where = f"pod {first.pod}: "
+            is_of_others = kind in _WAITS or (kind == RankErrorKind.NETWORK and len(errors) > 1)
+            suspect = "" if is_of_others else first.pod
+            text = intro + where + _describe(errors)
+            if kind in HANGS and facts.difference:
+                text = f"{facts.difference}: {text}"
+                suspect = facts.odd_pod or suspect
+            return Failure(class_, reason, text, first.exit_code, suspect)
+    if facts.source == FailureOrigin.STARTUP:
+        return _infrastructure("WorkerGroupNotStarted", facts.text)
+    if facts.source == FailureOrigin.WORKERS:
+        return Failure(FailureClass.APPLICATION, "TrainingFailed", facts.text)
+    return _infrastructure("RayTrainFailed", facts.text)
 
 
 def decide_retry(facts: FailureFacts, failure: Failure, history: RestartHistory) -> bool:
