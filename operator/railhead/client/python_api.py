@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
@@ -91,7 +92,7 @@ class Client:
         """Returns the TrainJobs of the namespace with these labels, such as team=a, by name. Raises ClientError."""
 
         async def find(cluster: Cluster) -> Sequence[Job]:
-            jobs = await cluster.list_jobs(selector, lambda job: _identify(self._target, job))
+            jobs = await cluster.list_jobs(selector, partial(_identify, self._target))
             return sorted(jobs, key=attrgetter("name"))
 
         return run_apart(_call(self._target, find))

@@ -10,6 +10,7 @@ from railhead.api import names
 from railhead.api.parsed_spec import InvalidSpec, JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.answer import Answer
+from railhead.contract.callbacks import ignore
 from railhead.controller.job_record import read_key
 from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.observe import PodRecord, record_pod
@@ -42,7 +43,7 @@ class ClusterState:
         *,
         namespaces: Sequence[str] = (),
         selector: LabelSelector = EVERYTHING,
-        on_change: Callable[[str, JobStatus, JobStatus], None] = lambda namespace, old, new: None,
+        on_change: Callable[[str, JobStatus, JobStatus], None] = ignore,
         uses_kueue: bool = False,
     ) -> None:
         """`on_change` receives namespace, old and new status of a known job; `selector` also applies to responses."""

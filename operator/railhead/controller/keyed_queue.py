@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -57,7 +58,7 @@ class KeyedQueue(Generic[Key]):
     def wake(self, key: Key, seconds: float) -> None:
         """Makes the key due after `seconds`; a later call replaces an earlier one."""
         self._cancel(key)
-        self._timers[key] = self._call_later(max(seconds, 0.0), lambda: self._ring(key))
+        self._timers[key] = self._call_later(max(seconds, 0.0), partial(self._ring, key))
 
     async def get(self) -> Key:
         """The next key; it is in progress until `done`."""
@@ -71,7 +72,7 @@ class KeyedQueue(Generic[Key]):
         self._working.discard(key)
         if pause > 0:
             self._pausing.add(key)
-            self._call_later(pause, lambda: self._end_pause(key))
+            self._call_later(pause, partial(self._end_pause, key))
         else:
             self._end_pause(key)
 

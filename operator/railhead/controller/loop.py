@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from railhead.api.parsed_spec import JobKey
+from railhead.contract.callbacks import ignore
 from railhead.controller.discovery import Discovery
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.expiring import Expiring
@@ -78,7 +79,7 @@ class Loop:
     executor: Executor
     settings: OperatorSettings
     now: Callable[[], datetime]
-    count: Callable[[str, float], None] = lambda result, seconds: None
+    count: Callable[[str, float], None] = ignore
     monotonic: Callable[[], float] = time.monotonic
     is_current: Callable[[str], bool] = lambda namespace: True
     turns: LookUpTurns = field(init=False)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
@@ -115,7 +116,7 @@ class KubeClient:
         self._transport = transport
         self._may_write = may_write
         self._hides_values = hides_values
-        self.clock = clock or ServerClock(time.monotonic, lambda: datetime.now(UTC))
+        self.clock = clock or ServerClock(time.monotonic, partial(datetime.now, UTC))
         self.answers: Counter[RequestLabels] = Counter() if answers is None else answers
         self._warnings: set[tuple[str, str]] = set()  # about requests (deprecated fields, for example)
 

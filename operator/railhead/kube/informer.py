@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from railhead.contract.callbacks import ignore
 from railhead.json_object import Object
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Gone, KubeError, RetryAfter, is_refusal
@@ -156,8 +157,8 @@ class WatchState:
         self.kind = kind
         self.namespace = namespace
         self.is_refused = False
-        self.on_return: Callable[[], None] = lambda: None
-        self.on_refusal: Callable[[], None] = lambda: None
+        self.on_return: Callable[[], None] = ignore
+        self.on_refusal: Callable[[], None] = ignore
         self._is_optional = False
         self._has_answer = True
         self._monotonic = monotonic

@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from railhead.local import Echo, LocalError
@@ -161,7 +162,7 @@ class Session:
                 text=True,
                 env={**os.environ, MARKER: self.marker},
                 start_new_session=True,  # Ctrl-C reaches only this process, which stops it in order
-                preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # so that it stops in order, too
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),  # so that it stops in order, too
             )
 
     def temp_folder(self) -> Path | None:

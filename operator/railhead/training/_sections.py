@@ -6,6 +6,7 @@ from typing import Callable
 
 from torch import nn
 
+from railhead.contract.callbacks import ignore
 from railhead.driver.rank.sections import SECTIONS
 
 
@@ -16,7 +17,7 @@ def mark_forward_passes(module: nn.Module) -> Callable[[], None]:
     alone, since the compiler would trace the hooks.
     """
     if getattr(module, "_compiled_call_impl", None) is not None:
-        return lambda: None
+        return ignore
     hooks = (module.register_forward_pre_hook(_begin), module.register_forward_hook(_end))
 
     def end() -> None:

@@ -10,6 +10,7 @@ import os
 from typing import Any, Callable, Optional
 
 from railhead import training
+from railhead.contract.callbacks import ignore
 from railhead.training._checkpoints import Agreement, report_folder
 from railhead.training._sections import mark_forward_passes
 
@@ -35,7 +36,7 @@ class TrainJobCallback(pl.Callback):
         self._agreement = Agreement()
         self._step = 0
         self._total: Optional[int] = None
-        self._end_marks: Callable[[], None] = lambda: None
+        self._end_marks: Callable[[], None] = ignore
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         total = trainer.estimated_stepping_batches

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from railhead import training
+from railhead.contract.callbacks import ignore
 from railhead.training._checkpoints import Agreement
 from railhead.training._sections import mark_forward_passes
 
@@ -28,7 +29,7 @@ class TrainJobCallback(TrainerCallback):
 
     def __init__(self) -> None:
         self._agreement = Agreement()
-        self._end_marks: Callable[[], None] = lambda: None
+        self._end_marks: Callable[[], None] = ignore
 
     def on_train_begin(
         self,

@@ -11,6 +11,7 @@ from railhead.api.status import parse_status
 from railhead.client.cluster.connection import Cluster
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.goals import Goal
+from railhead.contract.callbacks import ignore
 from railhead.json_object import Object
 from railhead.together import run_together
 
@@ -54,7 +55,7 @@ def decide(job: Object, goal: Goal) -> Ending | None:
 
 
 async def wait_for(
-    cluster: Cluster, name: str, goal: Goal, *, timeout: float | None, echo: Callable[[str], None] = lambda text: None
+    cluster: Cluster, name: str, goal: Goal, *, timeout: float | None, echo: Callable[[str], None] = ignore
 ) -> Ending:
     """Waits, and echoes each change of the phase. An interruption leaves the job alone.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from railhead.api.status import parse_status
@@ -57,7 +58,7 @@ async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
     """
     left: list[CheckpointRow] = []
     for _ in range(TRIES):
-        rows = await try_again(lambda: _read_checkpoints(files, job))
+        rows = await try_again(partial(_read_checkpoints, files, job))
         if all(row.files for row in rows):
             kept = [row.name for row in rows]
         else:

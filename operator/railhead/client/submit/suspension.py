@@ -9,6 +9,7 @@ from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.waiting import wait_for
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.submit.code_map import is_held
+from railhead.contract.callbacks import ignore
 from railhead.json_object import Object
 
 
@@ -24,7 +25,7 @@ async def resume(
     changes: Object,
     *,
     timeout: float | None = None,
-    echo: Callable[[str], None] = lambda text: None,
+    echo: Callable[[str], None] = ignore,
 ) -> bool:
     """Merges the changes into the spec and clears spec.suspend in one write. Returns whether it was set before.
 

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from railhead.api.parsed_spec import JobKey
 from railhead.contract.answer import Answer
+from railhead.contract.callbacks import ignore
 from railhead.contract.report import LIMIT_BYTES, PATH, Report
 from railhead.controller.report.authority import NOT_HEAD, OF_INVALID_SPEC, KnownJobs, Speaker, refusal
 from railhead.controller.report.writer import ReportWriter
@@ -119,7 +120,7 @@ class ReportHandler:
         return _accept(replace(answer, next_report_seconds=round(next_seconds, 1)))
 
 
-def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:
+def build_app(reports: ReportHandler, count: Callable[[int], None] = ignore) -> web.Application:
     """The one route, and the limit on bodies. `count` receives the status of every response."""
 
     @web.middleware

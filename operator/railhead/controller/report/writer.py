@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from railhead.api.parsed_spec import JobKey
 from railhead.api.status import JobStatus, ProgressStatus
+from railhead.contract.callbacks import ignore
 from railhead.contract.report import Report
 from railhead.controller.denied_status import StatusDenials
 from railhead.controller.keyed_queue import CallLater, Timer
@@ -96,7 +97,7 @@ class ReportWriter:
     record_job: Callable[[Object], None]
     call_later: CallLater
     denials: StatusDenials
-    count_delay: Callable[[Urgency, float], None] = lambda urgency, seconds: None  # how long each report waited
+    count_delay: Callable[[Urgency, float], None] = ignore  # how long each report waited
 
     def __post_init__(self) -> None:
         self._latest: dict[JobKey, PendingReport] = {}  # of exactly the jobs that the schedule has

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Callable, Mapping, Optional
 
 from railhead.contract import environment
+from railhead.contract.callbacks import ignore
 from railhead.contract.job_input import JobInput
 from railhead.driver.archive.archive_layout import (
     INTERVAL_SECONDS,
@@ -78,7 +79,7 @@ class StoredArchive(Archive):
         template: Upload,
         *,
         send: Send,
-        read_more: Callable[[], None] = lambda: None,
+        read_more: Callable[[], None] = ignore,
         chance: Callable[[], float] = random.random,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Callable, Optional, TextIO
 
+from railhead.contract.callbacks import ignore
 from railhead.driver.container.session_logs import SESSION_LOGS, LogFile, read_new
 from railhead.driver.messages.rank_marks import find_mark
 
@@ -34,8 +35,8 @@ class LogTail:
         *,
         out: Optional[TextIO] = None,
         err: Optional[TextIO] = None,
-        keep: Callable[[Optional[int], str], None] = lambda rank, line: None,
-        on_end: Callable[[], None] = lambda: None,
+        keep: Callable[[Optional[int], str], None] = ignore,
+        on_end: Callable[[], None] = ignore,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._temp = temp

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Optional, Sequence, Tuple
 
 from railhead.driver.messages.attempt_errors import JobRefused
@@ -76,7 +77,7 @@ def guard(
         save()
 
     manager._save_state_and_delete_old_checkpoints = save_state_and_delete_old_checkpoints
-    manager._write_state_to_storage = lambda: commit(write)
+    manager._write_state_to_storage = partial(commit, write)
     module: Any = sys.modules[type(manager).__module__]
     original = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
 

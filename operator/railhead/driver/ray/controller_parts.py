@@ -18,6 +18,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any, Callable, List, Mapping, NoReturn, Optional, Protocol, Sequence
 
+from railhead.contract.callbacks import ignore
 from railhead.driver.ray.types import GroupContext, RayFailureConfig, RayWorker, Trainer
 
 CLEANER = "PlacementGroupCleanerCallback"
@@ -119,7 +120,7 @@ def leave_out_data(policy: object, callbacks: Sequence[object]) -> None:
     """Changes a trainer's parts that are for datasets. Both are pickled into the controller as they are now."""
     for name in REQUESTS:
         if hasattr(policy, name):
-            setattr(policy, name, lambda: None)
+            setattr(policy, name, ignore)
     for each in callbacks:
         if type(each).__name__ == DATASETS and hasattr(sys.modules.get(type(each).__module__), MANAGER):
             setattr(each, "before_init_train_context", NoShards.provide)  # noqa: B010

@@ -33,7 +33,7 @@ class StacksStep(ControllerStep):
 
     @never_raises("collect the ranks' stacks")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
-        self._mailbox.answer_requests(lambda: collect_stacks(group))
+        self._mailbox.answer_requests(partial(collect_stacks, group))
         hang = self._take_hang()
         if hang and not status.finished:
             kind = RankErrorKind.STEPLESS if hang.is_of_steps else RankErrorKind.STUCK

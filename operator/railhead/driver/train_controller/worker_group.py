@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Callable, Generic, Optional, Tuple, TypeVar
 
+from railhead.contract.callbacks import ignore
 from railhead.driver.ray.steps_callback import ControllerStep
 from railhead.driver.ray.types import ExecutionGroup, Metadata, RayWorker, WorkerGroup
 from railhead.driver.storage.run_folder_files import RunFolder
@@ -42,7 +43,7 @@ class Group(ControllerStep):
         self.reports = 0
         self.reports_before_end: Optional[int] = None
         self.folder: Optional[RunFolder] = None
-        self.check_fence: Callable[[], None] = lambda: None
+        self.check_fence: Callable[[], None] = ignore
         self.repeated_name = ""
         self.trained: set[str] = set()
         self._processes: Mapping[int, Metadata] = {}

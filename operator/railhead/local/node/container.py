@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -225,7 +226,7 @@ class ContainerRunner:
         env = await build_environment(
             self._container,
             mounts=mounts,
-            fields=lambda path: field_value(pod, path, address=place.address),
+            fields=partial(field_value, pod, address=place.address),
             lookup=self._context.volumes.data,
         )
         # A device plugin decides this, whatever the pod specifies; without GPUs the pod's value stays.

@@ -14,6 +14,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from operator import itemgetter
 from typing import Any, Optional
 
@@ -69,7 +70,7 @@ class _Group:
     name: str
     members: frozenset[int]
     calls: dict[int, dict[int, list[CollectiveCall]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+        default_factory=lambda: defaultdict(partial(defaultdict, list))
     )
 
     def find_unfinished(self, rank: int) -> Optional[int]:

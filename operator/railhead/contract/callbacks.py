@@ -1,0 +1,7 @@
+"""The default of a callback."""
+
+from __future__ import annotations
+
+
+def ignore(*_: object, **__: object) -> None:
+    """Does nothing, whatever it is called with."""
