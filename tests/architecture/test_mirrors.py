@@ -130,6 +130,7 @@ TESTED_BY = {
 }
 WITHOUT_CODE = (
     "_version",
+    "contract/callbacks",
     "client/exit_codes",
     "client/goals",
     "contract/environment",

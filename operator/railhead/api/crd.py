@@ -22,7 +22,7 @@ FILE_NAME = f"{names.GROUP}_{names.PLURAL}.yaml"
 HEADER = "# Generated from operator/railhead/api by `make generate`; do not edit.\n"
 
 
-class Column(NamedTuple):
+class Printed(NamedTuple):
     """A column of `kubectl get`."""
 
     name: str
@@ -44,22 +44,22 @@ class Column(NamedTuple):
 
 
 COLUMNS = [
-    Column("Phase", ".status.phase", description="Summary of the conditions."),
-    Column("Progress", ".status.progress.percentComplete", type_="integer", description="Percentage that is done."),
-    Column("Remaining", ".status.progress.remaining", description="How long training takes until its end."),
-    Column("Age", ".metadata.creationTimestamp", type_="date", description="Time since the job was created."),
-    Column("Workers", ".status.workers.ready", type_="integer", is_wide=True, description="Running worker pods."),
-    Column("Attempt", ".status.attempt", type_="integer", is_wide=True, description="Current attempt."),
-    Column(
+    Printed("Phase", ".status.phase", description="Summary of the conditions."),
+    Printed("Progress", ".status.progress.percentComplete", type_="integer", description="Percentage that is done."),
+    Printed("Remaining", ".status.progress.remaining", description="How long training takes until its end."),
+    Printed("Age", ".metadata.creationTimestamp", type_="date", description="Time since the job was created."),
+    Printed("Workers", ".status.workers.ready", type_="integer", is_wide=True, description="Running worker pods."),
+    Printed("Attempt", ".status.attempt", type_="integer", is_wide=True, description="Current attempt."),
+    Printed(
         "Checkpoint",
         ".status.checkpoint.index",
         type_="integer",
         is_wide=True,
         description="Newest committed checkpoint.",
     ),
-    Column("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
-    Column("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
-    Column("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),
+    Printed("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
+    Printed("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
+    Printed("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),
 ]
 
 

@@ -116,15 +116,7 @@ def observe_pod(pod: Object) -> PodView:
     running = part(state, "running")
     # Kueue ends a pending pod whose node it has replaced by another one: pkg/controller/tas/node_controller.go.
     by_kueue = part(conditions, "TerminatedByKueue")
-    code = ended.get("exitCode")
     deleted = metadata.get("deletionTimestamp")
-    grace = metadata.get("deletionGracePeriodSeconds")
-    exit_code = None
-    if isinstance(code, int) and abs(code) <= MOST_CODE:
-        exit_code = code
-    grace_seconds = 0
-    if isinstance(grace, int):
-        grace_seconds = min(grace, GRACE_LIMIT_SECONDS)
     avoids: tuple[str, ...] = ()
     if not node:  # of no interest once the pod has a node
         avoids = _avoided_nodes(metadata)
@@ -139,7 +131,7 @@ def observe_pod(pod: Object) -> PodView:
         is_running=bool(running) and status.get("phase") == "Running",
         is_deleting=bool(deleted),
         node=node,
-        exit_code=exit_code,
+        exit_code=_exit_code(ended),
         reason=_reason(status, ended, is_disrupted=disruption is not None) or str(by_kueue.get("reason") or ""),
         message=clean_text(str(ended.get("message") or status.get("message") or by_kueue.get("message") or "")[:8192]),
         started_at=_time(running.get("startedAt")),
@@ -151,13 +143,27 @@ def observe_pod(pod: Object) -> PodView:
         scheduled_at=_scheduled_at(scheduled),
         deletion_timestamp=_time(deleted),
         finalizer=_finalizer(metadata),
-        grace_seconds=grace_seconds,
+        grace_seconds=_grace_seconds(metadata),
         is_silent=_is_silent(conditions, state, disruption),
         avoids=avoids,
         cpu_limit=_cpu_limit(spec),
         is_refused=_is_refused(status, disruption) or _cannot_start(ended),
         has_begun=_has_begun(spec, status, state),
     )
+
+
+def _exit_code(ended: Object) -> int | None:
+    code = ended.get("exitCode")
+    if isinstance(code, int) and abs(code) <= MOST_CODE:
+        return code
+    return None
+
+
+def _grace_seconds(metadata: Object) -> int:
+    grace = metadata.get("deletionGracePeriodSeconds")
+    if isinstance(grace, int):
+        return min(grace, GRACE_LIMIT_SECONDS)
+    return 0
 
 
 def owner_uid(obj: Object) -> str:

@@ -71,27 +71,15 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
     run = spec.run
     scaling = spec.scaling
     backend = spec.trainer.backend
-    inline = _get_inline(spec)
     logs = spec.logs or Logs()
     checkpoint = run.checkpoint
     progress = run.progress
-    framework = ""
-    if spec.trainer.train_func:
-        framework = spec.trainer.framework or DEFAULT_FRAMEWORK
     max_failures = None
     if run.failure:
         max_failures = run.failure.max_failures
-    if run.storage_path.startswith("/"):
-        storage_path = None
-    else:
-        storage_path = run.storage_path
-    if spec.runtime_env:
-        runtime_env = spec.runtime_env.model_dump(by_alias=True, exclude_none=True)
-    else:
-        runtime_env = {}
-    source_digest = ""
-    if inline:
-        source_digest = digest_files({n: text.encode() for n, text in inline.items()})
+    storage_uri = None
+    if not run.storage_path.startswith("/"):  # a path is passed by the environment: see `contract/environment.py`
+        storage_uri = run.storage_path
     return JobInput(
         namespace=job.namespace,
         name=job.name,
@@ -99,7 +87,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         run_name=job.run_name or names.run_name(job.name, job.uid, run.name),
         is_sharing_run=run.name is not None,
         former_uids=list(job.former_uids),
-        framework=framework,
+        framework=_choose_framework(spec),
         train_func=spec.trainer.train_func or "",
         validation_function=spec.trainer.validation_function or "",
         build=spec.trainer.build or "",
@@ -122,12 +110,35 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         archive_per_run=logs.run_bytes,
         drain_seconds=spec.drain_seconds,
         is_drain_required=spec.worker.drain_seconds is not None,
-        storage_path=storage_path,
-        runtime_env=runtime_env,
+        storage_path=storage_uri,
+        runtime_env=_describe_runtime_env(spec),
         git=GitInput(git.repository, git.revision, git.path or "", git.secret_name or "") if git else None,
-        source_digest=source_digest,
+        source_digest=_digest_inline(spec),
         ray_node=RayNodes(sizes.head.ray, sizes.worker.ray),
     )
+
+
+def _choose_framework(spec: TrainJobSpec) -> str:
+    """Returns the framework of trainer.trainFunc; empty for code that makes its own trainer."""
+    if not spec.trainer.train_func:
+        return ""
+    return spec.trainer.framework or DEFAULT_FRAMEWORK
+
+
+def _describe_runtime_env(spec: TrainJobSpec) -> Object:
+    """Returns Ray's own form of spec.runtimeEnv, which is the user's; empty without one."""
+    if spec.runtime_env is None:
+        return {}
+    described: Object = spec.runtime_env.model_dump(by_alias=True, exclude_none=True)
+    return described
+
+
+def _digest_inline(spec: TrainJobSpec) -> str:
+    """Returns the digest of the inline code, by which a pod knows it; empty without any."""
+    inline = _get_inline(spec)
+    if not inline:
+        return ""
+    return digest_files({name: text.encode() for name, text in inline.items()})
 
 
 def _describe_scaling(scaling: Scaling, per_worker: Mapping[str, float]) -> ScalingInput:

@@ -65,61 +65,85 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     since = parse_time(known.time) if known else None
     if known is None or since is None:  # counting begins
         return GoodputStatus(time=format_time(now))
-    is_current = old.progress.attempt == old.attempt and not is_over(old)
-    # what the attempt's driver has counted
-    spent = None
-    if is_current:
-        spent = old.progress.spent
+    spent = _find_spent(old)
     ends = old.attempt != new.attempt or is_over(new)
-    if spent is None or ends:
-        until = now
-    else:
+    until = now
+    if spent is not None and not ends:  # what came after the driver's last report is settled with its next one
         until = min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
-    lost = dict(known.lost_seconds)
-    productive = known.productive_seconds
-    before = _find_settled(known, old.attempt)
+
+    # What was settled too early moves back; then the new seconds are divided by the driver's shares.
     kept = count_kept(known)
+    before = _find_settled(known, old.attempt)
     shares, back = _find_new(spent or SpentStatus(), before)
-    moved = Counter[str]()
-    for cause, milliseconds in back.items():
-        part = min(milliseconds // 1000, max(productive - kept + moved[PRODUCTIVE], 0))
-        moved.update({cause: part, PRODUCTIVE: -part})
     divided = divide(shares, seconds, rest=find_cause(old))
-    divided.update(moved)
-    productive += divided[PRODUCTIVE]
+    divided.update(_move_back(back, most=known.productive_seconds - kept))
+    productive = known.productive_seconds + divided[PRODUCTIVE]
+    lost = Counter(dict(known.lost_seconds))
+    lost.update({cause: part for cause, part in divided.items() if cause != PRODUCTIVE})
+
     settled = known.settled
     if ends:
         settled = None
     elif spent is not None:
         settled = _settle(spent, before, divided, attempt=old.attempt, most=productive - kept)
-    del divided[PRODUCTIVE]
-    for cause, part in divided.items():
-        lost[cause] += part
     if spent is not None and ends and new.phase != "Succeeded" and old.newest_index == new.newest_index:
-        taken = min(round(spent.uncommitted / 1000), productive - kept)
-        productive = productive - taken
-        lost["retrained"] = lost["retrained"] + taken
-    held = 0
-    if old.attempt > 0 and not is_over(old) and find_cause(old) != "queued":
-        held = seconds * gpus
-    wall = known.wall_seconds + seconds
-    gpu_seconds = min(known.gpu_seconds + held, MOST)
-    was_trained = productive - known.productive_seconds
-    percent = ""
-    if wall:
-        percent = f"{100 * min(productive, wall) / wall:.1f}"
+        # What no checkpoint has is trained again.
+        retrained = min(round(spent.uncommitted / 1000), productive - kept)
+        productive -= retrained
+        lost["retrained"] += retrained
+    held = _count_held(old, seconds=seconds, gpus=gpus)
     return GoodputStatus(
-        percent=percent,  # a status may have any numbers
+        percent=_percent(productive, known.wall_seconds + seconds),
         time=format_time(since + timedelta(seconds=seconds)),
-        wall_seconds=min(wall, MOST),
+        wall_seconds=min(known.wall_seconds + seconds, MOST),
         productive_seconds=min(productive, MOST),
-        lost_seconds=LostSeconds(**{cause: min(seconds, MOST) for cause, seconds in lost.items()}),
-        gpu_seconds=gpu_seconds,
-        lost_gpu_seconds=min(max(known.lost_gpu_seconds + held - was_trained * gpus, 0), gpu_seconds),
+        lost_seconds=LostSeconds(**{cause: min(part, MOST) for cause, part in lost.items()}),
+        gpu_seconds=_add_gpu_seconds(known.gpu_seconds, held),
+        lost_gpu_seconds=_add_lost_gpu_seconds(known, held, trained=(productive - known.productive_seconds) * gpus),
         interruptions=_count_interruptions(known.interruptions, old, new),
         settled=settled,
     )
+
+
+def _percent(productive: int, wall: int) -> str:
+    """Returns the share of productive time; a status that was changed by hand may have any numbers."""
+    if not wall:
+        return ""
+    return f"{100 * min(productive, wall) / wall:.1f}"
+
+
+def _add_gpu_seconds(known: int, held: int) -> int:
+    return min(known + held, MOST)
+
+
+def _add_lost_gpu_seconds(known: GoodputStatus, held: int, *, trained: int) -> int:
+    """Adds the GPU seconds in which the job held GPUs, or had done so, and did not train: `trained` may be negative."""
+    lost = max(known.lost_gpu_seconds + held - trained, 0)
+    return min(lost, _add_gpu_seconds(known.gpu_seconds, held))
+
+
+def _find_spent(status: JobStatus) -> SpentStatus | None:
+    """Returns what the driver of the current attempt has counted; None if it has not reported."""
+    if status.progress.attempt != status.attempt or is_over(status):
+        return None
+    return status.progress.spent
+
+
+def _move_back(back: Mapping[str, int], *, most: int) -> Counter[str]:
+    """Returns the seconds that leave PRODUCTIVE for these causes again; `back`: milliseconds; `most`: of all causes."""
+    moved = Counter[str]()
+    for cause, milliseconds in back.items():
+        part = min(milliseconds // 1000, max(most + moved[PRODUCTIVE], 0))
+        moved.update({cause: part, PRODUCTIVE: -part})
+    return moved
+
+
+def _count_held(status: JobStatus, *, seconds: int, gpus: int) -> int:
+    """Returns the GPU seconds for which the job held its pods: none while it waits for a quota."""
+    if status.attempt == 0 or is_over(status) or find_cause(status) == "queued":
+        return 0
+    return seconds * gpus
 
 
 def divide(shares: Mapping[str, int], seconds: int, *, rest: str) -> Counter[str]:
