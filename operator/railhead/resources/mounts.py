@@ -74,9 +74,6 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
     logs = spec.logs or Logs()
     checkpoint = run.checkpoint
     progress = run.progress
-    max_failures = None
-    if run.failure:
-        max_failures = run.failure.max_failures
     storage_uri = None
     if not run.storage_path.startswith("/"):  # a path is passed by the environment: see `contract/environment.py`
         storage_uri = run.storage_path
@@ -99,7 +96,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         checkpoint=CheckpointInput(**checkpoint.model_dump()) if checkpoint else CheckpointInput(),
         callbacks=run.callbacks or [],
         progress=ProgressInput(progress.metric, progress.total_metric) if progress else ProgressInput(),
-        max_failures=max_failures,
+        max_failures=run.failure.max_failures if run.failure else None,
         collective_timeout_seconds=run.collective_timeout_seconds,
         datasets={name: _describe_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
         log_level=run.log_level,
