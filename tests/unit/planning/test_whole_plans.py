@@ -302,7 +302,7 @@ def test_the_next_attempt() -> None:
 
 
 def test_a_suspension_deletes_only_the_head() -> None:
-    message = "The driver ends after one more committed checkpoint, within 60 s; then the pods are deleted"
+    message = "A driver that trains ends after one more checkpoint, within 60 s; then the pods are deleted"
     assert decide_and_list(HEAD, FIRST, SECOND, status=RUNNING_STATUS, suspend=True, suspendGraceSeconds=60) == (
         Plan(
             status=StatusWrite(

@@ -16,6 +16,7 @@ RETRY = "run `railhead retry {name}`, which starts from {start}"
 WHILE_UNFINISHED = (
     "delete the job and submit it with the new code; until then Railhead runs it again while its limits allow"
 )
+GO_ON = "Railhead continues by itself"
 WHILE_SUSPENDED = "run `railhead suspend {name} --wait`, then `railhead resume {name} --set {assignment}`"
 BY_RETRY = "run `railhead retry {name} --set {assignment}`"
 
@@ -25,8 +26,8 @@ class Cause:
     """What a reason means.
 
     Attributes:
-        remedy: a sentence, in which {name} is the job, {change} the command that changes the job, and {retry} how it
-            runs again with other code.
+        remedy: a sentence, in which {name} is the job, {change} the command that changes the job, {retry} how it runs
+            again with other code, and {go_on} how it runs again as it is.
         assignment: the field that {change} sets, and its value, such as image=IMAGE.
     """
 
@@ -38,9 +39,11 @@ class Cause:
         """Returns the remedy for the job of this name; a finished job is changed by a retry."""
         change = WHILE_SUSPENDED
         retry = WHILE_UNFINISHED
+        go_on = GO_ON
         if is_finished:
             change = BY_RETRY
             retry = RETRY
+            go_on = RETRY
         start = "scratch, since the job has no checkpoint"
         if has_checkpoint:
             start = "the last checkpoint"
@@ -48,6 +51,7 @@ class Cause:
             name=name,
             change=change.format(name=name, assignment=self.assignment),
             retry=retry.format(name=name, start=start),
+            go_on=go_on.format(name=name, start=start),
         )
         return text[0].upper() + text[1:]
 

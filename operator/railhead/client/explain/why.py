@@ -10,20 +10,22 @@ from datetime import datetime, timedelta
 from railhead.api import conditions as types
 from railhead.api.status import JobStatus
 from railhead.client.cluster.job_snapshot import JobSnapshot
-from railhead.client.explain.causes import find_cause
+from railhead.client.explain.causes import find_cause, read_causes
 from railhead.client.explain.slowness import find_slowness
 from railhead.client.submit.code_map import is_held
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_rule import METRIC_NOT_FINITE, WITHOUT_RULE
 from railhead.contract.times import format_time, parse_time
 from railhead.json_object import text
-from railhead.planning.facts.reasons import STATUS_DENIED
+from railhead.planning.facts.failure_budget import count_charged
+from railhead.planning.facts.reasons import GIVEN_UP, STATUS_DENIED
 
 STALE = timedelta(minutes=15)
 NO_CHECKPOINT = timedelta(hours=1)
 REPEATED = timedelta(minutes=3)  # the operator tries a denied write again after a minute at most
 DEFAULT_MANAGER = "railhead.dev/operator"
 DEFAULT_BACKOFF_LIMIT = 3
+DEFAULT_BACKOFF_RESET_SECONDS = 21_600
 STARTING = ("ContainerCreating", "PodInitializing")
 # Conditions that are good when True, besides those that `_main` reads.
 MEMORY = "scaling.resourcesPerWorker.memory=SIZE"
@@ -73,7 +75,7 @@ def _make(
     snapshot: JobSnapshot, reason: str, message: str = "", since: str | None = "", class_: FailureClass | None = None
 ) -> Finding:
     status = snapshot.status
-    cause = find_cause(_choose_row(snapshot, reason, message), class_)
+    cause = find_cause(_choose_row(snapshot, reason, message, class_), class_)
     short = INSUFFICIENT.search(message)
     if cause.assignment == MEMORY and short is not None:
         cause = replace(cause, assignment=f"scaling.resourcesPerWorker.{short[1]}=AMOUNT")
@@ -87,13 +89,22 @@ def _is_attempt_lost(status: JobStatus) -> bool:
     return status.failure is not None and status.failure.attempt == status.attempt
 
 
-def _choose_row(snapshot: JobSnapshot, reason: str, message: str) -> str:
+def _choose_row(snapshot: JobSnapshot, reason: str, message: str, class_: FailureClass | None) -> str:
     """Returns the row of the table of causes: the reason's own one, or a variant where that would be false."""
     status = snapshot.status
     if reason == "Restarting":
         if _is_attempt_lost(status):
             return reason
         return "TrainingStartsAgain"
+    failure = status.failure
+    is_past = failure is not None and (status.is_finished or failure.attempt < status.attempt)
+    if class_ is not None and is_past and reason in GIVEN_UP and reason not in read_causes()["failures"]:
+        # The rows of these reasons say what keeps the pods of this attempt from starting.
+        return ""
+    if reason == "Suspended" and snapshot.is_deleting:
+        return "SuspendedForGood"
+    if reason == "Suspended" and status.phase == "Queued":
+        return "SuspendedByQueue"
     if reason == "Succeeded" and status.checkpoint is None:
         return "SucceededWithoutCheckpoint"
     if reason == "Unschedulable" and "persistentvolumeclaim" in message.lower():
@@ -142,11 +153,21 @@ def _main(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _denied_status(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """Returns what only an event can say, as long as it is repeated."""
+    """Returns what only an event can say, as long as it is repeated and the status has not been written since."""
     denied = [event for event in snapshot.events if event.reason == STATUS_DENIED and event.at is not None]
+    written_at = _find_last_write(snapshot.status)
     for event in denied[-1:]:
-        if event.at is not None and snapshot.now - event.at <= REPEATED:
+        if event.at is None or (written_at is not None and written_at >= event.at):
+            continue
+        if snapshot.now - event.at <= REPEATED:
             yield _make(snapshot, STATUS_DENIED, event.message, format_time(event.at))
+
+
+def _find_last_write(status: JobStatus) -> datetime | None:
+    """Returns the newest time in the status, which was written then or later."""
+    stamps = [each.last_transition_time for each in status.conditions]
+    stamps += [status.progress.update_time, status.goodput and status.goodput.time]
+    return max((at for at in map(parse_time, stamps) if at is not None), default=None)
 
 
 def _failure(snapshot: JobSnapshot) -> Iterator[Finding]:
@@ -207,9 +228,19 @@ def _seen(snapshot: JobSnapshot) -> Iterator[Finding]:
     running_since = status.true_since(types.RUNNING)
     if running_since is not None:
         yield from _running(snapshot, running_since)
+    yield from _last_try(snapshot)
+
+
+def _last_try(snapshot: JobSnapshot) -> Iterator[Finding]:
+    """backoffLimit is used up, and training since then has not made it full again."""
+    status = snapshot.status
     limit = snapshot.spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT)
-    if isinstance(limit, int) and 0 < limit <= status.restarts.application:
-        yield _make(snapshot, "LastTry", f"{status.restarts.application} of {limit} failures have happened")
+    reset = snapshot.spec.get("backoffResetSeconds", DEFAULT_BACKOFF_RESET_SECONDS)
+    if not isinstance(limit, int) or not isinstance(reset, int):
+        return
+    used = count_charged(status, snapshot.now, reset_seconds=reset, committed=status.newest_index)
+    if 0 < limit <= used:
+        yield _make(snapshot, "LastTry", f"{used} of {limit} failures have happened")
 
 
 def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Budget, FailureStatus, JobStatus, WorkerLosses
@@ -19,6 +18,7 @@ from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure
 from railhead.contract.metric_rule import METRIC_RULE
 from railhead.contract.times import parse_time
 from railhead.planning.facts.backoff import RELEASED_LIMIT_SECONDS, grow, released_delay_seconds
+from railhead.planning.facts.failure_budget import count_charged
 from railhead.planning.facts.pod_failure import (
     KILLED_CODES,
     LossReason,
@@ -227,31 +227,16 @@ def is_disruption_limit_reached(job: Job) -> bool:
 
 def count_failures(job: Job, *, committed: int) -> int:
     """Counts the failures that spec.backoffLimit counts now: none after enough training with a newer checkpoint."""
-    return _count_failures(job.spec, job.status, job.now, committed)
+    reset = job.spec.backoff_reset_seconds
+    return count_charged(job.status, job.now, reset_seconds=reset, committed=committed)
 
 
 def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime) -> int:
     """How many charged restarts in place the current attempt may have in all, those that it has had included."""
     counted = status.counted_restarts.charged if status.counted_restarts else 0
-    return counted + max(spec.backoff_limit - _count_failures(spec, status, now, status.newest_index), 0)
-
-
-def _count_failures(spec: TrainJobSpec, status: JobStatus, now: datetime, committed: int) -> int:
-    budget = status.budget
-    if budget is None:
-        return status.restarts.application
-    has_trained = budget.running_seconds + running_stretch(status, now) >= spec.backoff_reset_seconds
-    if has_trained and committed > budget.checkpoint:
-        return 0
-    return status.restarts.application
-
-
-def running_stretch(status: JobStatus, now: datetime) -> int:
-    """Returns for how many seconds training has run without a break; 0 while it does not run."""
-    since = status.true_since(types.RUNNING)
-    if since:
-        return max(int((now - since).total_seconds()), 0)
-    return 0
+    reset = spec.backoff_reset_seconds
+    used = count_charged(status, now, reset_seconds=reset, committed=status.newest_index)
+    return counted + max(spec.backoff_limit - used, 0)
 
 
 def find_lost_slots(job: Job) -> tuple[int, ...]:

@@ -313,8 +313,47 @@ def test_a_finished_job_is_changed_by_a_retry_and_another_one_while_it_is_suspen
 def test_a_denied_change_of_the_status_is_explained_first_while_it_is_repeated(minutes: int, is_told: bool) -> None:
     at = format_time(NOW - timedelta(minutes=minutes))
     event = {"type": "Warning", "reason": "StatusDenied", "message": "the webhook's words", "lastTimestamp": at}
-    finding = explain_job(make_snapshot(make_running(**REPORTED), events=(event,)))[0]
+    reported = {**REPORTED, "progress": {"updateTime": "2026-11-25T11:50:00Z"}}
+    job = make_running(**reported)
+    job["status"]["conditions"][0]["lastTransitionTime"] = "2026-11-25T11:40:00Z"
+    finding = explain_job(make_snapshot(job, events=(event,)))[0]
     if is_told:
         assert (finding.reason, finding.message, finding.since) == ("StatusDenied", "the webhook's words", at)
     else:
         assert finding.reason == "Training"
+
+
+def test_a_status_that_was_written_after_its_denial_is_not_denied_any_more() -> None:
+    event = {"type": "Warning", "reason": "StatusDenied", "message": "no", "lastTimestamp": "2026-11-25T11:58:30Z"}
+    [finding] = explain_job(make_snapshot(make_running(**REPORTED), events=(event,)))
+    assert finding.reason == "Training"
+
+
+def test_the_refusal_that_ended_an_earlier_attempt_is_not_said_of_this_one() -> None:
+    failure = {"class": "Startup", "reason": "QuotaExceeded", "attempt": 1, "message": "exceeded quota"}
+    job = make_waiting("Restarting", phase="Restarting", failure=failure)
+    job["status"]["attempt"] = 2
+    [_, past] = explain_job(make_snapshot(job))
+    assert (past.reason, past.cause) == ("QuotaExceeded", CAUSES["classes"]["Startup"].sentence)
+
+
+@pytest.mark.parametrize("class_", ["Preemption", "Fenced"])
+def test_nothing_continues_by_itself_after_the_end(class_: str) -> None:
+    [finding] = explain_job(make_snapshot(make_failed(class_, "SomethingNew")))
+    assert finding.remedy == "Run `railhead retry digits`, which starts from scratch, since the job has no checkpoint."
+
+
+def test_a_job_whose_queue_stopped_is_not_to_be_resumed() -> None:
+    conditions = [
+        make_condition(each, "Suspended", "ClusterQueue team is inactive") for each in ("Suspended", "Reconciling")
+    ]
+    [finding] = explain_job(make_snapshot(make_job(phase="Queued", conditions=conditions)))
+    assert "railhead resume" not in finding.remedy
+
+
+def test_a_budget_that_training_has_filled_again_has_no_last_try() -> None:
+    status = {"restarts": {"application": 3}, "budget": {"runningSeconds": 21_600, "checkpoint": 0}}
+    assert reasons(make_running(**REPORTED, **status)) == ["Training"]
+    assert reasons(make_running(**REPORTED, **{**status, "budget": {"runningSeconds": 60, "checkpoint": 0}})) == [
+        "LastTry"
+    ]
