@@ -152,6 +152,15 @@ def is_running(pod: Object) -> bool:
     return is_live(pod) and pod["status"].get("phase") == "Running"
 
 
+def stays(pod: Object) -> bool:
+    return is_live(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def has_no_pods(facts: Facts) -> bool:
+    """But those on nodes that nobody reaches, which `PodsStuck` names after their grace period."""
+    return not any(is_live(pod) and name_of(pod) not in facts.world.silent for pod in facts.pods)
+
+
 def waits_for_node(pod: Object) -> bool:
     return pod["status"].get("phase") == "Pending" and not pod["spec"].get("nodeName")
 
@@ -219,8 +228,8 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     (r"newest checkpoint is in|from the last checkpoint", lambda facts: facts.has_checkpoint),
     (r"no checkpoint\b|without a checkpoint", lambda facts: not facts.status.get("checkpoint")),
     (r"queue does not admit it now|once its queue may", lambda facts: facts.phase == "Queued"),
-    (r"has no pods any more", lambda facts: not any(map(is_live, facts.pods))),
-    (r"[Ss]uspended and has no pods", lambda facts: facts.phase == "Suspended" and not any(map(is_live, facts.pods))),
+    (r"has no pods any more", has_no_pods),
+    (r"[Ss]uspended and has no pods", lambda facts: facts.phase == "Suspended" and has_no_pods(facts)),
     (
         r"Run `railhead resume",
         lambda facts: facts.phase == "Suspended" and "deletionTimestamp" not in facts.job["metadata"],
@@ -239,7 +248,7 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
         lambda facts: not facts.is_attempt_lost and any(map(is_live, facts.current_pods)),
     ),
     (r"All pods are up|shows how far", are_all_up),
-    (r"pods are being created, or wait|^Wait a moment, and ask", lambda facts: facts.phase == "Pending"),
+    (r"pods are being created, or wait", lambda facts: facts.phase == "Pending"),
     (
         r"waits until the pods of the earlier one|their grace period; then look",
         lambda facts: any(attempt_of(pod) < facts.status["attempt"] + facts.is_attempt_lost for pod in facts.pods),
@@ -252,10 +261,11 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     (r"carry the job's label|Delete these copies", has_foreign_pods),
     (r"does not let the operator delete", lambda facts: bool(facts.world.denied) or bool(facts.world.policies)),
     (r"does not let the operator change the job's status", is_status_denied),
-    (r"does not let the operator change the job's Workload", lambda facts: bool(facts.world.policies)),
+    (r"have a node now", lambda facts: not any(map(waits_for_node, facts.current_pods))),
+    (r"releases worker pods after", lambda facts: bool(facts.status.get("resize"))),
     (
         r"ResourceQuota has too little|ResourceQuota even alone",
-        lambda facts: sum(map(is_live, facts.current_pods)) < facts.wanted_workers + 1,
+        lambda facts: sum(map(stays, facts.current_pods)) < facts.wanted_workers + 1,
     ),
     (
         r"finds no node for a pod|No node has",
@@ -304,14 +314,16 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
 # Sentences that say what somebody may do, and nothing of the job. They have none of the words above.
 ADVICE = re.compile(
     r"^(Follow the message above|Free capacity|Ask an administrator|Have |Create |Correct |Fix |Raise |Read |See |"
-    r"Find |Look at |Report |Give |Request |Wait at most|Remove |Set |Grant |Move |Delete |Remedy|Compare |Push |Name |"
+    r"Find |Look at |Report |Give |Request |Wait at most|Wait a moment, and ask|"
+    r"Remove |Set |Grant |Move |Delete |Remedy|Compare |Push |Name |"
     r"Nothing, if other jobs|Nothing, unless)"
 )
 # Causes that name what another component has said: its words are the message, which no state can contradict.
 OF_OTHERS = re.compile(
     r"(LimitRange|admission policy|API server refuses|admission webhook|operator lacks|Pod Security|quota of the queue|"
     r"asked its queue|quota of its queue|LocalQueue or the ClusterQueue|taken the quota back|"
-    r"holds the job by spec.active|request is larger|No rack|admission check|operator cannot watch Kueue)"
+    r"holds the job by spec.active|request is larger|No rack|admission check|operator cannot watch Kueue|"
+    r"does not let the operator change the job's Workload|[Nn]amespace is being deleted|goes with its namespace)"
 )
 COMPILED = tuple((re.compile(words), holds) for words, holds in CLAIMS)
 

@@ -673,3 +673,17 @@ def register(manager: Any, context: Any, name: str) -> None:
         manager.register_checkpoint(_TrainingResult(checkpoint, {"loss": 1.0}), False)
     else:
         manager.register_checkpoint(_TrainingReport(checkpoint, {"loss": 1.0}, False))
+
+
+def test_the_gcs_says_which_resources_wait_and_what_the_nodes_have() -> None:
+    used_by = "driver/ray/pending_demand.py"
+    find("ray._raylet", "GcsClient", used_by=used_by)
+    reply = find("ray.core.generated.autoscaler_pb2", "GetClusterResourceStateReply", used_by=used_by)
+    state = reply().cluster_resource_state
+    waiting = state.pending_resource_requests.add(count=2)
+    waiting.request.resources_bundle["GPU"] = 1.0
+    state.pending_gang_resource_requests.add().requests.add().resources_bundle["CPU"] = 1.0
+    node = state.node_states.add()
+    node.total_resources["CPU"] = node.available_resources["CPU"] = 1.0
+    client = read_sources("_private")
+    assert "get_cluster_resource_state" in client + read_sources("autoscaler/v2"), used_by

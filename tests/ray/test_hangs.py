@@ -89,3 +89,28 @@ def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_han
     assert "spec.progressDeadlineSeconds" in outcome.message
     assert re.search(r"stack of rank 1 \(pod w[01]-0\):", log)
     assert "threading.Event().wait()" in log
+
+
+WAITS = """
+import ray
+import ray.train
+
+@ray.remote(num_gpus=1, num_cpus=0)
+def evaluate():
+    return 1
+
+def train_func(config):
+    ray.train.report({"epoch": 0})
+    ray.get(evaluate.remote())
+"""
+
+
+def test_a_task_that_fits_into_no_pod_is_named_in_the_message_of_the_hang(tmp_path: Path) -> None:
+    with Pods(tmp_path, share_pod(make_job(framework="Python")), source={"user.py": WAITS}) as pods:
+        pods.answer = lambda report: Answer(5 if report["reports"] else 600, restarts_in_place=0)
+        pods.start(workers=1, env={e.PROGRESS_DEADLINE: "600"})
+        assert pods.wait_ended(timeout=120) == FailureClass.HANG.exit_code, pods.read_log()
+        message = pods.read_outcome().message
+    assert re.search(r"Ray waits to start \d tasks? or actors? that needs? 1 GPU, which no pod has\. ", message), (
+        message
+    )

@@ -107,6 +107,9 @@ def _choose_row(snapshot: JobSnapshot, reason: str, message: str, class_: Failur
         return "SuspendedByQueue"
     if reason == "Succeeded" and status.checkpoint is None:
         return "SucceededWithoutCheckpoint"
+    pods = snapshot.current_pods
+    if reason == "Unschedulable" and pods and all(pod.node for pod in pods):
+        return "NodesFound"
     if reason == "Unschedulable" and "persistentvolumeclaim" in message.lower():
         return "ClaimNotUsable"
     if reason == "Unschedulable" and INSUFFICIENT.search(message):

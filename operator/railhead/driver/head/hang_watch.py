@@ -31,6 +31,7 @@ from railhead.driver.mailbox.progress import Progress
 from railhead.driver.mailbox.values import Hang, Stack
 from railhead.driver.messages.log import log
 from railhead.driver.messages.redaction import redact
+from railhead.driver.ray.pending_demand import describe_demand
 
 REQUESTER = "driver"
 LOOK_SECONDS = 0.5
@@ -143,7 +144,7 @@ def watch_for_hang(mailbox: Mailbox, publisher: Publisher, on_fatal: Callable[[F
             continue
         for line in describe_stacks(stacks):
             log(line)
-        message = explain_hang(stacks, suspicion)
+        message = explain_hang(stacks, suspicion, describe_demand())
         odd = find_lone_rank(stacks or [])
         is_of_steps = suspicion.reason == NO_STEPS
         if not suspicion.is_final:
@@ -170,8 +171,11 @@ def _hand_over(mailbox: Mailbox, message: str, rank: int, *, is_of_steps: bool) 
     return True
 
 
-def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
-    """Tells the status where the ranks are, the smallest group first, since the others are waiting for it."""
+def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion, demand: str = "") -> str:
+    """Tells the status where the ranks are, the smallest group first, since the others are waiting for it.
+
+    `demand` is what Ray waits to start, for which a rank may wait.
+    """
     if stacks is None:
         return (
             f"{suspicion.because}, and Ray Train's controller does not respond; check for storage that does not "
@@ -180,7 +184,10 @@ def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
     ranked = group_ranks(stacks, attrgetter("place"))
     where = "; ".join(_describe(ranks, place) for place, ranks in ranked[:PLACES])
     more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
-    return f"{suspicion.because}: {where}{more}. The stacks are in the head's log. {suspicion.advice}"
+    waits = ""
+    if demand:
+        waits = f". {demand}"
+    return f"{suspicion.because}: {where}{more}{waits}. The stacks are in the head's log. {suspicion.advice}"
 
 
 def _describe(ranks: list[Stack], place: str) -> str:
