@@ -100,6 +100,8 @@ class Facts:
             return part(self.status, "progress").get("state") == "RUNNING"
         is_on_the_way = any(report.uid == self.job["metadata"]["uid"] for report in self.world.reports)
         states = {driver.state for driver in drivers if driver is not None}
+        # The operator waits for the report of a driver that has just lost a worker.
+        is_on_the_way = is_on_the_way or not all(map(is_live, self.current_pods))
         return is_on_the_way or not states.isdisjoint(("RUNNING", "FINISHED"))
 
     @property
@@ -154,6 +156,11 @@ def is_running(pod: Object) -> bool:
 
 def stays(pod: Object) -> bool:
     return is_live(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def waits_for_image(pod: Object) -> bool:
+    containers = parts(pod["status"], "containerStatuses")
+    return any("Pull" in str(part(part(each, "state"), "waiting").get("reason")) for each in containers)
 
 
 def has_no_pods(facts: Facts) -> bool:
@@ -309,13 +316,15 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     (r"restarts often or slowly", lost_time("restoring")),
     (r"stood still until a hang", lost_time("hanging")),
     (r"wait in ray.train.report while", lost_time("checkpointing")),
-    (r"backup tool has made the job again", lambda facts: bool(part(facts.status, "run").get("formerUids"))),
+    (r"made the job again, with the status", lambda facts: bool(part(facts.status, "run").get("formerUids"))),
+    (r"again without its status", lambda facts: not facts.status.get("run")),
+    (r"image cannot be pulled", lambda facts: any(map(waits_for_image, facts.current_pods))),
 )
 # Sentences that say what somebody may do, and nothing of the job. They have none of the words above.
 ADVICE = re.compile(
     r"^(Follow the message above|Free capacity|Ask an administrator|Have |Create |Correct |Fix |Raise |Read |See |"
     r"Find |Look at |Report |Give |Request |Wait at most|Wait a moment, and ask|"
-    r"Remove |Set |Grant |Move |Delete |Remedy|Compare |Push |Name |"
+    r"Remove |Set |Grant |Move |Delete |Restore the status|Compare |Push |Name |"
     r"Nothing, if other jobs|Nothing, unless)"
 )
 # Causes that name what another component has said: its words are the message, which no state can contradict.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from railhead.client.explain.causes import read_causes
 from tests.model.claims import explain, find_false
 from tests.model.queue_schedule import QueueSchedule
 from tests.model.schedule import Schedule
@@ -28,6 +29,39 @@ LIMITS: tuple[dict[str, Any], ...] = (
     {"backoffLimit": 1, "failurePolicy": {"rules": [{"action": "Fail", "onClass": ["Preemption", "Startup", "Hang"]}]}},
     {"backoffLimit": 3, "disruptionLimit": 1, "activeDeadlineSeconds": 9000},
 )
+
+
+# Causes that no state of the model has, by what it has no part of. Their sentences are in other tests, as named.
+OUTSIDE: dict[str, str] = {
+    "the kubelet's own errors, which tests/unit/client/explain/test_why.py makes": """
+        ContainerCreating CrashLoopBackOff CreateContainerConfigError CreateContainerError ErrImagePull
+        ErrImageNeverPull Evicted FailedAttachVolume FailedCreatePodSandBox FailedMapVolume ImageInspectError
+        ImagePullBackOff
+        InvalidImageName PodInitializing RegistryUnavailable RunContainerError OOMKilled""",
+    "admission that only real API servers have, judged in tests/unit/planning/facts/test_reasons.py": """
+        AdmissionWebhookFailed AdmissionDenied CreateRefused FinalizersForbidden ForeignObject ObjectCountExceeded
+        ObjectTooLarge OperatorForbidden PlacementForbidden PodInvalid PodSecurityViolated PriorityClassNotFound
+        QuotaMissing QuotaNotCounted ResourceUnspecified RuntimeClassNotFound SchedulerMissing
+        SecurityConstraintsViolated ServiceAccountNotFound SourceNotFound""",
+    "reasons that Kueue gives and its model does not": """
+        AdmissionCheck ClusterQueueStopped LocalQueueStopped DeactivatedDueToMaximumExecutionTimeExceeded
+        ExceedsMaxQuota FailedToStart FlavorMissing Inadmissible MaxExecTimeInvalid Misconfigured NoMatchingFlavor
+        NoReservation NodeFailures PendingEvaluation PodsReadyTimeout Preempted PriorityClassMissing QueueNameConflict
+        TopologyPlacementFailed UnsatisfiedAdmissionChecks WaitingForPodsReady WaitingForPreemptedWorkloads""",
+    "warnings of a real driver, which tests/ray has": """
+        CheckpointMissing CheckpointNameRepeated CheckpointNotWritten EndNotAnnounced MetricMissing MetricNotFinite
+        MetricRule NoSteps RayNewerThanTested RunNameDiffers SnapshotUnreadable StorageNotShared StoragePathDiffers
+        StorageUnreachable SucceededNotFinite SlowRank RateFell SlowCheckpoints""",
+    "failures of a real driver, whose class the model has without a reason": """
+        AcceleratorNotThere CheckpointsLost CollectiveTimedOut CommitNotFound EntrypointNotUsable FrameworkMissing
+        GPUFailed NetworkFailed ProgressDeadlineExceeded RayTooOld ResumeFromNotFound RunOfAnotherJob RunTakenOver
+        ScriptFailed SecretNotFound SharedMemoryFull SourceNotFetched StorageRefused TrainFunctionNotReturned
+        TrainFunctionRaised TrainingProcessDied""",
+    "specs that the schedules do not apply": """
+        InvalidSpec ManagedElsewhere CodePending RunInUse SourceHasNoCheckpoint SourceStillRuns RestoredFromAnotherJob
+        StartDeadlineExceeded RestartDeadlineExceeded ReportsMissing""",
+}
+TABLES = ("pods", "queues", "states", "found", "slow", "failures")
 
 
 @dataclass
@@ -119,3 +153,13 @@ def test_every_sentence_is_true_in_thousands_of_states(
     judge = judge_states(kind, range(FEW, FEW + MANY))
     assert not judge.false, judge.false.most_common(5)
     tried(f"states explained in {kind.__name__}", judge.states)
+
+
+@pytest.mark.slow
+def test_every_cause_is_in_a_state_or_has_a_reason_why_not(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    causes = {reason for table in TABLES for reason in read_causes()[table]}
+    outside = {reason for reasons in OUTSIDE.values() for reason in reasons.split()}
+    assert outside <= causes
+    seen = {reason for kind in KINDS for reason in judge_states(kind, range(FEW + MANY)).seen}
+    assert causes - outside - seen == set()

@@ -153,15 +153,15 @@ def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
 
 async def _ask(action: argparse.Action, words: Words) -> list[str]:
     from railhead.client.cluster.connection import Target, explaining, open_cluster
-    from railhead.json_object import part
+    from railhead.client.rank_count import count_ranks
     from railhead.kube.client import Scope
     from railhead.kube.kinds import NAMESPACE, TRAIN_JOB
 
     target = Target(words.given.get("kubeconfig"), words.given.get("context"), words.given.get("namespace"))
     async with asyncio.timeout(SECONDS), open_cluster(target) as cluster:
         if action.dest == "rank":
-            scaling = part(part(await cluster.get_job(words.arguments[0]), "spec"), "scaling")
-            return list(map(str, range(scaling.get("maxWorkers") or scaling.get("numWorkers") or 1)))
+            _, ranks = count_ranks(await cluster.get_job(words.arguments[0]))
+            return list(map(str, range(ranks)))
         if action.type is job_name:
             scope = Scope(TRAIN_JOB, cluster.namespace)
         else:

@@ -12,13 +12,14 @@ from railhead.cli.cluster_command import open_files, remark
 from railhead.cli.output import Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.rank_count import count_ranks
 from railhead.client.run.archived_logs import choose_files, find_attempts, read_lines
 from railhead.client.run.follow_logs import follow_logs, print_logs
 from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.run.run_files import read_each
 from railhead.contract.run_folder import LOGS
 from railhead.contract.times import format_time
-from railhead.json_object import Object, part
+from railhead.json_object import Object
 
 
 async def do_logs(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
@@ -39,8 +40,7 @@ async def do_logs(options: argparse.Namespace, cluster: Cluster, console: Consol
 
 def check_rank(job: Object, rank: int) -> None:
     """Raises ClientError if the job can never have such a rank."""
-    scaling = part(part(job, "spec"), "scaling")
-    ranks = int(scaling.get("maxWorkers") or scaling.get("numWorkers") or 1)
+    _, ranks = count_ranks(job)
     if rank >= ranks:
         known = "only rank 0" if ranks == 1 else f"ranks 0 to {ranks - 1}"
         message = f"--rank {rank}: {job['metadata']['name']} has {known}"

@@ -89,6 +89,12 @@ def _is_attempt_lost(status: JobStatus) -> bool:
     return status.failure is not None and status.failure.attempt == status.attempt
 
 
+def _have_all_nodes(snapshot: JobSnapshot) -> bool:
+    """Whether the head and all workers exist and are on nodes: what the scheduler said before is over."""
+    pods = snapshot.current_pods
+    return 0 < snapshot.status.workers.desired < len(pods) and all(pod.node for pod in pods)
+
+
 def _choose_row(snapshot: JobSnapshot, reason: str, message: str, class_: FailureClass | None) -> str:
     """Returns the row of the table of causes: the reason's own one, or a variant where that would be false."""
     status = snapshot.status
@@ -107,8 +113,7 @@ def _choose_row(snapshot: JobSnapshot, reason: str, message: str, class_: Failur
         return "SuspendedByQueue"
     if reason == "Succeeded" and status.checkpoint is None:
         return "SucceededWithoutCheckpoint"
-    pods = snapshot.current_pods
-    if reason == "Unschedulable" and pods and all(pod.node for pod in pods):
+    if reason == "Unschedulable" and _have_all_nodes(snapshot):
         return "NodesFound"
     if reason == "Unschedulable" and "persistentvolumeclaim" in message.lower():
         return "ClaimNotUsable"

@@ -14,6 +14,7 @@ from railhead.api.quantities import parse_quantity
 from railhead.api.source import MAX_INLINE_BYTES
 from railhead.api.status import parse_status
 from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.rank_count import count_ranks
 from railhead.client.submit.code_files import format_size
 from railhead.client.submit.code_map import CodeMap
 from railhead.client.submit.spec_changes import merge
@@ -173,7 +174,7 @@ def describe_plan(job: Object, namespace: str, code: CodeMap | None = None) -> l
     scaling = part(spec, "scaling")
     run = part(spec, "run")
     source = part(spec, "source")
-    least, most = (int(scaling.get(key) or scaling.get("numWorkers") or 1) for key in ("minWorkers", "maxWorkers"))
+    least, most = count_ranks(job)
     per_pod = int(scaling.get("workersPerPod") or 1)
     pods = _describe_range(least // per_pod, most // per_pod)
     workers = _describe_range(least, most)

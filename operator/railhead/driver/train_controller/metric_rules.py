@@ -12,7 +12,7 @@ import statistics
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Deque, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from railhead.contract.metric_rule import ABOVE, IS_NAN, NO_CHECKPOINT, NOT_IMPROVED, RATE_BELOW, MetricRule
 from railhead.driver.mailbox.progress import find_value
@@ -25,6 +25,7 @@ LEAST_WINDOWS = 3
 MOST_WINDOWS = 100
 STEPS = ("step", "epoch")  # metrics that say where training is
 NAMES = 8  # of metrics, in a message
+MOST_LEVELS = 8  # of nested metrics, as `railhead metrics` shows them
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,7 @@ class MetricRules:
         return [Fired(rule, f"rule {rule.name}: {text} ({rule.path})") for rule, text in found if text]
 
     def _note_not_finite(self, metrics: Mapping[str, Any]) -> None:
-        for name in self._reported:
-            value = read_number(metrics, name)
-            if value is None:
-                continue
+        for name, value in _list_numbers(metrics):
             if math.isfinite(value):
                 self._not_finite.pop(name, None)
             else:
@@ -124,7 +122,10 @@ class MetricRules:
 
 def read_number(metrics: Mapping[str, Any], name: str) -> Optional[float]:
     """Returns the number under a name, which may be a scalar of numpy or torch; None if there is none."""
-    value = find_value(metrics, name)
+    return _to_number(find_value(metrics, name))
+
+
+def _to_number(value: object) -> Optional[float]:
     if not isinstance(value, numbers.Real) and callable(getattr(value, "item", None)):
         try:
             value = value.item()  # type: ignore[attr-defined]  # checked
@@ -133,6 +134,18 @@ def read_number(metrics: Mapping[str, Any], name: str) -> Optional[float]:
     if isinstance(value, numbers.Real):
         return float(value)
     return None
+
+
+def _list_numbers(metrics: Mapping[str, Any], prefix: str = "", level: int = 1) -> Iterator[Tuple[str, float]]:
+    """Yields the numbers, nested ones by their path, such as `val/loss`."""
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            if level < MOST_LEVELS:
+                yield from _list_numbers(value, f"{prefix}{name}/", level + 1)
+            continue
+        number = _to_number(value)
+        if number is not None:
+            yield f"{prefix}{name}", number
 
 
 def _describe_place(metrics: Mapping[str, Any], reports: int) -> str:

@@ -360,7 +360,9 @@ def test_a_budget_that_training_has_filled_again_has_no_last_try() -> None:
 
 
 def test_pods_that_have_found_nodes_are_not_called_unschedulable_any_more() -> None:
-    pods = [make_pod("digits-1-w0-0", slot=0, phase="Running")]
-    pods[0]["spec"] = {"nodeName": "node-3"}
-    finding = explain_job(make_snapshot(make_waiting("Unschedulable", "3 Insufficient nvidia.com/gpu."), pods))[0]
+    pods = [make_pod(f"digits-1-{slot}", slot=slot, phase="Running") for slot in (-1, 0)]
+    for pod in pods:
+        pod["spec"] = {"nodeName": "node-3"}
+    job = make_waiting("Unschedulable", "3 Insufficient nvidia.com/gpu.", workers={"desired": 1})
+    finding = explain_job(make_snapshot(job, pods))[0]
     assert finding.cause == CAUSES["variants"]["NodesFound"].sentence

@@ -51,3 +51,23 @@ def test_what_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("railhead.client.run.plot.find_spec", lambda name: None)
     with pytest.raises(ClientError, match=r"pip install 'railhead-train\[plot\]'"):
         check_plot(tmp_path / "a.svg")
+
+
+def read_labels(file: Path) -> str:
+    """matplotlib writes each text of a picture in a comment, beside its glyphs."""
+    return file.read_text()
+
+
+def test_what_is_not_finite_is_marked_and_named_in_the_legend(tmp_path: Path) -> None:
+    file = tmp_path / "curves.svg"
+    values = (3.0, math.nan, math.nan, math.inf)
+    write_plot([Curve("digits", "loss", values, (1, 2, 3, 4)), Curve("other", "loss", (1.0, 2.0), (1, 2))], file)
+    assert "<!-- digits: NaN from step 2, 3 of 4 -->" in read_labels(file)
+    assert "other: " not in read_labels(file)
+
+
+@pytest.mark.parametrize(("value", "name"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")])
+def test_a_curve_without_any_number_is_a_row_of_marks(value: float, name: str, tmp_path: Path) -> None:
+    file = tmp_path / "curves.svg"
+    write_plot([Curve("digits", "loss", (value, value), (5, 6))], file)
+    assert f"<!-- digits: {name} from step 5, 2 of 2 -->" in read_labels(file)

@@ -308,3 +308,9 @@ def test_steps_are_only_wanted_by_a_rate_without_a_metric() -> None:
 def test_a_number_may_be_a_scalar_of_a_library(value: Any, number: float | None) -> None:
     assert read_number({"a": {"b": value}}, "a/b") == number
     assert read_number({}, "a") is None
+
+
+def test_a_nested_metric_that_is_not_finite_is_named_by_its_path() -> None:
+    rules = MetricRules()
+    rules.note_report({"step": 7, "val": {"top": {"loss": math.nan}, "acc": 1.0}}, is_commit=False, now=1.0)
+    assert rules.find_not_finite().startswith("val/top/loss is NaN, first at step 7;")
