@@ -153,7 +153,7 @@ def ask_cluster(action: argparse.Action, words: Words) -> list[str]:
 
 async def _ask(action: argparse.Action, words: Words) -> list[str]:
     from railhead.client.cluster.connection import Target, explaining, open_cluster
-    from railhead.client.rank_count import count_ranks
+    from railhead.client.cluster.rank_count import count_ranks
     from railhead.kube.client import Scope
     from railhead.kube.kinds import NAMESPACE, TRAIN_JOB
 

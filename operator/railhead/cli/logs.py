@@ -11,8 +11,8 @@ from railhead.api.status import parse_status
 from railhead.cli.cluster_command import open_files, remark
 from railhead.cli.output import Console
 from railhead.client.cluster.connection import Cluster
+from railhead.client.cluster.rank_count import count_ranks
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.client.rank_count import count_ranks
 from railhead.client.run.archived_logs import choose_files, find_attempts, read_lines
 from railhead.client.run.follow_logs import follow_logs, print_logs
 from railhead.client.run.log_reader import Printer, Wanted

@@ -174,7 +174,9 @@ def _denied_status(snapshot: JobSnapshot) -> Iterator[Finding]:
 def _find_last_write(status: JobStatus) -> datetime | None:
     """Returns the newest time in the status, which was written then or later."""
     stamps = [each.last_transition_time for each in status.conditions]
-    stamps += [status.progress.update_time, status.goodput and status.goodput.time]
+    stamps.append(status.progress.update_time)
+    if status.goodput is not None:
+        stamps.append(status.goodput.time)
     return max((at for at in map(parse_time, stamps) if at is not None), default=None)
 
 

@@ -13,8 +13,8 @@ from railhead.api import names
 from railhead.api.quantities import parse_quantity
 from railhead.api.source import MAX_INLINE_BYTES
 from railhead.api.status import parse_status
+from railhead.client.cluster.rank_count import count_ranks
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.client.rank_count import count_ranks
 from railhead.client.submit.code_files import format_size
 from railhead.client.submit.code_map import CodeMap
 from railhead.client.submit.spec_changes import merge

@@ -158,8 +158,8 @@ def test_the_message_names_the_smallest_groups_of_ranks_first() -> None:
         "training reported nothing for 600 s (spec.progressDeadlineSeconds): rank 1 (pod w1) is at t.py:4 in load; "
         "rank 4 (pod w4) does not respond; ranks 0, 2-3 and 5 are at t.py:9 in step, inside torch. "
     )
-    waits = "Ray waits to start 1 task or actor that needs 1 GPU, which no pod has"
-    assert f"in load. {waits}. The stacks are" in explain_hang([rank(1, "at t.py:4 in load")], SILENT, waits)
+    demand = "Ray waits to start 1 task or actor that needs 1 GPU, which no pod has"
+    assert f"in load. {demand}. The stacks are" in explain_hang([rank(1, "at t.py:4 in load")], SILENT, demand)
     many = explain_hang([rank(number, f"at t.py:{number}") for number in range(9)], SILENT)
     assert "and 6 more places" in many
 

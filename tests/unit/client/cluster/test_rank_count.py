@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.client.rank_count import count_ranks
+from railhead.client.cluster.rank_count import count_ranks
 from railhead.json_object import Object
 
 
