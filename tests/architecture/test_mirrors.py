@@ -76,10 +76,7 @@ TESTED_BY = {
         "driver/head/run_attempt",
         "driver/fit/ray_train_parts",
     ),
-    "tests/unit/driver/head/test_run_head.py": ("driver/head/end_attempt",),
-    "tests/unit/driver/pod/test_ending.py": ("driver/head/end_attempt",),
-    "tests/unit/driver/storage/test_history_segments.py": ("driver/head/end_attempt",),
-    "tests/unit/driver/train_controller/test_journal.py": ("driver/head/end_attempt",),
+    "tests/unit/driver/head/test_run_head.py": ("driver/head/threads",),
     "tests/unit/driver/container/test_session_logs.py": (
         "driver/messages/rank_marks",
         "driver/pod/rank_output",

@@ -1,10 +1,9 @@
-"""The head pod: Ray's head as a child process, training in a thread, and a single way out.
+"""Runs the head pod: Ray's head as a child process, training in a thread, and whatever watches the two.
 
-The main thread waits for the first of three events: training ends, Ray's head exits, or SIGTERM
-arrives, after which the driver notifies all ranks and waits for one more commit, so that no training is lost. Only
-that of a report that began after the ranks were notified has the latest state: an upload in the background, or a
-commit, may end late. The main thread then writes the termination message, waits briefly for the last log lines and
-the last report, kills Ray, and exits with the outcome's exit code.
+The main thread waits for the first ending. Training ends, Ray's head exits, training hangs, or SIGTERM arrives: then
+the driver notifies all ranks and waits for one more commit, so that no training is lost. Only the commit of a report
+that began after the ranks were notified has the latest state: an upload in the background, or a commit, may end late.
+`end_attempt` does the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Callable, Mapping, NoReturn
+from typing import Callable, Mapping, NoReturn, Optional
 
 from railhead.contract.answer import Answer
 from railhead.contract.environment import HOSTS_FILE
@@ -32,13 +31,7 @@ from railhead.driver.container.packages import find_version
 from railhead.driver.container.pod_input import Pod, read_working_folder
 from railhead.driver.container.pod_processes import describe_exit, read_end, start_child
 from railhead.driver.container.session_logs import TRAIN_LOGS, WORKER_LOGS, keep_small
-from railhead.driver.head.end_attempt import (
-    TERMINATED,
-    Head,
-    conclude,
-    end,
-    start_thread,
-)
+from railhead.driver.head.end_attempt import TERMINATED, Head, conclude, end
 from railhead.driver.head.estimate import MetricReader, RunEstimate
 from railhead.driver.head.hang_watch import watch_for_hang
 from railhead.driver.head.job_metrics import write_job_metrics
@@ -46,6 +39,7 @@ from railhead.driver.head.metrics_server import MetricsServer
 from railhead.driver.head.publisher import Endpoint, Publisher
 from railhead.driver.head.rank_stream import Ranks, RankStream
 from railhead.driver.head.run_attempt import TrainingContext, run_training
+from railhead.driver.head.threads import start_thread
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.progress import Progress
 from railhead.driver.messages.log import log
@@ -56,12 +50,37 @@ from railhead.driver.ray.supported_versions import drop_unsupported_defaults, ex
 
 LOOK_SECONDS = 0.1
 RAY_LOG = "ray-start.log"
+# Ray names the process that ended above up to 200 lines of the log of each.
+RAY_LOG_LINES = 1000
 # States that are worth waiting: training, or finishing, which has its own outcome. In others there is nothing to save.
-_WORTH_WAITING = ("RUNNING", "FINISHED")
-RAY_LOG_LINES = 1000  # Ray names the process that ended above up to 200 lines of the log of each
+WORTH_WAITING = ("RUNNING", "FINISHED")
+
+Endings = queue.SimpleQueue[Ending]
+Signals = queue.SimpleQueue[bool]
 
 
 def run_head(environment: Mapping[str, str]) -> NoReturn:
+    """Runs one attempt, from the start of the container to its exit code. Raises AttemptFailed for unusable input."""
+    head = _build_head(environment)
+    endings: Endings = queue.SimpleQueue()
+    _handle_sigterm(head, endings)
+    _serve_metrics(head)
+    problem = explain_ray_problem(find_version(), head.job)
+    if problem:
+        head.publisher.start()
+        end(head, Failure(FailureClass.CONFIGURATION, "RayTooOld", problem))
+    ray = _start_ray(head)
+    head.publisher.start()
+    start_thread(_watch_ray, head, ray, endings)
+    start_thread(_train, head, endings)
+    start_thread(watch_for_hang, head.mailbox, head.publisher, endings.put)
+    start_thread(keep_small, head.pod.temp, TRAIN_LOGS, WORKER_LOGS)
+    ending = endings.get()
+    end(head, conclude(ending, is_terminating=head.is_terminating))
+
+
+def _build_head(environment: Mapping[str, str]) -> Head:
+    """Reads the pod's input, and changes this process for what follows: its environment and its output."""
     pod = Pod.from_environment(environment)
     job = drop_unsupported_defaults(find_version(), pod.read_job())
     pod.temp.mkdir(parents=True, exist_ok=True)
@@ -71,25 +90,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
         os.environ.setdefault(name, value)
     mailbox = Mailbox(pod.temp)
     ranks = _watch_output(job.forward_logs, archive)
-    head = Head(pod, job, mailbox, _build_publisher(pod, job, mailbox), ranks, archive)
-    endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
-    signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
-    start_thread(_end_on_sigterm, head, signals, endings)
-    _serve_metrics(head)
-    problem = explain_ray_problem(find_version(), job)
-    if problem:
-        head.publisher.start()
-        end(head, Failure(FailureClass.CONFIGURATION, "RayTooOld", problem))
-    log(f"starting Ray's head at {write_address(pod.ip, pod.head_port)}")
-    head.ray = start_child(build_head_command(pod, job), environment=os.environ, log=pod.temp / RAY_LOG)
-    head.publisher.start()
-    start_thread(_watch_ray, head, head.ray, endings)
-    start_thread(_train, head, endings)
-    start_thread(watch_for_hang, mailbox, head.publisher, endings.put)
-    start_thread(keep_small, pod.temp, TRAIN_LOGS, WORKER_LOGS)
-    ending = endings.get()
-    end(head, conclude(ending, is_terminating=head.is_terminating))
+    return Head(pod, job, mailbox, _build_publisher(pod, job, mailbox), ranks, archive)
 
 
 def _change_environment(wanted: Mapping[str, str]) -> None:
@@ -102,46 +103,82 @@ def _change_environment(wanted: Mapping[str, str]) -> None:
     os.environ.update(wanted)
 
 
-def _serve_metrics(head: Head) -> None:
-    """Call before Ray starts: its processes take free ports. If the port is taken, the job trains without metrics."""
-    port = head.pod.metrics_port
-    if port is None:
-        return
-    try:
-        MetricsServer(head.pod.ip, port, lambda: write_job_metrics(head.publisher, head.mailbox)).start()
-    except OSError as error:
-        log(f"cannot serve metrics on spec.metrics.port {port} ({error}); choose a port that no other container uses")
+def _watch_output(forward: str, archive: Archive) -> Ranks:
+    """Puts a RankStream in the place of this process's output. `forward`: spec.logs.forward."""
+    ranks = Ranks(forward)
+    keep = partial(archive.add, HEAD)
+    for stream in (sys.stdout, sys.stderr):
+        # A rank may print what this stream's encoding lacks; that must not raise here.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout = RankStream(sys.stdout, ranks, keep)
+    sys.stderr = RankStream(sys.stderr, ranks, keep)
+    return ranks
 
 
-def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
-    attempt = TrainingContext(head.pod, head.job, head.publisher, head.mailbox, endings.put, head.ranks, head.scripts)
-    endings.put(run_training(attempt))
+def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
+    base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
+    metrics = MetricReader(job.progress.metric, job.progress.total_metric, job.train_loop_config)
+    # The limit in the pod's input counts until the operator has answered a report.
+    answer = Answer(progress_deadline_seconds=pod.progress_deadline)
+    return Publisher(
+        endpoint=_find_endpoint(pod), mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics)
+    )
 
 
-def receive_sigterm(signals: queue.SimpleQueue[bool]) -> None:
-    """Ray's own handler, which it installs when the driver joins, calls ours, but aborts the process 3 s later."""
+def _find_endpoint(pod: Pod) -> Optional[Endpoint]:
+    """Returns the operator's report endpoint, None for a pod that was given none."""
+    if not pod.report_url:
+        return None
+    ca_file = None
+    ca = pod.input_folder / CA_KEY
+    if ca.exists():
+        ca_file = str(ca)
+    return Endpoint(pod.report_url, pod.report_token, ca_file, os.environ.get(HOSTS_FILE))
+
+
+def _handle_sigterm(head: Head, endings: Endings) -> None:
+    signals: Signals = queue.SimpleQueue()
+
+    def handle(*_: object) -> None:
+        receive_sigterm(signals)
+
+    signal.signal(signal.SIGTERM, handle)
+    start_thread(_end_on_sigterm, head, signals, endings)
+
+
+def receive_sigterm(signals: Signals) -> None:
+    """Wakes the thread that waits for SIGTERM, and cancels an alarm of Ray's.
+
+    Ray's own handler, which it installs when the driver joins, calls this one, but aborts the process 3 s later.
+    """
     signal.alarm(0)
     signals.put(True)
 
 
-def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
+def _end_on_sigterm(head: Head, signals: Signals, endings: Endings) -> None:
     signals.get()
     head.is_terminating = True
     seconds = head.pod.end_seconds
     log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint if training is running")
     if seconds > 0:
-        end = time.time() + seconds
-        head.mailbox.driver.change(partial(replace, end=end))
-    has_commit = wait_for_commit(lambda: head.mailbox.read_newest_fit().progress, seconds=seconds)
-    log("a checkpoint was committed" if has_commit else "no checkpoint was committed")
+        # The controller finds it in the mailbox, and notifies the ranks.
+        head.mailbox.driver.change(partial(replace, end=time.time() + seconds))
+
+    def read_progress() -> Progress:
+        return head.mailbox.read_newest_fit().progress
+
+    if wait_for_commit(read_progress, seconds=seconds):
+        log("a checkpoint was committed")
+    else:
+        log("no checkpoint was committed")
     endings.put(TERMINATED)
 
 
 def wait_for_commit(read: Callable[[], Progress], *, seconds: float) -> bool:
-    """Returns whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
+    """Waits for the last commit, at most `seconds` and only while the worker group trains; tells whether it came."""
     progress = read()
     deadline = time.monotonic() + seconds
-    while progress.state in _WORTH_WAITING and time.monotonic() < deadline:
+    while progress.state in WORTH_WAITING and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
         progress = read()
         if progress.has_last_commit and progress.state == "RUNNING":
@@ -149,31 +186,37 @@ def wait_for_commit(read: Callable[[], Progress], *, seconds: float) -> bool:
     return False
 
 
-def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
+def _serve_metrics(head: Head) -> None:
+    """Serves the job's metrics, if it has a port for them; if that port is taken, the job trains without metrics.
+
+    Call it before Ray starts: Ray's processes take free ports, and may take this one.
+    """
+    port = head.pod.metrics_port
+    if port is None:
+        return
+    try:
+        MetricsServer(head.pod.ip, port, partial(write_job_metrics, head.publisher, head.mailbox)).start()
+    except OSError as error:
+        log(f"cannot serve metrics on spec.metrics.port {port} ({error}); choose a port that no other container uses")
+
+
+def _start_ray(head: Head) -> subprocess.Popen[bytes]:
+    pod = head.pod
+    log(f"starting Ray's head at {write_address(pod.ip, pod.head_port)}")
+    head.ray = start_child(build_head_command(pod, head.job), environment=os.environ, log=pod.temp / RAY_LOG)
+    return head.ray
+
+
+def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: Endings) -> None:
+    """Waits until Ray's head exits, which ends the attempt unless `end` has killed it."""
     code = ray.wait()
-    if not head.is_ending:
-        print(redact(read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)), flush=True)
-        message = f"Ray's head {describe_exit(code)}; the head's log has Ray's last lines"
-        endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
+    if head.is_ending:
+        return
+    print(redact(read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)), flush=True)
+    message = f"Ray's head {describe_exit(code)}; the head's log has Ray's last lines"
+    endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
 
 
-def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
-    ca = pod.input_folder / CA_KEY
-    endpoint = None
-    if pod.report_url:
-        trusted = str(ca) if ca.exists() else None
-        endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
-    base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
-    metrics = MetricReader(job.progress.metric, job.progress.total_metric, job.train_loop_config)
-    answer = Answer(progress_deadline_seconds=pod.progress_deadline)  # until the operator has answered
-    return Publisher(endpoint=endpoint, mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics))
-
-
-def _watch_output(forward: str, archive: Archive) -> Ranks:
-    ranks = Ranks(forward)
-    keep = partial(archive.add, HEAD)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # never raises
-    sys.stdout = RankStream(sys.stdout, ranks, keep)
-    sys.stderr = RankStream(sys.stderr, ranks, keep)
-    return ranks
+def _train(head: Head, endings: Endings) -> None:
+    attempt = TrainingContext(head.pod, head.job, head.publisher, head.mailbox, endings.put, head.ranks, head.scripts)
+    endings.put(run_training(attempt))
