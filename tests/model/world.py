@@ -66,7 +66,7 @@ class Driver:
             times=replace(BLOCKED, blocked=self.blocked),
         )
         seconds = (now - self.begun).total_seconds()
-        self.account.look(progress, None, restart=self.restart, outcome=outcome, now=seconds)
+        self.account.update(progress, None, restart=self.restart, outcome=outcome, now=seconds)
         spent = asdict(self.account.spent)
         assert 0 <= spent.pop("uncommitted") <= spent["productive"] and sum(spent.values()) <= seconds * 1000
 

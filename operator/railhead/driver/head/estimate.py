@@ -15,12 +15,14 @@ from railhead.contract.report import Steps
 from railhead.driver.mailbox.progress import Progress
 
 DEFAULT_METRICS = (("epoch", "epochs"), ("step", "max_steps"))
-# a group's own pace counts after that time, or that part of the run
+# A group's own pace counts after that time, or that part of the run.
 SETTLED_SECONDS = 30.0
 SETTLED_PART = 0.05
-WINDOW_PART = 0.25  # of the run: long enough for regular evaluations, short enough for a pace that changes
+# A part of the run that is long enough for regular evaluations, and short enough for a pace that changes.
+WINDOW_PART = 0.25
 WINDOW_SAMPLES = 256
-MOST = 2**53  # a larger total means that there is none
+# A larger total means that there is none.
+MOST = 2**53
 
 
 @dataclass(frozen=True)
@@ -51,25 +53,23 @@ class RunEstimate:
             end: FINISHED or ERRORED once the attempt has ended: a run that has succeeded is done, however early, and
                 what remains of one that has failed is not known.
         """
-        position = self._last = self._find(steps, progress) or self._last
+        position = self._find_position(steps, progress) or self._last
+        self._last = position
         if end == "FINISHED":
             return replace(steps, percent=100, remaining_seconds=0)
         if position is None:
             return steps
         if progress.is_training:
-            self._pace.note(position, group=progress.processes, now=now)
-        remaining = self._pace.estimate(position, now=now) if not end else None
-        if remaining is None:
-            remaining_seconds = None
-        else:
-            remaining_seconds = math.ceil(remaining)
-        return replace(
-            steps,
-            percent=math.floor(100 * position.done / position.total),
-            remaining_seconds=remaining_seconds,
-        )
+            self._pace.record(position, group=progress.processes, now=now)
+        remaining_seconds = None
+        if not end:
+            remaining_seconds = self._pace.estimate(position, now=now)
+        if remaining_seconds is not None:
+            remaining_seconds = math.ceil(remaining_seconds)
+        percent = math.floor(100 * position.done / position.total)
+        return replace(steps, percent=percent, remaining_seconds=remaining_seconds)
 
-    def _find(self, steps: Steps, progress: Progress) -> Optional[WorkDone]:
+    def _find_position(self, steps: Steps, progress: Progress) -> Optional[WorkDone]:
         step = steps.step
         total = steps.total
         if step is None or total is None or not 0 < total <= MOST:
@@ -78,6 +78,7 @@ class RunEstimate:
             return self._metrics.read(progress)
         if not self._has_steps:
             self._has_steps = True
+            # The pace so far was that of epochs, or of other steps.
             self._pace = Pace()
         return WorkDone(min(max(step, 0), total), total)
 
@@ -96,21 +97,25 @@ class MetricReader:
     def __init__(self, metric: str = "", total: str = "", config: Optional[Mapping[str, Any]] = None) -> None:
         self._metrics = ((metric, total),) if metric else DEFAULT_METRICS
         self._config = config or {}
-        self._is_count: dict[str, bool] = {}  # by metric: whether its value is what is done
+        # By metric: whether its value is what is done.
+        self._is_count: dict[str, bool] = {}
 
     def read(self, progress: Progress) -> Optional[WorkDone]:
+        """Returns the position by the first pair of metrics that says one, None if none does."""
         for metric, total_metric in self._metrics:
             total = _read_number(progress.metrics.get(total_metric)) or _read_number(self._config.get(total_metric))
             if not total or total < 0:
                 continue
             value = _read_number(progress.metrics.get(metric))
             if value is not None and 0 <= value <= total:
-                return WorkDone(min(self._count(metric, value, total, progress), total), total)
-            if value is None and progress.reports == 0 and not progress.resumed_from and progress.is_training:
+                done = self._count_done(metric, value, total, progress)
+                return WorkDone(min(done, total), total)
+            begins_from_scratch = progress.is_training and progress.reports == 0 and not progress.resumed_from
+            if value is None and begins_from_scratch:
                 return WorkDone(0.0, total)
         return None
 
-    def _count(self, metric: str, value: float, total: float, progress: Progress) -> float:
+    def _count_done(self, metric: str, value: float, total: float, progress: Progress) -> float:
         is_nth = metric not in self._is_count and not progress.resumed_from and value == progress.reports
         if not value.is_integer() or is_nth or value == total:
             self._is_count[metric] = True
@@ -133,32 +138,42 @@ def _read_number(value: Any) -> Optional[float]:
 
 
 class Pace:
-    """How long one unit of work takes: in the current worker group, or before that has done some, in the last one."""
+    """Measures how long one unit of work takes.
+
+    It does in the current worker group; before that one has done enough, the pace of the last group counts.
+    """
 
     def __init__(self) -> None:
         self._group: tuple[str, ...] = ()
-        self._samples: Deque[tuple[float, float]] = deque()  # (when, done), each with more done than the one before
+        # (when, done), each with more done than the one before.
+        self._samples: Deque[tuple[float, float]] = deque()
         self._is_warm = False
         self._last_step = 0.0
         self._seconds_per_unit: Optional[float] = None
 
-    def note(self, position: WorkDone, *, group: tuple[str, ...], now: float) -> None:
+    def record(self, position: WorkDone, *, group: tuple[str, ...], now: float) -> None:
+        """Adds a sample, if more is done than at the last one; `group`: its processes."""
         samples = self._samples
         done = position.done
+        window = WINDOW_PART * position.total
         if group != self._group or (samples and done < samples[-1][1]):
             samples.clear()
             self._is_warm = False
         self._group = group
         if samples and done == samples[-1][1]:
             return
-        self._last_step = done - samples[-1][1] if samples else 0.0
-        if len(samples) >= 3 and samples[-1][1] - samples[-2][1] < WINDOW_PART * position.total / WINDOW_SAMPLES:
+        self._last_step = 0.0
+        if samples:
+            self._last_step = done - samples[-1][1]
+        # Replaces the last sample while it is close to the one before: a window has few samples however short a step.
+        if len(samples) >= 3 and samples[-1][1] - samples[-2][1] < window / WINDOW_SAMPLES:
             samples.pop()
         samples.append((now, done))
         if len(samples) == 3 and not self._is_warm:
-            samples.popleft()  # the first step compiles and fills caches
+            # The first step compiles and fills caches, so it says nothing of those that follow.
+            samples.popleft()
             self._is_warm = True
-        while len(samples) > 2 and samples[1][1] <= done - WINDOW_PART * position.total:
+        while len(samples) > 2 and samples[1][1] <= done - window:
             samples.popleft()
         self._measure(position.total)
 
@@ -170,10 +185,13 @@ class Pace:
             self._seconds_per_unit = (ended - began) / (last - first)
 
     def estimate(self, position: WorkDone, *, now: float) -> Optional[float]:
-        """Returns the seconds that the rest takes, or None. Time since the last sample is part of the next step's."""
+        """Returns the seconds that the rest takes, or None while no pace is known."""
         pace = self._seconds_per_unit
-        left = position.total - position.done
         if pace is None:
             return None
-        passed = now - self._samples[-1][0] if self._samples else 0.0
+        left = position.total - position.done
+        passed = 0.0
+        if self._samples:
+            passed = now - self._samples[-1][0]
+        # The time since the last sample is part of the next step, but no more than that step takes.
         return pace * left - min(passed, pace * min(self._last_step, left))

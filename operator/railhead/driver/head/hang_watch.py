@@ -1,8 +1,9 @@
-"""Detects training that hangs: it reports nothing for spec.progressDeadlineSeconds, or no rank makes a step for long.
+"""Detects training that hangs.
 
-The first ends the attempt, the second is shown or, with spec.hangPolicy Restart, restarts the worker group.
-train_func runs in a thread, so Ray's health checks do not notice when it hangs. Measured here, with a
-monotonic clock: neither trouble between driver and operator nor a clock jump counts as a hang.
+Either it reports nothing for spec.progressDeadlineSeconds, or no rank makes a step for long. The former ends the
+attempt, the latter is shown or, with spec.hangPolicy Restart, restarts the worker group. train_func runs in a thread,
+so Ray's health checks do not notice when it hangs. Measured here, with a monotonic clock: neither trouble between
+driver and operator nor a clock jump counts as a hang.
 """
 
 from __future__ import annotations
@@ -35,23 +36,27 @@ from railhead.driver.ray.pending_demand import describe_demand
 
 REQUESTER = "driver"
 LOOK_SECONDS = 0.5
-LONGEST_LOOK_SECONDS = 5.0  # a driver that was suspended for longer saw no reports meanwhile, so no more counts
+# A driver that was suspended for longer saw no reports meanwhile, so no more than this counts.
+LONGEST_LOOK_SECONDS = 5.0
 STACKS_SECONDS = 20.0
+HAND_OVER_LOOK_SECONDS = 0.1
 PLACES = 3  # how many a message names
 ALIVE = (
     "A loop without optimizer steps, such as a long evaluation, shows that it is alive by "
     "railhead.training.progress(); spec.hangPolicy Restart restarts the ranks after twice the time"
 )
-
-
-FIRST_STEPS = 20  # of a group, among which compilers and caches may take any time
-SHORTEST_WINDOW_SECONDS = 600.0  # without a step; they are never a hang
-GAPS = 3.0  # the window is so many times the longest gap of the run
-LONGEST_ROUND_SECONDS = 30.0  # after a pause of the head, no more counts
+# Of a group: while compilers and caches are at work, a step may take any time.
+FIRST_STEPS = 20
+# So long without a step is never a hang.
+SHORTEST_WINDOW_SECONDS = 600.0
+# The window is so many times the longest gap of the run.
+GAPS = 3.0
+# After a pause of the head, no more than this counts of a round.
+LONGEST_ROUND_SECONDS = 30.0
 
 
 class HangDetector:
-    """How long training has reported nothing. Pure: the caller passes the time."""
+    """Counts how long training has reported nothing. Pure: the caller passes the time."""
 
     def __init__(self) -> None:
         self._known: object = None
@@ -59,17 +64,56 @@ class HangDetector:
         self._seconds = 0.0
 
     def count(self, progress: Progress, *, now: float) -> float:
-        """Seconds since the last report of all ranks or since the worker group began to train; 0 while none trains."""
-        news = None
-        if progress.is_training:
-            news = (progress.reports, progress.commits, progress.processes)
-        if news is None or news != self._known:
+        """Returns the seconds since the last report of all ranks, or since the worker group began to train.
+
+        They are 0 while no group trains.
+        """
+        news = (progress.reports, progress.commits, progress.processes)
+        if not progress.is_training or news != self._known:
             self._seconds = 0.0
         else:
             self._seconds += min(now - self._looked_at, LONGEST_LOOK_SECONDS)
-        self._known = news
+        self._known = news if progress.is_training else None
         self._looked_at = now
         return self._seconds
+
+
+class StepWatch:
+    """Counts for how long no rank has made a step, without reports and validations. The caller passes the time."""
+
+    def __init__(self) -> None:
+        self.idle = 0.0
+        self._longest = 0.0
+        self._known: tuple[object, ...] = ()
+        self._number = -1
+        self._at = 0.0
+
+    @property
+    def window(self) -> float:
+        """Seconds without a step after which a hang is suspected."""
+        return max(SHORTEST_WINDOW_SECONDS, GAPS * self._longest)
+
+    def update(self, beat: Optional[Heartbeat], progress: Progress, *, now: float) -> None:
+        """Counts a new round. Rounds that are missing say nothing of the ranks: Ray Train's controller is busy."""
+        if beat is None or not progress.is_training or beat.most < FIRST_STEPS:
+            self._known = ()
+            self.idle = 0.0
+            return
+        if beat.number == self._number:
+            return
+        known = (progress.processes, beat.alive)
+        if known != self._known:
+            self.accept()
+        elif not beat.is_uploading:
+            self.idle += min(now - self._at, LONGEST_ROUND_SECONDS)
+        self._known = known
+        self._number = beat.number
+        self._at = now
+
+    def accept(self) -> None:
+        """Ends the gap, by a step or by a restart: a gap of this length is not suspected again."""
+        self._longest = max(self._longest, self.idle)
+        self.idle = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +134,7 @@ class Suspicion:
 
 
 class HangWatch:
-    """Looks at what Ray Train's controller has put into the mailbox: reports and the ranks' heartbeats."""
+    """Suspects a hang by what Ray Train's controller has put into the mailbox: reports and the ranks' heartbeats."""
 
     def __init__(self, mailbox: Mailbox, publisher: Publisher) -> None:
         self._mailbox = mailbox
@@ -99,13 +143,13 @@ class HangWatch:
         self._steps = StepWatch()
         self._windows = 2  # without a step, after which spec.hangPolicy Restart applies
 
-    def look(self) -> Optional[Suspicion]:
-        """Returns a final suspicion, or the first one until there are steps again."""
+    def find_suspicion(self) -> Optional[Suspicion]:
+        """Returns a final suspicion, or one that is not shown yet; else None."""
         fit = self._mailbox.read_newest_fit()
         answer = self._publisher.answer
         now = time.monotonic()
         steps = self._steps
-        steps.look(fit.heartbeat, fit.progress, now=now)
+        steps.update(fit.heartbeat, fit.progress, now=now)
         seconds = self._silence.count(fit.progress, now=now)
         limit = answer.progress_deadline_seconds
         if limit is not None and seconds >= limit:
@@ -120,12 +164,12 @@ class HangWatch:
             return None
         return Suspicion(f"no rank made a step for {steps.idle:.0f} s (spec.hangPolicy)", ALIVE, NO_STEPS, is_final)
 
-    def put_off(self) -> None:
-        """Somebody looks at the ranks with a debugger."""
+    def pause_suspicion(self) -> None:
+        """Waits for one window more, since the user has stopped a rank in a debugger."""
         self._windows += 1
 
     def begin_again(self) -> None:
-        """The controller may look at the nodes for a while before it restarts the group."""
+        """Counts from 0: the controller may look at the nodes for a while before it restarts the group."""
         self._silence = HangDetector()
         self._steps.accept()
 
@@ -135,101 +179,69 @@ def watch_for_hang(mailbox: Mailbox, publisher: Publisher, on_fatal: Callable[[F
     watch = HangWatch(mailbox, publisher)
     while True:
         time.sleep(LOOK_SECONDS)
-        suspicion = watch.look()
+        suspicion = watch.find_suspicion()
         if suspicion is None:
             continue
         log(suspicion.because)
         stacks = wait_for_stacks(mailbox, REQUESTER, STACKS_SECONDS)
-        if watch.look() is None:
+        # The ranks may have reported while their stacks were collected.
+        if watch.find_suspicion() is None:
             continue
         for line in describe_stacks(stacks):
             log(line)
-        message = explain_hang(stacks, suspicion, describe_demand())
-        odd = find_lone_rank(stacks or [])
-        is_of_steps = suspicion.reason == NO_STEPS
+        message = explain_hang(stacks, suspicion)
         if not suspicion.is_final:
             publisher.warn(RunWarning(NO_STEPS, redact(message)))
-        elif is_of_steps and is_debugged(stacks or []):
-            watch.put_off()
-        elif stacks is None or not _hand_over(mailbox, message, odd.rank if odd else -1, is_of_steps=is_of_steps):
-            on_fatal(Failure(FailureClass.HANG, suspicion.reason, message, suspect_pod=odd.pod if odd else ""))
-            return
-        else:
+        elif suspicion.reason == NO_STEPS and is_debugged(stacks or []):
+            watch.pause_suspicion()
+        elif stacks is not None and _hand_over(mailbox, stacks, suspicion, message):
             watch.begin_again()
+        else:
+            suspect = find_lone_rank(stacks or [])
+            suspect_pod = suspect.pod if suspect else ""
+            on_fatal(Failure(FailureClass.HANG, suspicion.reason, message, suspect_pod=suspect_pod))
+            return
 
 
-def _hand_over(mailbox: Mailbox, message: str, rank: int, *, is_of_steps: bool) -> bool:
-    """Whether Ray Train's controller takes the hang for a failure of the worker group: it may restart it in place."""
+def _hand_over(mailbox: Mailbox, stacks: list[Stack], suspicion: Suspicion, message: str) -> bool:
+    """Hands the hang to Ray Train's controller, which may restart the worker group in place; tells whether it took it.
+
+    The controller takes a hang as a failure of the worker group.
+    """
+    suspect = find_lone_rank(stacks)
+    rank = suspect.rank if suspect else -1
     number = mailbox.read_newest_fit().hangs_taken + 1
-    mailbox.driver.change(partial(replace, hang=Hang(number, message, rank, is_of_steps)))
+    hang = Hang(number, message, rank, is_of_steps=suspicion.reason == NO_STEPS)
+    mailbox.driver.change(partial(replace, hang=hang))
     until = time.monotonic() + STACKS_SECONDS
     while mailbox.read_newest_fit().hangs_taken < number:
         if time.monotonic() > until:
             mailbox.driver.change(partial(replace, hang=None))
+            # The controller may have taken it at the last moment.
             return mailbox.read_newest_fit().hangs_taken >= number
-        time.sleep(0.1)
+        time.sleep(HAND_OVER_LOOK_SECONDS)
     return True
 
 
-def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion, demand: str = "") -> str:
-    """Tells the status where the ranks are, the smallest group first, since the others are waiting for it.
-
-    `demand` is what Ray waits to start, for which a rank may wait.
-    """
+def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
+    """Tells where the ranks are, for the status: the smallest group first, since the others are waiting for it."""
     if stacks is None:
         return (
             f"{suspicion.because}, and Ray Train's controller does not respond; check for storage that does not "
             "respond and for run.callbacks that block"
         )
-    ranked = group_ranks(stacks, attrgetter("place"))
-    where = "; ".join(_describe(ranks, place) for place, ranks in ranked[:PLACES])
-    more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
-    waits = ""
-    if demand:
-        waits = f". {demand}"
-    return f"{suspicion.because}: {where}{more}{waits}. The stacks are in the head's log. {suspicion.advice}"
+    groups = group_ranks(stacks, attrgetter("place"))
+    where = "; ".join(_describe_group(ranks, place) for place, ranks in groups[:PLACES])
+    more = ""
+    if len(groups) > PLACES:
+        more = f"; and {len(groups) - PLACES} more places"
+    return f"{suspicion.because}: {where}{more}. The stacks are in the head's log. {suspicion.advice}"
 
 
-def _describe(ranks: list[Stack], place: str) -> str:
+def _describe_group(ranks: list[Stack], place: str) -> str:
     is_one = len(ranks) == 1
     if not place:
-        return f"{name_ranks(ranks)} {'does' if is_one else 'do'} not respond"
-    return f"{name_ranks(ranks)} {'is' if is_one else 'are'} {place}"
-
-
-class StepWatch:
-    """For how long no rank has made a step, without reports and validations. The caller passes the time."""
-
-    def __init__(self) -> None:
-        self.idle = 0.0
-        self._longest = 0.0
-        self._known: tuple[object, ...] = ()
-        self._number = -1
-        self._at = 0.0
-
-    @property
-    def window(self) -> float:
-        """Seconds without a step after which a hang is suspected."""
-        return max(SHORTEST_WINDOW_SECONDS, GAPS * self._longest)
-
-    def look(self, beat: Optional[Heartbeat], progress: Progress, *, now: float) -> None:
-        """Counts a new round. Rounds that are missing say nothing of the ranks: Ray Train's controller is busy."""
-        if beat is None or not progress.is_training or beat.most < FIRST_STEPS:
-            self._known = ()
-            self.idle = 0.0
-            return
-        if beat.number == self._number:
-            return
-        known = (progress.processes, beat.alive)
-        if known == self._known:
-            self.idle += 0.0 if beat.is_uploading else min(now - self._at, LONGEST_ROUND_SECONDS)
-        else:
-            self.accept()
-        self._known = known
-        self._number = beat.number
-        self._at = now
-
-    def accept(self) -> None:
-        """The gap has ended, or a restart has ended it: a gap of this length is not suspected again."""
-        self._longest = max(self._longest, self.idle)
-        self.idle = 0.0
+        verb = "does" if is_one else "do"
+        return f"{name_ranks(ranks)} {verb} not respond"
+    verb = "is" if is_one else "are"
+    return f"{name_ranks(ranks)} {verb} {place}"

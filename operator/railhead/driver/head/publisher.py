@@ -27,6 +27,7 @@ from railhead.contract.report import (
     Report,
     ResumedFrom,
     RunWarning,
+    SlowRank,
     Steps,
     without_scores,
 )
@@ -41,7 +42,9 @@ from railhead.driver.messages.log import log
 SHORTEST_INTERVAL_SECONDS = 0.5  # between two reports
 FIRST_WAIT_SECONDS = 0.3
 LONGEST_WAIT_SECONDS = 10.0
-LONGEST_LAST_WAIT_SECONDS = 2.0  # between tries of the last report
+# Between tries of the last report, of which each waits a step longer than the one before.
+LAST_WAIT_STEP_SECONDS = 0.2
+LONGEST_LAST_WAIT_SECONDS = 2.0
 TIMEOUT_SECONDS = 5.0
 # The endpoint has read the report and rejects it; a retry would get the same response.
 _REFUSED = (400, 413, 422)
@@ -49,16 +52,23 @@ _REFUSED = (400, 413, 422)
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`token_file` is read again for each report: the kubelet rotates it."""
+    """The operator's report endpoint.
+
+    Attributes:
+        token_file: read again for each report, since the kubelet rotates it.
+        hosts_file: of a local node, which has no DNS.
+    """
 
     url: str
     token_file: Optional[str]
     ca_file: Optional[str]
-    hosts_file: Optional[str] = None  # of a local node, which has no DNS
+    hosts_file: Optional[str] = None
 
 
 class Publisher:
-    """`base` has the fields that do not change; the rest comes from the mailbox and from `update`.
+    """Builds the report, and sends it whenever it has changed enough.
+
+    `base` has the fields that do not change; the rest comes from the mailbox and from `update`.
 
     Attributes:
         answer: what the operator has answered last.
@@ -104,36 +114,45 @@ class Publisher:
         self.update(partial(replace, warning=warning))
 
     def forget_warning(self, reason: str) -> None:
-        """Forgets the warning if it has this reason."""
-        self.update(lambda report: replace(report, warning=None) if _has_reason(report.warning, reason) else report)
+        """Takes back the driver's own warning, if it has this reason."""
+
+        def forget(report: Report) -> Report:
+            if _has_reason(report.warning, reason):
+                return replace(report, warning=None)
+            return report
+
+        self.update(forget)
 
     def shows(self, reason: str) -> bool:
+        """Tells whether the driver's own warning has this reason."""
         with self._lock:
             return _has_reason(self._report.warning, reason)
 
     def build_report(self) -> Report:
-        """The current state, without a time. Any thread may ask for it."""
-        with self._lock:  # also around the reads: a state that another thread has read earlier may not come later
+        """Returns the current state, without a time. Any thread may ask for it."""
+        # The lock is also around the reads: a state that another thread has read earlier may not come later.
+        with self._lock:
             base = self._report
             fit = self._mailbox.read_newest_fit()
             script = self._mailbox.script.read()
             progress = fit.progress
             now = time.monotonic()
-            steps = fit.heartbeat.steps if fit.heartbeat else Steps()
-            end = base.state if base.state in ("FINISHED", "ERRORED") else ""
-            steps = self._estimate.add(steps, progress, now=now, end=end)
-            self._account.look(progress, fit.heartbeat, restart=fit.restart, outcome=base.outcome, now=now)
-        if end:
-            state = base.state
-        else:
+            steps = Steps()
+            slow_ranks: tuple[SlowRank, ...] = ()
+            if fit.heartbeat:
+                steps = fit.heartbeat.steps
+                slow_ranks = fit.heartbeat.slow_ranks
+            # The attempt's own end, which `end_attempt` sets, is the last word; until then the controller's counts.
+            end = ""
             state = progress.state
+            if base.state in ("FINISHED", "ERRORED"):
+                end = base.state
+                state = base.state
+            steps = self._estimate.add(steps, progress, now=now, end=end)
+            self._account.update(progress, fit.heartbeat, restart=fit.restart, outcome=base.outcome, now=now)
         resumed_from = None
         if progress.resumed_from:
             resumed_from = ResumedFrom(progress.resumed_from)
-        if fit.heartbeat:
-            slow_ranks = fit.heartbeat.slow_ranks
-        else:
-            slow_ranks = ()
         return replace(
             base,
             state=state,
@@ -152,16 +171,17 @@ class Publisher:
         )
 
     def begin_stop(self) -> None:
+        """Lets the thread end once the operator has the last state."""
         self._stopping.set()
         self._mailbox.wake()
 
     def has_stopped(self, timeout: float) -> bool:
-        """Whether the last state has been sent; waits for it at most `timeout` seconds."""
+        """Waits at most `timeout` seconds for the last state to be sent; tells whether it has been."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def wait_stopped(self, timeout: float) -> None:
-        """Like `has_stopped`, but then there are no more retries."""
+        """Waits like `has_stopped`; afterwards there are no more retries."""
         self.has_stopped(timeout)
         self._given_up.set()
 
@@ -174,14 +194,19 @@ class Publisher:
             self._socket.close()
 
     def _publish(self, endpoint: Endpoint) -> None:
-        failures = last_failures = 0
+        failures = 0
+        # Since the stop began.
+        last_failures = 0
         while not self._given_up.is_set():
             report = self.build_report()
-            left = self._count_seconds_left(report)
-            if report == self._sent and self._stopping.is_set():
+            is_sent = report == self._sent
+            if is_sent and self._stopping.is_set():
                 return
+            left = self._count_seconds_left(report)
             if left > 0 and not self._stopping.is_set():
-                self._wait(0.0 if report == self._sent else SHORTEST_INTERVAL_SECONDS, left)
+                # A change that may wait is sent with what comes soon after it.
+                shortest = 0.0 if is_sent else SHORTEST_INTERVAL_SECONDS
+                self._wait(shortest, left)
                 continue
             if self._post(report, endpoint):
                 self._sent = report
@@ -190,19 +215,23 @@ class Publisher:
                 wait = SHORTEST_INTERVAL_SECONDS
             else:
                 wait = compute_pause(failures, first=FIRST_WAIT_SECONDS, longest=LONGEST_WAIT_SECONDS)
-                failures = failures + 1
-                wait = wait * random.uniform(0.5, 1.0)
+                failures += 1
+                # All heads lose the operator at the same time, and are not to come back at the same time.
+                wait *= random.uniform(0.5, 1.0)
             if self._stopping.is_set():
                 last_failures += 1
-                wait = min(0.2 * last_failures, LONGEST_LAST_WAIT_SECONDS) if failures else 0.0
+                wait = 0.0
+                if failures:
+                    wait = min(LAST_WAIT_STEP_SECONDS * last_failures, LONGEST_LAST_WAIT_SECONDS)
             self._wait(wait, wait)
 
     def _count_seconds_left(self, report: Report) -> float:
-        """Until this report is to be sent, if nothing changes; 0 or less: now."""
+        """Returns the seconds until this report is to be sent, if nothing changes; 0 or less: now."""
         known = self._sent
-        passed = time.monotonic() - self._sent_at
         if known is None:
             return 0.0
+        passed = time.monotonic() - self._sent_at
+        # Steps and scores change all the time, and are worth no report of their own.
         report = replace(report, steps=known.steps)
         if without_scores(report.slow_ranks) == without_scores(known.slow_ranks):
             report = replace(report, slow_ranks=known.slow_ranks)
@@ -215,37 +244,40 @@ class Publisher:
         return 0.0
 
     def _wait(self, at_least: float, at_most: float) -> None:
-        """Seconds until something changes, between these. A stop ends it early."""
+        """Waits until something changes, for seconds between these. A stop ends it early."""
         began = time.monotonic()
-        is_changed = False
-        while (left := began + (at_least if is_changed else at_most) - time.monotonic()) > 0:
+        until = began + at_most
+        while True:
+            left = until - time.monotonic()
+            if left <= 0:
+                return
             if select.select([self._socket], [], [], left)[0]:
                 self._socket.recv(16)
-                is_changed = True
+                until = began + at_least
             if self._stopping.is_set():
                 return
 
     def _post(self, report: Report, endpoint: Endpoint) -> bool:
-        """Whether it need not be sent again."""
+        """Sends the report; tells whether it need not be sent again."""
         body = replace(report, time=now_text(), spent=self._account.spent).to_json()
         try:
             status, answer = self._request(body, endpoint)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._drop_connection()
-            self._note(f"{type(error).__name__}: {read_text(error)}")
+            self._log_problem(f"{type(error).__name__}: {read_text(error)}")
             return False
         if 200 <= status < 300:
             self._problem = ""
             self._read_answer(answer)
             return True
-        self._note(f"status {status}")
+        self._log_problem(f"status {status}")
         return status in _REFUSED
 
     def _read_answer(self, answer: bytes) -> None:
-        """Stores the answer, also in the mailbox. What is no answer changes nothing."""
+        """Stores the answer, also in the mailbox. A body that is not an answer changes nothing."""
         with contextlib.suppress(ValueError):
             self.answer = Answer.from_json(answer)
-            # Differs in each answer, and each change of the mailbox wakes this thread.
+            # Without the interval, which differs in each answer: each change of the mailbox wakes this thread.
             told = replace(self.answer, next_report_seconds=0.0)
             self._mailbox.driver.change(partial(replace, answer=told))
 
@@ -265,7 +297,7 @@ class Publisher:
             self._connection.close()
             self._connection = None
 
-    def _note(self, problem: str) -> None:
+    def _log_problem(self, problem: str) -> None:
         """Logs a repeated problem only once: it may last for hours."""
         if problem == self._problem:
             return
@@ -297,4 +329,5 @@ class _Connection(http.client.HTTPSConnection):
     def connect(self) -> None:
         address = find_in_hosts_file(self.host, self._hosts_file) or self.host
         plain = socket.create_connection((address, self.port), timeout=TIMEOUT_SECONDS)
-        self.sock = self._ssl_context.wrap_socket(plain, server_hostname=self.host)  # closes it if that fails
+        # wrap_socket closes the plain socket if the handshake fails.
+        self.sock = self._ssl_context.wrap_socket(plain, server_hostname=self.host)

@@ -18,28 +18,33 @@ from railhead.contract.text import write_ranks
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import Stack
 
-DEBUGGERS = ("/pdb.py", "/bdb.py", "/debugpy/", "/pydevd")  # in the paths of their files
-
-
+# In the paths of the debuggers' files.
+DEBUGGERS = ("/pdb.py", "/bdb.py", "/debugpy/", "/pydevd")
 REQUESTER = "exec"
-WAIT_SECONDS = 15.0  # Ray Train's controller asks the ranks at its next poll, and waits for them for 10 s
+# Ray Train's controller asks the ranks at its next poll, and waits for them for 10 s.
+WAIT_SECONDS = 15.0
+LOOK_SECONDS = 0.1
 
 
 def wait_for_stacks(mailbox: Mailbox, requester: str, seconds: float) -> Optional[list[Stack]]:
-    """Asks for each rank's and returns them, or None when Ray Train's controller does not respond either."""
+    """Asks for each rank's stack and returns them, or None when Ray Train's controller does not respond either."""
     mailbox.ask_for_stacks(requester)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         stacks = mailbox.read_stacks(requester)
         if stacks is not None:
             return stacks
-        time.sleep(0.1)
+        time.sleep(LOOK_SECONDS)
     return None
 
 
 def is_debugged(stacks: list[Stack]) -> bool:
     """Whether a rank waits for the commands of a debugger."""
-    return any(file in rank.text for rank in stacks for file in DEBUGGERS)
+    return any(_is_in_debugger(stack) for stack in stacks)
+
+
+def _is_in_debugger(stack: Stack) -> bool:
+    return any(file in stack.text for file in DEBUGGERS)
 
 
 def find_lone_rank(stacks: list[Stack]) -> Optional[Stack]:
@@ -55,20 +60,26 @@ def group_ranks(stacks: list[Stack], read: Callable[[Stack], str]) -> list[tuple
     groups: dict[str, list[Stack]] = defaultdict(list)
     for rank in stacks:
         groups[read(rank)].append(rank)
-    return sorted(groups.items(), key=lambda item: (len(item[1]), item[1][0].rank))
+
+    def get_size(group: tuple[str, list[Stack]]) -> tuple[int, int]:
+        ranks = group[1]
+        return len(ranks), ranks[0].rank
+
+    return sorted(groups.items(), key=get_size)
 
 
 def describe_stacks(stacks: Optional[list[Stack]]) -> list[str]:
-    """Describes each distinct stack once, for the log."""
+    """Returns the lines for the log: each distinct stack once."""
     lines = []
     for stack, ranks in group_ranks(stacks or [], attrgetter("text")):
         text = stack or "no response: native code holds the GIL, or the process is stopped"
-        lines += [f"stack of {name_ranks(ranks)}:", *(f"  {line}" for line in text.splitlines())]
+        lines.append(f"stack of {name_ranks(ranks)}:")
+        lines += [f"  {line}" for line in text.splitlines()]
     return lines
 
 
 def name_ranks(ranks: list[Stack]) -> str:
-    """Names them, for example: ranks 0 and 2-7; or: rank 1 (pod x)."""
+    """Names them in the plural or the singular: ranks 0 and 2-7; rank 1 (pod x)."""
     text = write_ranks(rank.rank for rank in ranks)
     if len(ranks) == 1 and ranks[0].pod:
         return f"{text} (pod {ranks[0].pod})"

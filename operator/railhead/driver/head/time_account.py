@@ -1,7 +1,7 @@
 """Counts what the attempt's time is spent on, for status.goodput. Pure: the caller passes the time.
 
-Each stretch between two looks belongs to the state that the first of them found. Each change of the mailbox makes the
-publisher look again, so a stretch in one state has no other state in it. Only what rank 0 has spent in
+Each stretch between two updates belongs to the state at the first of them. Each change of the mailbox makes the
+publisher update it, so a stretch in one state has no other state in it. Only what rank 0 has spent in
 ray.train.report follows later: with the checkpoint, else with the next heartbeat.
 """
 
@@ -18,7 +18,7 @@ from railhead.driver.mailbox.progress import Progress
 
 
 class TimeAccount:
-    """What the time until the last look was spent on, as `spent`."""
+    """Counts what the time until the last update was spent on, as `spent`."""
 
     def __init__(self, *, now: float) -> None:
         self.spent = Spent()
@@ -29,10 +29,10 @@ class TimeAccount:
         self._processes: Tuple[str, ...] = ()
         self._blocked = 0  # milliseconds of the current group in reports
         self._restarts = 0
-        self._signs: object = None  # of life
+        self._signs_of_life: object = None
         self._silent = 0  # milliseconds of training since the last sign of life
 
-    def look(
+    def update(
         self,
         progress: Progress,
         beat: Optional[Heartbeat],
@@ -41,30 +41,25 @@ class TimeAccount:
         outcome: Optional[ReportedOutcome] = None,
         now: float,
     ) -> None:
-        """Counts the time since the last look. `restart` and `outcome`: as the report has them."""
+        """Counts the time since the last update. `restart` and `outcome`: as the report has them."""
         self._add(int(now * 1000) - int(self._at * 1000))
         self._at = max(now, self._at)
         self._count_reports(progress, beat)
-        if progress.commits > self._commits:
-            since = min(round(progress.times.trained * 1000), self.spent.uncommitted)
-            self._commits = progress.commits
-            self.spent = replace(self.spent, uncommitted=since)
+        self._count_commit(progress)
+        # What ended a group's training, if that has happened since the last update.
+        end = outcome.outcome if outcome else ""
         is_restart = restart is not None and restart.number != self._restarts
-        self._restarts = restart.number if restart else self._restarts
-        if restart and is_restart:
-            cause = restart.cause
-        else:
-            cause = outcome.outcome if outcome else ""
-        if cause == FailureClass.HANG.value:
+        if restart is not None and is_restart:
+            self._restarts = restart.number
+            end = restart.cause
+        if end == FailureClass.HANG.value:
             hung = min(self._silent, self.spent.uncommitted)
             self._silent = 0
             self._move("hanging", hung)
-        signs = (progress.reports, progress.commits, progress.processes, beat.alive if beat else 0)
-        if signs != self._signs:
-            self._signs = signs
-            self._silent = 0
-        self._cause = self._find_cause(progress)
-        if is_restart or self._cause == "restoring":  # a new group begins with the last checkpoint
+        self._watch_signs_of_life(progress, beat)
+        self._cause = self._choose_cause(progress)
+        # A new group begins with the last checkpoint, so what the old one has trained since then is trained again.
+        if is_restart or self._cause == "restoring":
             self._move("retrained", self.spent.uncommitted)
 
     def _add(self, passed: int) -> None:
@@ -77,15 +72,32 @@ class TimeAccount:
         self.spent = replace(spent, **{self._cause: getattr(spent, self._cause) + passed})
 
     def _count_reports(self, progress: Progress, beat: Optional[Heartbeat]) -> None:
-        """Moves what the group has spent in reports since the last look: it was counted as productive."""
+        """Moves what the group has spent in reports since the last update: it was counted as productive."""
         if progress.processes != self._processes:
             self._processes = progress.processes
             self._blocked = 0
-        blocked = round(max(progress.times.blocked, beat.blocked if beat else 0.0) * 1000)
+        seconds = progress.times.blocked
+        if beat is not None:
+            seconds = max(seconds, beat.blocked)
+        blocked = round(seconds * 1000)
         moved = min(max(blocked - self._blocked, 0), self.spent.uncommitted)
         self._blocked = blocked
         self._silent = max(self._silent - moved, 0)
         self._move("checkpointing", moved)
+
+    def _count_commit(self, progress: Progress) -> None:
+        """After a commit, only the training since the report of this checkpoint may still be lost."""
+        if progress.commits > self._commits:
+            since = min(round(progress.times.trained * 1000), self.spent.uncommitted)
+            self._commits = progress.commits
+            self.spent = replace(self.spent, uncommitted=since)
+
+    def _watch_signs_of_life(self, progress: Progress, beat: Optional[Heartbeat]) -> None:
+        alive = beat.alive if beat else 0
+        signs = (progress.reports, progress.commits, progress.processes, alive)
+        if signs != self._signs_of_life:
+            self._signs_of_life = signs
+            self._silent = 0
 
     def _move(self, cause: str, milliseconds: int) -> None:
         """Moves time since the last checkpoint that was not productive after all."""
@@ -97,7 +109,7 @@ class TimeAccount:
             **{cause: getattr(spent, cause) + milliseconds},
         )
 
-    def _find_cause(self, progress: Progress) -> str:
+    def _choose_cause(self, progress: Progress) -> str:
         """Returns a field of `Spent`, or an empty string for time that has none, as while a group shuts down."""
         if progress.is_training:
             self._has_trained = True

@@ -129,7 +129,7 @@ def test_the_rest_is_absent_until_the_pace_is_known_and_then_counts_down() -> No
 def test_many_samples_need_little_memory() -> None:
     pace = Pace()
     for number in range(50_000):
-        pace.note(WorkDone(number, 100_000), group=("0:1",), now=float(number if number < 20_000 else 2 * number))
+        pace.record(WorkDone(number, 100_000), group=("0:1",), now=float(number if number < 20_000 else 2 * number))
     assert len(pace._samples) <= WINDOW_SAMPLES + 3 and pace.estimate(WorkDone(50_000, 100_000), now=1e5) == 100_000 - 2
 
 

@@ -33,7 +33,7 @@ class Run:
             self.now += 10
             beat = self.beat
             self.beat = Heartbeat(beat.number + 1, beat.alive + 2 * steps, beat.most + steps, is_uploading, beat.steps)
-            self.watch.look(self.beat, self.progress, now=self.now)
+            self.watch.update(self.beat, self.progress, now=self.now)
             self.warnings += before and self.watch.idle >= self.watch.window
             self.ends += self.watch.idle >= 2 * self.watch.window
 
@@ -105,7 +105,7 @@ def test_rounds_that_are_missing_do_not_count() -> None:
     assert run.watch.idle <= LONGEST_ROUND_SECONDS + 10
     for _ in range(1000):
         run.now += 10
-        run.watch.look(run.beat, run.progress, now=run.now)
+        run.watch.update(run.beat, run.progress, now=run.now)
     assert run.watch.idle <= LONGEST_ROUND_SECONDS + 10, "the same round again"
 
 
