@@ -1,4 +1,4 @@
-"""One attempt's training as seen by the driver, from the start of Ray's head to the end of fit().
+"""Runs one attempt's training as seen by the driver, from the start of Ray's head to the end of fit().
 
 Runs in its own thread, so that the main thread can handle signals at once. While
 Ray's head starts, this checks the storage and imports Ray.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Optional
@@ -30,6 +29,7 @@ from railhead.driver.head.publisher import Publisher
 from railhead.driver.head.rank_stream import Ranks
 from railhead.driver.head.ray_cluster import OnFatal, connect, wait_for_head, watch_nodes
 from railhead.driver.head.script_process import Scripts, check_script, run_script
+from railhead.driver.head.threads import start_thread
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.progress import Progress
 from railhead.driver.messages.attempt_errors import AttemptFailed
@@ -47,9 +47,11 @@ from railhead.driver.train_controller.failures.classify_failure import explain_m
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What training needs from the head.
+    """The parts of the head that training needs.
 
-    `on_fatal` receives a failure that fit() would not detect by itself, `scripts` the process of a script.
+    Attributes:
+        on_fatal: receives a failure that fit() would not detect by itself.
+        scripts: receives the process of a script.
     """
 
     pod: Pod
@@ -65,12 +67,12 @@ class TrainingContext:
         return find_storage_path(self.pod, self.job)
 
     def watch(self) -> None:
-        arguments = (self.pod, self.job, self.publisher, self.on_fatal)
-        threading.Thread(target=watch_nodes, args=arguments, daemon=True).start()
+        """Starts to watch the nodes; call it once the driver has joined Ray."""
+        start_thread(watch_nodes, self.pod, self.job, self.publisher, self.on_fatal)
 
 
 def run_training(attempt: TrainingContext) -> Ending:
-    """Never raises."""
+    """Trains, and returns how that ended. Never raises."""
     try:
         if attempt.pod.attempt > 1 and _has_succeeded_before(attempt):
             return Success("an earlier attempt had finished training before its head was lost")
@@ -80,12 +82,16 @@ def run_training(attempt: TrainingContext) -> Ending:
         return _run_trainer(attempt)
     except AttemptFailed as error:
         return error.failure
-    except BaseException as error:  # the user's code runs in here too: nobody would notice a dead thread
+    except BaseException as error:
+        # The user's code runs in here too, and the main thread would wait forever for an ending of a dead thread.
         return Failure(FailureClass.INFRASTRUCTURE, "DriverFailed", describe_exception(error))
 
 
 def _has_succeeded_before(attempt: TrainingContext) -> bool:
-    """Reads it from the run's folder, and reports the progress recorded there, as this attempt's controller would."""
+    """Tells whether the run's folder records a success of an earlier attempt.
+
+    If so, reports the progress recorded there, as this attempt's controller would.
+    """
     pod = attempt.pod
     job = attempt.job
     path = attempt.storage_path
@@ -98,9 +104,12 @@ def _has_succeeded_before(attempt: TrainingContext) -> bool:
     if last is None:
         return False
     progress = Progress(
-        reports=last.reports, metrics=last.metrics, checkpoint=last.checkpoint, best_checkpoint=last.best_checkpoint
+        reports=last.reports,
+        metrics=last.metrics,
+        checkpoint=last.checkpoint,
+        best_checkpoint=last.best_checkpoint,
+        run_uri=build_checkpoint_uri(path, job.run_name),
     )
-    progress = replace(progress, run_uri=build_checkpoint_uri(path, job.run_name))
     attempt.mailbox.controller.change(partial(replace, progress=progress))
     return True
 
@@ -120,7 +129,7 @@ def _prepare(attempt: TrainingContext) -> None:
 
 
 def _run_trainer(attempt: TrainingContext) -> Ending:
-    """trainFunc and build: calls fit() in this process."""
+    """Calls fit() in this process, for trainFunc and build."""
     pod = attempt.pod
     prepare_ray_train(pod, attempt.job)
     runtime_env = prepare_runtime_env(attempt.job.runtime_env, folders=find_user_folders(), bundle=pod.bundle)
@@ -128,11 +137,14 @@ def _run_trainer(attempt: TrainingContext) -> Ending:
     job = attempt.job
     if job.build or job.datasets:
         _join(attempt)
-        os.chdir(find_working_folder())  # for files that the user's code opens; Ray recorded the previous one
-        paths = json.loads(os.environ.get(environment.DATASETS) or "{}")  # of those that are paths
+        # For files that the user's code opens. Only now, since Ray records the folder in which the driver joins.
+        os.chdir(find_working_folder())
+        # The URIs of those datasets that are paths.
+        paths = json.loads(os.environ.get(environment.DATASETS) or "{}")
         trainer = _make_trainer(attempt, build_datasets(job, paths=paths))
     else:
-        trainer = _make_trainer(attempt, {})  # first, to report every problem before Ray is up
+        # The trainer comes first, to report every problem before Ray is up.
+        trainer = _make_trainer(attempt, {})
         _join(attempt)
     return _fit(trainer, attempt.mailbox)
 
@@ -140,28 +152,30 @@ def _run_trainer(attempt: TrainingContext) -> Ending:
 def _join(attempt: TrainingContext) -> None:
     log("Ray Train is imported")
     connect(attempt.pod)
-    upload_local_folders(attempt.job.runtime_env, scratch=str(attempt.pod.temp))  # the very object that the trainer has
+    # Changes the runtime_env in place: the trainer has this very object.
+    upload_local_folders(attempt.job.runtime_env, scratch=str(attempt.pod.temp))
     attempt.watch()
 
 
 def _run_script(attempt: TrainingContext) -> Ending:
-    """entrypoint: the script calls fit() in its own process; this one joins Ray only to count the nodes."""
+    """Runs the script, which calls fit() in its own process; this one joins Ray only to count the nodes."""
     wait_for_head(attempt.pod)
 
     def join_and_watch() -> None:
         try:
             connect(attempt.pod, shows_ranks=False)
-        except Exception as error:  # if Ray is in trouble, the script finds out too
+        except Exception as error:
+            # If Ray is in trouble, the script finds out too.
             log(f"cannot count the worker pods: {describe_exception(error)}")
         else:
             attempt.watch()
 
-    threading.Thread(target=join_and_watch, daemon=True).start()
+    start_thread(join_and_watch)
     return run_script(attempt.job, attempt.pod, attempt.mailbox, attempt.ranks, attempt.scripts)
 
 
 def _make_trainer(attempt: TrainingContext, datasets: dict[str, object]) -> Trainer:
-    """Ready for fit(), with the run claimed for this attempt."""
+    """Returns the trainer, ready for fit(), with the run claimed for this attempt."""
     job = attempt.job
     storage_path = attempt.storage_path
     if job.build:

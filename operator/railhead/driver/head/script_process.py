@@ -1,7 +1,7 @@
 """Runs the user's script as a child process in the head pod, from its start to the attempt's ending.
 
-Copies its output to ours, line by line. `script.hooks` reports through the mailbox what happens
-inside it; the exit code alone tells little. That, the outcome of its last fit() and its last lines make the ending.
+Copies its output to ours, line by line. The exit code alone tells little, so `script.watched_fit` reports through the
+mailbox what happens inside. The two, and the last lines of the output, make the ending.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from railhead.driver.container.pod_processes import describe_exit, kill_group, s
 from railhead.driver.container.run_context import NUM_WORKERS, RUN_NAME, STORAGE_PATH
 from railhead.driver.container.user_code import find_working_folder
 from railhead.driver.head.rank_stream import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
+from railhead.driver.head.threads import start_thread
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import Fit
 from railhead.driver.messages.attempt_errors import JobRefused
@@ -35,12 +36,15 @@ from railhead.driver.pod.ending import Ending, Success
 from railhead.driver.train_controller import CALLBACK
 
 Scripts = List[subprocess.Popen[bytes]]
-SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, for sitecustomize to recognise it
+# In the script's environment, by which sitecustomize recognises it.
+SCRIPT = "RAILHEAD_SCRIPT"
 NOT_USABLE = "EntrypointNotUsable"
 LOOK_SECONDS = 0.1
-OUTPUT_SECONDS = 5.0  # for processes that the script left running and that keep its output open
-QUOTED_LINES = 12  # of standard error, that a message may quote
+# For processes that the script left running and that keep its output open.
+OUTPUT_SECONDS = 5.0
+QUOTED_LINES = 12  # of standard error, in a message
 LINE_LIMIT = 65536
+SHOWN_ENTRYPOINT_CHARS = 500
 # A script that cannot be imported fails the same way each time.
 _PERMANENT = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
 _NO_FIT = (
@@ -51,7 +55,7 @@ _NO_FIT = (
 
 
 def build_command(entrypoint: Iterable[str]) -> list[str]:
-    """`python` means the Python of this pod's entry point, which has Ray."""
+    """Returns the command to run; `python` means the Python of this pod's entry point, which has Ray."""
     command = list(entrypoint)
     if command[0] in ("python", "python3"):
         command[0] = sys.executable
@@ -59,6 +63,7 @@ def build_command(entrypoint: Iterable[str]) -> list[str]:
 
 
 def build_environment(environment: Mapping[str, str], *, pod: Pod, job: JobInput) -> dict[str, str]:
+    """Returns the script's environment: where Ray and the run are, and our callback before the user's."""
     callbacks = [CALLBACK, environment.get("RAY_TRAIN_CALLBACKS", "")]
     return {
         **environment,
@@ -72,7 +77,7 @@ def build_environment(environment: Mapping[str, str], *, pod: Pod, job: JobInput
 
 
 def find_missing_file(entrypoint: list[str], folder: str) -> str:
-    """The file that `python FILE` would not find in this folder, or an empty string."""
+    """Returns the file that `python FILE` would not find in this folder, or an empty string."""
     if not os.path.basename(entrypoint[0]).startswith("python"):
         return ""
     arguments = iter(entrypoint[1:])
@@ -80,6 +85,7 @@ def find_missing_file(entrypoint: list[str], folder: str) -> str:
         if argument in ("-m", "-c"):
             return ""
         if argument in ("-W", "-X"):
+            # The option's value is the next argument.
             next(arguments, None)
         elif not argument.startswith("-"):
             if Path(folder, argument).exists():
@@ -99,7 +105,10 @@ def check_script(job: JobInput) -> None:
 
 
 def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts: Scripts) -> Ending:
-    """Call once Ray's head listens; adds the process to `scripts`, which the head kills. Raises JobRefused."""
+    """Runs the script to its end. Call it once Ray's head listens. Raises JobRefused.
+
+    Adds the process to `scripts`, which the head kills when the attempt ends before the script.
+    """
     command = build_command(job.entrypoint)
     environment = build_environment(os.environ, pod=pod, job=job)
     try:
@@ -108,10 +117,10 @@ def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts:
         problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
         raise JobRefused(NOT_USABLE, problem) from error
     scripts.append(child)
-    log(f"running the script: {redact(' '.join(job.entrypoint))[:500]}")
+    log(f"running the script: {redact(' '.join(job.entrypoint))[:SHOWN_ENTRYPOINT_CHARS]}")
     last_lines: deque[str] = deque(maxlen=QUOTED_LINES)
     pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", last_lines)]
-    _wait(child, mailbox, ranks)
+    _wait_until_exit(child, mailbox, ranks)
     for pump in pumps:
         pump.join(OUTPUT_SECONDS)
     kill_group(child)
@@ -120,48 +129,52 @@ def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts:
     return decide_ending(child.returncode, fit=fit, failure=failure, last_lines=list(last_lines))
 
 
-def _wait(child: subprocess.Popen[bytes], mailbox: Mailbox, ranks: Ranks) -> None:
-    """Until it exits. After each fit() the script waits until we have read the ranks' last lines."""
+def _wait_until_exit(child: subprocess.Popen[bytes], mailbox: Mailbox, ranks: Ranks) -> None:
+    """Waits until the script exits; after each fit(), the script waits until we have read the ranks' last lines."""
     while child.poll() is None:
         fit = mailbox.script.read().fit
-        number = mailbox.driver.read().read_fits
-        if fit is not None and fit.has_ended and fit.number > number:
-            number = fit.number
-            if fit.failure is None:
-                timeout = LAST_LINES_SECONDS
-            else:
-                timeout = LAST_LINES_OF_FAILURE_SECONDS
+        if fit is not None and fit.has_ended and fit.number > mailbox.driver.read().read_fits:
+            timeout = LAST_LINES_SECONDS if fit.failure is None else LAST_LINES_OF_FAILURE_SECONDS
             ranks.wait_until_ended(mailbox.read_newest_fit().progress.processes, timeout=timeout)
-            mailbox.driver.change(partial(replace, read_fits=number))
+            mailbox.driver.change(partial(replace, read_fits=fit.number))
         time.sleep(LOOK_SECONDS)
 
 
 def _start_pump(stream: Optional[IO[bytes]], name: str, last_lines: Optional[deque[str]]) -> threading.Thread:
-    thread = threading.Thread(target=_pump, args=(stream, name, last_lines), daemon=True)
-    thread.start()
-    return thread
+    """Starts to copy this stream of the script to ours of this name; `last_lines` gets the lines to be quoted."""
+    return start_thread(_pump, stream, name, last_lines)
 
 
 def _pump(stream: Any, name: str, last_lines: Optional[deque[str]]) -> None:
     with stream:
-        for raw in iter(lambda: stream.readline(LINE_LIMIT), b""):
+        # A limit, since a script may write without ever ending a line.
+        for raw in iter(partial(stream.readline, LINE_LIMIT), b""):
             line = raw.decode(errors="replace")
-            getattr(sys, name).write(line if line.endswith("\n") else line + "\n")
+            # Looked up for each line: sys.stdout may be replaced meanwhile.
+            getattr(sys, name).write(line.removesuffix("\n") + "\n")
             if last_lines is not None and line.strip():
                 last_lines.append(line.rstrip())
 
 
 def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
-    """`fit`: the last one, None if there was none; `failure`: the failure policy's, if it ended that fit()."""
-    ending = _decide(code, fit=fit, failure=failure, last_lines=last_lines)
+    """Decides by the script's exit code and what it has told.
+
+    Args:
+        fit: the last one, None if there was none.
+        failure: the failure policy's, if it ended that fit().
+    """
+    ending = _classify(code, fit=fit, failure=failure, last_lines=last_lines)
     if code == 0 or isinstance(ending, Success) or ending.process_exit_code is not None:
         return ending
+    # fit() failed and the script only followed, so its exit code tells nothing.
     if ending.class_.policy.ends_script:
         return ending
-    return replace(ending, process_exit_code=code if code > 0 else 128 - code)
+    # As a shell has it: a negative code is a signal.
+    exit_code = code if code > 0 else 128 - code
+    return replace(ending, process_exit_code=exit_code)
 
 
-def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
+def _classify(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
     if fit is not None and fit.failure is not None:
         return fit.failure
     if code == 0:
@@ -176,15 +189,15 @@ def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_l
         return Success()
     if failure is not None:
         return failure
-    message = f"trainer.entrypoint: the script {describe_exit(code)}{_place(fit)}"
+    message = f"trainer.entrypoint: the script {describe_exit(code)}{_describe_place(fit)}"
     if last_lines:
         message += ":\n" + "\n".join(last_lines)
     if fit is None and last_lines and _PERMANENT.match(last_lines[-1]):
-        return Failure(FailureClass.CONFIGURATION, "EntrypointNotUsable", message)
+        return Failure(FailureClass.CONFIGURATION, NOT_USABLE, message)
     return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
 
 
-def _place(fit: Optional[Fit]) -> str:
+def _describe_place(fit: Optional[Fit]) -> str:
     if fit is None:
         return " before any fit()"
     if fit.has_ended:

@@ -64,7 +64,7 @@ class Looks:
         self._check = AcceleratorCheck(make_gpu_job("H100"), wanted=NODES, has_run=has_run)
 
     def look(self, *nodes: dict[str, Any]) -> tuple[str, ...]:
-        self._check.look(list(nodes), self.publisher)
+        self._check.check(list(nodes), self.publisher)
         return self.publisher.build_report().lost_pods
 
 
