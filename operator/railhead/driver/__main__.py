@@ -1,5 +1,7 @@
-"""The pods' entry point: `head` and `worker`; `ray`, with which both start Ray's own command; `archive`, which uploads
-their logs; `stacks`, for `railhead stacks`; and `fetch`, which runs before them in an init container.
+"""Starts a process of a pod in its role.
+
+`head` and `worker` are a pod's containers, and `fetch` runs before them in an init container. `ray` is Ray's own
+command, which both start; `archive` uploads their logs; `stacks` answers `railhead stacks`.
 
 Ray's command runs through this module rather than `python -m`, which would put the working
 directory, and with it a user's `queue.py`, first on sys.path.
@@ -14,6 +16,7 @@ import sys
 
 
 def main() -> None:
+    """Runs the role that the first argument names."""
     role = sys.argv[1] if len(sys.argv) > 1 else ""
     arguments = sys.argv[2:]
     if role == "ray":
@@ -35,7 +38,7 @@ def main() -> None:
 
 
 def run_container(role: str) -> None:
-    """Ends the process with a termination message for what a pod cannot begin with."""
+    """Runs a container of a pod; ends with a termination message if the pod cannot begin with what it was given."""
     from railhead.contract.environment import TERMINATION_MESSAGE
     from railhead.driver.messages.attempt_errors import AttemptFailed
     from railhead.driver.pod.ending import end_process

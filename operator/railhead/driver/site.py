@@ -16,18 +16,20 @@ from railhead.driver.container.user_code import add_user_folders
 
 
 def customize(own_file: str) -> None:
-    """`own_file`: the path of the bundle's `sitecustomize`, inside the bundle."""
+    """Prepares this process; `own_file`: the path of the bundle's `sitecustomize`, inside the bundle."""
     bundle = str(PurePath(own_file).parent)
     try:
         run_hidden([entry for entry in sys.path if entry != bundle])
     except Exception as error:
         print(f"railhead: the image's own sitecustomize raised {error!r}", file=sys.stderr)
     add_user_folders()
-    if os.environ.get("RAILHEAD_SCRIPT"):  # set by `script.run`; all other Ray processes skip the import
+    # Set by `head.script_process`; all other Ray processes skip the import.
+    if os.environ.get("RAILHEAD_SCRIPT"):
         from railhead.driver.script.import_hooks import install_hooks
 
         install_hooks()
-    if os.environ.get("RAILHEAD_ONLY_RANK_0"):  # set by `worker`, for Ray's log monitor
+    # Set by `pod.worker`, for Ray's log monitor.
+    if os.environ.get("RAILHEAD_ONLY_RANK_0"):
         from railhead.driver.ray.daemons import install_filter
         from railhead.driver.script.import_hooks import AfterImport
 

@@ -1,7 +1,4 @@
-"""The run before training: whether its storage can be written, and its acquisition for this attempt.
-
-Right before fit() an attempt takes the fence, then repairs what Ray is going to read.
-"""
+"""Acquires the run for this attempt, right before fit(): takes the fence, then repairs what Ray is going to read."""
 
 from __future__ import annotations
 
@@ -29,23 +26,14 @@ from railhead.driver.storage.run_folder_files import RunFolder, open_run_folder
 from railhead.driver.storage.storage_call import Warn, call_storage
 from railhead.driver.storage.unfinished_uploads import finish_commit, forget_uploads
 
-ACQUIRE_SECONDS = 600.0  # it lists the checkpoints, of which a run may have thousands
+# Acquiring lists the checkpoints, of which a run may have thousands.
+ACQUIRE_SECONDS = 600.0
 
 
 def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInput, warn: Warn) -> RunContext:
-    """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
-    found = parse_known(os.environ.get(environment.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
-    # The job knows a run with a path of the script's for this fit() only; it may be a new one each time.
-    if run.warning:
-        known = {}
-    else:
-        known = {name: commit.index for name, commit in found.items()}
-    # A script has several runs, and the newest checkpoint may be of another one.
-    if run.is_own and not job.entrypoint:
-        newest = pod.checkpoint_index
-    else:
-        newest = max(known.values(), default=-1)
-    commits = newest + 1
+    """Acquires the run of the trainer's own RunConfig, and writes it for the callbacks. Raises Fenced or JobRefused."""
+    known = _list_known(run)
+    commits = _count_commits(run, known, pod=pod, job=job)
     fields = find_fields()
     claimant = Claimant(
         job.uid,
@@ -53,10 +41,12 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
         former_uids=tuple(job.former_uids),
         is_sharing=job.is_sharing_run and run.is_inside,
     )
+    # Only then has an earlier attempt saved what this one could miss under a new name.
     may_be_renamed = run.is_named and run.fit == 1 and pod.attempt > 1 and pod.checkpoint_index >= 0
 
     def acquire() -> tuple[Claim, Optional[str], Optional[RunWarning], bool]:
         folder = open_run_folder(run_config)
+        # Before this attempt claims it too.
         is_new = may_be_renamed and not any(claimant.has_claimed(claim) for claim in list_claims(folder))
         claim = take_run(folder, claimant, attempt=pod.attempt, pod=pod.uid)
         forget_outcome(folder)
@@ -65,22 +55,47 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     claim, latest, damage, is_new = call_storage(
         run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, warn=warn
     )
-    resumed_from = build_checkpoint_uri(run.run_uri, latest) if latest else ""
-    if not resumed_from and run.fit == 1 and pod.resume_from:
+    resumed_from = ""
+    if latest:
+        resumed_from = build_checkpoint_uri(run.run_uri, latest)
+    elif run.fit == 1 and pod.resume_from:
         check_resume_from(pod.resume_from, warn=warn)
         resumed_from = pod.resume_from
-    if damage or resumed_from:
-        log(damage.message if damage else f"the run resumes from {resumed_from}")
+    if damage:
+        log(damage.message)
+    elif resumed_from:
+        log(f"the run resumes from {resumed_from}")
+    renamed = None
+    if is_new:
+        renamed = warn_of_new_name(run_config.name)
+    # The status shows one warning: the first of these, in the order of their weight.
     version = find_version()
-    renamed = warn_of_new_name(run_config.name) if is_new else None
-    warning = damage or run.warning or renamed or warn_without_notices(version, end_seconds=pod.end_seconds)
-    warning = warning or warn_of_newer_ray(version)
+    warning = damage or run.warning or renamed
+    warning = warning or warn_without_notices(version, end_seconds=pod.end_seconds) or warn_of_newer_ray(version)
     claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
     claimed.write()
     return claimed
 
 
+def _list_known(run: RunContext) -> dict[str, int]:
+    """Returns the index of each commit that the status knows of this run, by the name of its folder."""
+    # The job knows a run with a path of the script's for this fit() only; it may be a new one each time.
+    if run.warning:
+        return {}
+    commits = parse_known(os.environ.get(environment.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
+    return {name: commit.index for name, commit in commits.items()}
+
+
+def _count_commits(run: RunContext, known: Mapping[str, int], *, pod: Pod, job: JobInput) -> int:
+    """Returns how many commits the status records of this run."""
+    if run.is_own and not job.entrypoint:
+        return pod.checkpoint_index + 1
+    # A script has several runs, and the newest checkpoint may be of another one.
+    return max(known.values(), default=-1) + 1
+
+
 def warn_of_new_name(name: str) -> RunWarning:
+    """Logs and returns the warning that no earlier attempt has trained under this name."""
     message = (
         f'RunConfig has the name "{name}", under which no earlier attempt of this job has trained, so this one resumes '
         f'from none of their checkpoints; use a name that stays the same, or RunConfig(name=os.environ["{RUN_NAME}"])'
@@ -117,7 +132,9 @@ def restore_run(
     forget_uploads(folder, None if damage else known)
     if snapshot is None:
         if commits:
-            what = damage.message if damage else f"{SNAPSHOT} is gone"
+            what = f"{SNAPSHOT} is gone"
+            if damage:
+                what = damage.message
             raise JobRefused(
                 "CheckpointsLost",
                 f"run.storagePath: {what}, and none of the {commits} committed checkpoints is intact; Railhead does "
@@ -125,10 +142,12 @@ def restore_run(
                 "another job and another run.name",
             )
         data = folder.read(SNAPSHOT)
-        if data is not None and damage:  # Ray would raise on it
+        # Ray would raise on a damaged one.
+        if data is not None and damage:
             folder.write(UNREADABLE, data)
             folder.delete(SNAPSHOT)
         return None, _complete(damage, "no checkpoint is known, so training starts from scratch")
+    # The Ray of this image may read fields that the one that wrote the snapshot did not have.
     if damage or not fields <= snapshot.fields:
         folder.replace(SNAPSHOT, write_snapshot(snapshot, fields=fields, ray_version=find_version()).encode())
     copy = read_copy(folder)

@@ -30,12 +30,13 @@ def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, obje
 
     `paths` has the URIs of those that are paths, which a local node rewrites.
     """
-    return {
-        name: _call(name, dataset.function, job)
-        if dataset.function
-        else _read(name, dataset.format, uri=paths.get(name) or dataset.uri)
-        for name, dataset in job.datasets.items()
-    }
+    built: dict[str, object] = {}
+    for name, dataset in job.datasets.items():
+        if dataset.function:
+            built[name] = _call(name, dataset.function, job)
+        else:
+            built[name] = _read(name, dataset.format, uri=paths.get(name) or dataset.uri)
+    return built
 
 
 def build_data_config(job: JobInput) -> object:
@@ -54,8 +55,9 @@ def _read(name: str, format: str, *, uri: str) -> object:
         hint = "the head pod does not see this file; all pods need the volume (spec.podTemplate)"
         raise JobRefused(REFUSED, f"datasets.{name}.uri {uri}: FileNotFoundError: {error}; {hint}") from error
     except Exception as error:
-        text = describe_exception(error.with_traceback(None))  # the location is in Ray, and does not help
-        raise _sort(error, f"datasets.{name}.uri {uri}: {text}") from error
+        # Without the location, which is in Ray and does not help.
+        text = describe_exception(error.with_traceback(None))
+        raise _build_error(error, f"datasets.{name}.uri {uri}: {text}") from error
 
 
 def _call(name: str, reference: str, job: JobInput) -> object:
@@ -69,13 +71,14 @@ def _call(name: str, reference: str, job: JobInput) -> object:
         else:
             dataset = function()
     except (Exception, SystemExit) as error:
-        raise _sort(error, f"{field}: {describe_exception(error)}") from error
+        raise _build_error(error, f"{field}: {describe_exception(error)}") from error
     if not isinstance(dataset, ray.data.Dataset):
         raise JobRefused(REFUSED, f"{field}: it returned {type(dataset).__name__}; it must return a ray.data.Dataset")
     return dataset
 
 
-def _sort(error: BaseException, message: str) -> AttemptFailed:
+def _build_error(error: BaseException, message: str) -> AttemptFailed:
+    """Returns the error to raise: another attempt may help after one that passes by itself."""
     if is_passing(error):
         return Unreachable("DatasetOutOfReach", message)
     return JobRefused(REFUSED, message)

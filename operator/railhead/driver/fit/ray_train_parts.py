@@ -26,7 +26,8 @@ def prepare_ray_train(pod: Pod, job: JobInput) -> None:
     check_hooks(is_elastic=job.is_elastic)
     os.environ[CALLBACKS] = ",".join(filter(None, (CALLBACK, os.environ.get(CALLBACKS))))
     bounds = Bounds.from_job(job.scaling, worker_pods=pod.worker_pods)
-    replace_parts(
-        partial(make_retries, default=job.max_failures),
-        make_sizes=partial(make_sizes, bounds) if bounds else None,
-    )
+    retries = partial(make_retries, default=job.max_failures)
+    if bounds:
+        replace_parts(retries, make_sizes=partial(make_sizes, bounds))
+    else:
+        replace_parts(retries)

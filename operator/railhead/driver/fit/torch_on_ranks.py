@@ -16,6 +16,10 @@ CONFIG = "ray.train.torch.config"
 TORCH = "torch"
 
 
+def _return_true() -> bool:
+    return True
+
+
 class StandIn:
     """Stands for torch, or for something of it, until it is called or, after Ray's import, looked into."""
 
@@ -23,11 +27,13 @@ class StandIn:
         self._path = path
 
     def __getattr__(self, name: str) -> Any:
-        if name == "is_available":  # of torch.distributed; where it is not, the ranks report it
-            return lambda: True
+        # torch.distributed.is_available, which Ray asks on import. Where it is not available, the ranks report it.
+        if name == "is_available":
+            return _return_true
         if not isinstance(sys.modules.get(TORCH), StandIn):
             return getattr(pkgutil.resolve_name(self._path), name)
-        if name.startswith("__"):  # the import system asks for some of a module
+        # The import system asks a module for some of these, and must not take a stand-in for them.
+        if name.startswith("__"):
             raise AttributeError(name)
         return StandIn(f"{self._path}.{name}")
 
@@ -38,9 +44,17 @@ class StandIn:
 
 
 def leave_out_torch() -> None:
-    """Works in this process, and in each that receives a TorchConfig from it. Never raises: Ray's own import does."""
+    """Spares this process, and each that receives a TorchConfig from it, the import of torch.
+
+    Never raises: if something is wrong, Ray's own import of the class raises.
+    """
     with suppress(Exception):
-        copyreg.pickle(import_config().TorchConfig, lambda config: (make_config, (), vars(config)))
+        copyreg.pickle(import_config().TorchConfig, _reduce)
+
+
+def _reduce(config: Any) -> Any:
+    """Tells pickle to restore the config by `make_config`, which imports it without torch there too."""
+    return make_config, (), vars(config)
 
 
 def import_config() -> Any:
@@ -48,10 +62,12 @@ def import_config() -> Any:
     spec = importlib.util.find_spec(PACKAGE)
     if spec and CONFIG not in sys.modules and TORCH not in sys.modules:
         stand_ins: dict[str, Any] = {name: StandIn(name) for name in (TORCH, f"{TORCH}.distributed")}
-        sys.modules.update(stand_ins, **{PACKAGE: importlib.util.module_from_spec(spec)})
+        # The package without its own code, which would import all that Ray has for torch.
+        stand_ins[PACKAGE] = importlib.util.module_from_spec(spec)
+        sys.modules.update(stand_ins)
         with suppress(Exception):
             importlib.import_module(CONFIG)
-        for name in (PACKAGE, *stand_ins):
+        for name in stand_ins:
             sys.modules.pop(name, None)
     return importlib.import_module(CONFIG)
 

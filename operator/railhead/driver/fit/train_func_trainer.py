@@ -1,5 +1,4 @@
-"""Builds the trainer of `trainer.trainFunc`: Ray Train's with the backend of `trainer.framework`, and our stub as its
-function.
+"""Builds the trainer of `trainer.trainFunc`, whose function is our stub.
 
 Ray has a trainer for each framework, which only hands the backend's config to their common base class
 (tests/ray/test_contract.py); so the base class is used. A table says which class is the config of each framework, and
@@ -32,6 +31,7 @@ Options = Dict[str, Any]  # keyword arguments for one of Ray Train's classes
 # With only one, Ray deletes the old checkpoint right after writing the new one's snapshot;
 # in between, or with a truncated snapshot, a reader would find none.
 MIN_TO_KEEP = 2
+SHOWN_ERROR_CHARS = 400
 # As users write them.
 BACKEND_FIELDS = {"name": "name", "timeout_seconds": "timeoutSeconds", "init_method": "initMethod"}
 
@@ -56,7 +56,8 @@ class Framework:
 FRAMEWORKS = {
     "Torch": Framework(
         "torch",
-        "ray.train.torch.config:TorchConfig",  # as torch_on_ranks imports it
+        # The module that torch_on_ranks imports, not its package.
+        "ray.train.torch.config:TorchConfig",
         options={"name": "backend", "timeoutSeconds": "timeout_s", "initMethod": "init_method"},
     ),
     "TensorFlow": Framework("tensorflow", "ray.train.tensorflow:TensorflowConfig"),
@@ -69,17 +70,24 @@ FRAMEWORKS = {
 
 
 def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mapping[str, object]] = None) -> Trainer:
-    """`datasets` are Ray Data's. Raises JobRefused for an image that cannot run the framework or invalid values."""
+    """Returns the trainer, ready for fit(); `datasets` are Ray Data's.
+
+    Raises JobRefused for an image that cannot run the framework, and for invalid values.
+    """
     from railhead.driver.fit.user_callbacks import add_callbacks, build_validation_config
 
     scaling_config, run_config = build_configs(job, storage_path=storage_path)
     resume_from = os.environ.get(environment.RESUME_FROM, "")
     with refuse_configuration():
         options = plan_options(job.framework, job.backend, use_gpu=job.scaling.use_gpu)
-        more: dict[str, object] = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
+        more: dict[str, object] = {}
+        if datasets:
+            more["datasets"] = datasets
+            more["dataset_config"] = build_data_config(job)
         add_callbacks(run_config, job.callbacks)
         if job.validation_function:
             more["validation_config"] = build_validation_config(job.validation_function)
+        # Before the backend's config is built, which imports its class.
         if leaves_out_torch(job):
             leave_out_torch()
         return build_framework_trainer(
@@ -122,12 +130,13 @@ def require_package(job: JobInput) -> None:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # a package that hides itself, or a half-finished import
+    except (ImportError, ValueError):
+        # A package that hides itself, or a half-finished import.
         return False
 
 
 def plan_options(framework: str, backend: BackendInput, *, use_gpu: bool = False) -> dict[str, object]:
-    """The keyword arguments of the framework's config. Raises ValueError for an unknown option."""
+    """Returns the keyword arguments of the framework's config. Raises ValueError for an unknown option."""
     known = FRAMEWORKS[framework]
     given = {BACKEND_FIELDS[name]: value for name, value in asdict(backend).items() if value is not None}
     unknown = sorted(set(given) - set(known.options))
@@ -142,7 +151,10 @@ def plan_options(framework: str, backend: BackendInput, *, use_gpu: bool = False
 def build_framework_trainer(
     framework: str, function: Callable[..., object], *, options: Mapping[str, object], **arguments: object
 ) -> Trainer:
-    """Raises JobRefused when its config cannot be imported, and what Ray raises for invalid values."""
+    """Returns Ray's trainer of this function with the framework's backend.
+
+    Raises JobRefused when the backend's config cannot be imported, and what Ray raises for invalid values.
+    """
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     config = FRAMEWORKS[framework].config
@@ -155,8 +167,9 @@ def build_framework_trainer(
 def _build_config(framework: str, reference: str, options: Mapping[str, object]) -> object:
     try:
         config = pkgutil.resolve_name(reference)
-    except Exception as error:  # a library that does not load may raise anything
-        detail = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:400]
+    except Exception as error:
+        # A library that does not load may raise anything.
+        detail = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:SHOWN_ERROR_CHARS]
         raise JobRefused(
             MISSING,
             f"trainer.framework: {framework} cannot be imported from spec.image ({detail}); "
@@ -182,35 +195,36 @@ class ConfigPlan(NamedTuple):
 
 
 def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
+    """Translates the job's input into plain values."""
     scaling = job.scaling
     elastic = scaling.elastic
-    keep = job.checkpoint.num_to_keep
-    num_workers: Union[int, Tuple[int, int]] = scaling.num_workers
-    resize_interval = None
+    # Ray takes one number, or the least and the most of an elastic job.
+    num_workers: object = scaling.num_workers
+    resize_seconds = None
     if elastic:
         num_workers = (elastic.min_workers, scaling.num_workers)
-        resize_interval = elastic.resize_interval_seconds
-    num_to_keep = None
-    if keep is not None:
-        num_to_keep = max(keep, MIN_TO_KEEP)
+        resize_seconds = elastic.resize_interval_seconds
+    num_to_keep = job.checkpoint.num_to_keep
+    if num_to_keep is not None:
+        num_to_keep = max(num_to_keep, MIN_TO_KEEP)
     return ConfigPlan(
-        scaling=_present(
+        scaling=_drop_unset(
             num_workers=num_workers,
             use_gpu=scaling.use_gpu,
             resources_per_worker=_plan_resources(scaling.resources_per_worker) or None,
             placement_strategy=scaling.placement_strategy,
             accelerator_type=scaling.accelerator_type,
             label_selector=scaling.ray_label_selector or None,
-            elastic_resize_monitor_interval_s=resize_interval,
+            elastic_resize_monitor_interval_s=resize_seconds,
         ),
-        run=_present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
-        failure=_present(max_failures=job.max_failures),
-        checkpoint=_present(
+        run=_drop_unset(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
+        failure=_drop_unset(max_failures=job.max_failures),
+        checkpoint=_drop_unset(
             num_to_keep=num_to_keep,
             checkpoint_score_attribute=job.checkpoint.score_attribute,
             checkpoint_score_order=job.checkpoint.score_order,
         ),
-        logging=_present(log_level=job.log_level),
+        logging=_drop_unset(log_level=job.log_level),
     )
 
 
@@ -219,7 +233,7 @@ def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
     return {name: int(amount) if amount == int(amount) else amount for name, amount in resources.items()}
 
 
-def _present(**values: object) -> Options:
+def _drop_unset(**values: object) -> Options:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -238,11 +252,10 @@ def build_configs(job: JobInput, *, storage_path: str) -> Tuple[object, RunConfi
 
     plan = plan_configs(job, storage_path=storage_path)
     with refuse_configuration():
-        # An older Ray has no LoggingConfig; `ray_node` has checked that this one has it.
+        more: Options = {}
+        # An older Ray has no LoggingConfig; `supported_versions` has checked that this one has it.
         if plan.logging:
-            more = {"logging_config": train.LoggingConfig(**plan.logging)}
-        else:
-            more = {}
+            more["logging_config"] = train.LoggingConfig(**plan.logging)
         run_config = train.RunConfig(
             **plan.run,
             **more,

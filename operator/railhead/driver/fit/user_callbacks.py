@@ -1,4 +1,4 @@
-"""The user's functions that Ray Train calls beside training: `run.callbacks` and `trainer.validationFunction`.
+"""Guards the user's functions that Ray Train calls beside training: `run.callbacks`, `trainer.validationFunction`.
 
 The former are UserCallbacks, each inside a guard that attributes its exceptions. They run in Ray Train's controller
 actor, where Ray ends the run when one of them raises. The latter is loaded where it runs: in a task on a worker pod.
@@ -23,7 +23,10 @@ REFUSED = "CallbackRefused"
 
 
 class GuardedCallback(UserCallback):  # type: ignore[misc]
-    """`who` begins the message: `run.callbacks module:Class`, or a class from the user's own RunConfig."""
+    """Attributes what a callback of the user's raises to that callback.
+
+    `who` begins the message: `run.callbacks module:Class`, or a class from the user's own RunConfig.
+    """
 
     def __init__(self, callback: object, who: str) -> None:
         self._callback = callback
@@ -43,10 +46,7 @@ class GuardedCallback(UserCallback):  # type: ignore[misc]
 
 
 def add_callbacks(run_config: RunConfig, references: Iterable[str]) -> None:
-    """Guards the RunConfig's callbacks and appends one for each `module:Class`; idempotent.
-
-    Raises JobRefused.
-    """
+    """Guards the RunConfig's callbacks and appends one for each `module:Class`; idempotent. Raises JobRefused."""
     guarded = [_guard(callback) for callback in run_config.callbacks or []]
     known = {callback.who for callback in guarded if isinstance(callback, GuardedCallback)}
     guarded += [_load(reference) for reference in references if _name(reference) not in known]
@@ -80,7 +80,7 @@ def _guard(callback: object) -> object:
 
 
 def build_validation_config(reference: str) -> object:
-    """Returns Ray Train's ValidationConfig, which exists since Ray 2.54 (`ray_node`)."""
+    """Returns Ray Train's ValidationConfig, which exists since Ray 2.54 (`supported_versions`)."""
     from ray.train import ValidationConfig
 
     return ValidationConfig(fn=functools.partial(validate, reference))
@@ -92,10 +92,10 @@ def validate(reference: str, checkpoint: object, **arguments: object) -> object:
     Raises TypeError for a metric that it cannot write.
     """
     try:
-        found = load_function(reference)(checkpoint, **arguments)
-        if isinstance(found, dict):
-            return convert_written("the function", found)
-        return found
+        metrics = load_function(reference)(checkpoint, **arguments)
+        if isinstance(metrics, dict):
+            return convert_written("the function", metrics)
+        return metrics
     except Exception as error:
         log(f"trainer.validationFunction {reference}: {describe_exception(error)}")
         raise

@@ -34,7 +34,8 @@ from railhead.driver.ray.types import RunConfig, Trainer
 
 NOT_USABLE = "EntrypointNotUsable"
 _READY = "_railhead_is_ready"
-_GIVEN_PATH = "_railhead_given_path"  # of a RunConfig whose run has been put into the job's own folder
+# The path of a RunConfig before its run was put into the job's own folder.
+_GIVEN_PATH = "_railhead_given_path"
 
 
 def build_users_trainer(
@@ -74,17 +75,21 @@ def call_build(function: Callable[..., object], arguments: Mapping[str, object],
     except TypeError as error:
         problem = f"Railhead calls it with the keyword arguments {', '.join(arguments)}: {error}"
         raise JobRefused(NOT_USABLE, f"{who}: {problem}") from error
-    except ValueError:  # a function without a signature: the call itself will show
+    except ValueError:
+        # A function without a signature: the call itself will show.
         pass
     try:
         trainer = function(**arguments)
     except BaseException as error:
+        # Not the user's error, but a lost node, for example.
         if isinstance(error, RayError) and not isinstance(error, RayTaskError):
-            raise  # a lost node, for example
+            raise
         raise JobRefused("BuildRaised", f"{who}: {describe_exception(error)}") from error
     if not isinstance(trainer, DataParallelTrainer):
-        kind = type(trainer)
-        what = "None" if trainer is None else f"a {kind.__module__}.{kind.__qualname__}"
+        what = "None"
+        if trainer is not None:
+            kind = type(trainer)
+            what = f"a {kind.__module__}.{kind.__qualname__}"
         raise JobRefused(NOT_USABLE, f"{who}: it returned {what}; it must return one of Ray Train's trainers")
     built: Trainer = trainer
     return built
@@ -102,7 +107,9 @@ def make_ready(
 
     add_callbacks(trainer.run_config, job.callbacks)
     run = replace(place_run(trainer.run_config, job.run_name, storage_path, job_path=job_path), fit=fit)
-    resume_from = os.environ.get(environment.RESUME_FROM, "") if fit == 1 else ""
+    resume_from = ""
+    if fit == 1:
+        resume_from = os.environ.get(environment.RESUME_FROM, "")
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:
@@ -130,7 +137,8 @@ def place_run(run_config: RunConfig, run_name: str, storage_path: str, *, job_pa
     is_named = not is_of_job(name, run_name)
     is_outside = is_named and is_known_outside(_read_known(), run=name, folder=run_name)
     if is_named and not is_outside:
-        setattr(run_config, _GIVEN_PATH, given)  # the same RunConfig may be used again
+        # The same RunConfig may be used again, and its run must not move one folder deeper each time.
+        setattr(run_config, _GIVEN_PATH, given)
         run_config.storage_path = build_checkpoint_uri(given, run_name)
         path = build_checkpoint_uri(path, run_name)
     run_uri = build_checkpoint_uri(path, name)

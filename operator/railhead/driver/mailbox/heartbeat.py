@@ -1,4 +1,4 @@
-"""What the ranks' heartbeats say together: how far training is, and for how long no rank has made a step. Pure."""
+"""Describes what the ranks' heartbeats say together: how far training is, and what it uploads and uses. Pure."""
 
 from __future__ import annotations
 

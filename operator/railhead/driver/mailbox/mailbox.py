@@ -1,4 +1,4 @@
-"""What the processes in the head pod tell each other: three values, each in a JSON file that one process writes.
+"""Carries what the processes in the head pod tell each other: three values, each in a JSON file of one writer.
 
 Ray Train's controller writes `FromController`, a file for each fit(), since a script may call several; the driver
 writes `FromDriver`, the user's script `FromScript`. A file is replaced atomically, so a reader finds a value that was
@@ -39,6 +39,7 @@ class MailboxFile(Generic[T]):
         self._default = default
 
     def read(self) -> T:
+        """Returns the value; before the first change, or if the file cannot be read, the default."""
         try:
             values = json.loads(self._file.read_text())
         except (OSError, ValueError):
@@ -52,10 +53,12 @@ class MailboxFile(Generic[T]):
         The threads of the process wait for each other here.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
+        # A file of its own: the value's file is replaced, so a lock on it would be one on the replaced file.
         with open(self._file.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             before = self.read()
             after = change(before)
+            # Nothing new to tell, so nothing to wake the driver for.
             if after == before:
                 return
             _replace(self._file, json.dumps(asdict(after)))
@@ -88,13 +91,14 @@ class Mailbox:
 
     def ask_for_stacks(self, requester: str) -> None:
         """Asks the controller, which answers at its next poll of the workers; `requester` is part of a file's name."""
-        self._answer(requester).unlink(missing_ok=True)
+        # The previous answer goes first, so that it is not taken for the new one.
+        self._answer_file(requester).unlink(missing_ok=True)
         _replace(self._folder / f"{requester}{_REQUEST}", "")
 
     def read_stacks(self, requester: str) -> Optional[list[Stack]]:
         """Returns the answer, None before there is one."""
         try:
-            return [Stack(**each) for each in json.loads(self._answer(requester).read_text())]
+            return [Stack(**each) for each in json.loads(self._answer_file(requester).read_text())]
         except (OSError, ValueError):
             return None
 
@@ -103,17 +107,18 @@ class Mailbox:
         requests = list(self._folder.glob(f"*{_REQUEST}"))
         if not requests:
             return
+        # Before the stacks are collected: who asks meanwhile, asks for later ones.
         for request in requests:
             request.unlink(missing_ok=True)
         stacks = [asdict(stack) for stack in collect()]
         for request in requests:
-            _replace(self._answer(request.name.removesuffix(_REQUEST)), json.dumps(stacks))
+            _replace(self._answer_file(request.name.removesuffix(_REQUEST)), json.dumps(stacks))
 
-    def _answer(self, requester: str) -> Path:
+    def _answer_file(self, requester: str) -> Path:
         return self._folder / f"{requester}.stacks.json"
 
     def open_socket(self) -> socket.socket:
-        """Returns the driver's end."""
+        """Returns the driver's end of the socket, which has a datagram after each change."""
         address = self._folder / _SOCKET
         address.unlink(missing_ok=True)
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -121,6 +126,7 @@ class Mailbox:
         return receiver
 
     def wake(self) -> None:
+        """Makes the driver look at the mailbox again."""
         wake(self._folder)
 
 
@@ -130,13 +136,16 @@ def open_mailbox(*, fit: int = 1) -> Mailbox:
 
 
 def wake(folder: Path) -> None:
+    """Sends the driver a datagram, and never waits for it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
+        # The driver does not listen yet, or has not read the last datagrams: then it is about to look anyway.
         with contextlib.suppress(OSError):
             sender.sendto(b"1", str(folder / _SOCKET))
 
 
 def _replace(file: Path, text: str) -> None:
+    """Replaces the file atomically."""
     temporary = file.with_name(f"{file.name}.{os.getpid()}.{threading.get_ident()}")
     temporary.write_text(text)
     os.replace(temporary, file)

@@ -1,10 +1,12 @@
-"""What the driver knows of the run's progress, and how each event changes it; the commits of earlier attempts. Pure."""
+"""Describes the run's progress: what each event changes in it, and which commits are from earlier attempts. Pure."""
 
 from __future__ import annotations
 
 import json
 import math
+import operator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -67,12 +69,18 @@ class Progress:
     times: ReportTimes = field(default_factory=ReportTimes)  # of the group's newest commit
 
     def begin_run(self, *, resumed_from: str = "", warning: Optional[RunWarning] = None) -> Progress:
-        """Another fit(): a script may call it several times. The counts continue, and `run_uri` until it trains."""
+        """Returns the progress at the start of another fit(), of which a script may call several.
+
+        The counts continue, and so does `run_uri` until it trains.
+        """
         begun = replace(self, state="STARTING", has_run=False, is_training=False, processes=())
         return replace(begun, resumed_from=resumed_from, warning=warning)
 
     def with_ray_state(self, name: str) -> Progress:
-        """An unknown state, or SHUTTING_DOWN, which precedes a final one, changes nothing."""
+        """Returns the progress in this state of Ray Train's controller.
+
+        An unknown state, or SHUTTING_DOWN, which precedes a final one, does not change the state of the report.
+        """
         states = _STATES.get(name)
         if states is None:
             return replace(self, is_training=self.is_training and name != "SHUTTING_DOWN")
@@ -80,7 +88,7 @@ class Progress:
         return replace(self, state=states[self.has_run], has_run=has_run, is_training=states[True] == "RUNNING")
 
     def with_report(self, metrics: Mapping[str, Any]) -> Progress:
-        """One report from all ranks."""
+        """Returns the progress after one more report from all ranks."""
         return replace(self, reports=self.reports + 1, metrics=format_metrics(metrics))
 
     def with_commit(self, checkpoint: CommittedCheckpoint) -> Progress:
@@ -88,9 +96,14 @@ class Progress:
 
 
 def format_metrics(metrics: Mapping[str, Any], *, first: str = "") -> dict[str, str]:
-    """Numbers and short strings; drops values without a short form. `first` is the last one to be dropped."""
+    """Returns the numbers and short strings as text, without values that have no short form.
+
+    There are at most `MAX_METRICS`; the metric `first` is always among them.
+    """
     result: dict[str, str] = {}
-    for name, value in sorted(metrics.items(), key=lambda item: item[0] != first):
+    # Sorting is stable: all but the first keep their order.
+    for name in sorted(metrics, key=partial(operator.ne, first)):
+        value = metrics[name]
         text = _format_value(value)
         if text is not None and len(result) < MAX_METRICS:
             result[make_printable(str(name))[:MAX_METRIC_NAME]] = text
@@ -99,8 +112,9 @@ def format_metrics(metrics: Mapping[str, Any], *, first: str = "") -> dict[str, 
 
 def _format_value(value: Any) -> Optional[str]:
     if not isinstance(value, (bool, int, float, str)) and callable(getattr(value, "item", None)):
+        # A scalar of numpy or torch; of a tensor with several elements, this raises.
         try:
-            value = value.item()  # a scalar of numpy or torch
+            value = value.item()
         except Exception:
             return None
     if isinstance(value, float):
@@ -138,7 +152,9 @@ def is_known_outside(text: str, *, run: str, folder: str) -> bool:
 
 
 def parse_known(text: str, *, run_uri: str) -> dict[str, CommittedCheckpoint]:
-    """The status's commits of earlier attempts in this run, by folder's name, without metrics; empty if malformed.
+    """Returns the status's commits of earlier attempts in this run, by folder's name; empty if malformed.
+
+    They have no metrics.
 
     `text`: `contract.environment.KNOWN_CHECKPOINTS`, where a script with several runs has the commits of all.
     """

@@ -1,4 +1,4 @@
-"""What the driver, Ray Train's controller and the user's script tell each other."""
+"""Defines what the driver, Ray Train's controller and the user's script tell each other."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ class FromDriver(Value):
     read_fits: int = 0
 
     def count_allowed_restarts(self, failure: Failure) -> Optional[int]:
-        """0 after a failure that ends the attempt by a rule. None until the operator has answered a report."""
+        """Returns how many restarts in place the operator allows; None until it has answered a report.
+
+        They are 0 after a failure that ends the attempt by a rule of the job's.
+        """
         rules = self.answer.failure_rules
         number = find_rule(rules, failure.class_.value, failure.reason, failure.process_exit_code)
         if number is not None and rules[number].action != RESTART:

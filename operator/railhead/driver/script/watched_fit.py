@@ -1,4 +1,4 @@
-"""fit() in the user's script: checks the trainer first, and tells our driver the outcome by the mailbox.
+"""Watches fit() in the user's script: checks the trainer before it, and tells our driver how it ended, by the mailbox.
 
 What the trainer's RunConfig leaves unset becomes the job's, so that the next attempt finds the run again; a run that
 the script names is in the job's own folder.
@@ -24,19 +24,25 @@ from railhead.driver.messages.attempt_errors import AttemptFailed
 from railhead.driver.ray.types import RunConfig, Trainer
 from railhead.driver.train_controller.failures.classify_failure import explain_missing_success
 
-READ_SECONDS = 8.0  # our driver waits less than that
+# For our driver to read the ranks' last lines, for which it waits less than that.
+READ_SECONDS = 8.0
+LOOK_SECONDS = 0.05
 _IS_UNNAMED = "_railhead_is_unnamed"
 
 
 def watch_trainers(module: Any) -> None:
-    """`module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base class of all. Raises JobRefused."""
+    """Patches fit() of all trainers, and installs our parts in Ray Train. Raises JobRefused.
+
+    `module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base class of all.
+    """
     from railhead.driver.ray.controller_parts import replace_parts
     from railhead.driver.ray.hooks import check_hooks
     from railhead.driver.train_controller.failures.failure_policy import make_retries
 
     try:
         check_hooks()
-        replace_parts(partial(make_retries, default=0))  # as often as the script itself says
+        # Without a default of the job's: a group restarts as often as the script itself says.
+        replace_parts(partial(make_retries, default=0))
     except AttemptFailed as error:
         _write(open_mailbox(), Fit(0, has_ended=True, failure=error.failure))
         raise
@@ -50,7 +56,10 @@ def watch_trainers(module: Any) -> None:
 
 
 def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
-    """Raises what fit() raises; JobRefused instead of waiting forever; or AttemptFailed if the run is another's."""
+    """Calls fit() for a run that this attempt has acquired, and writes how it ended into the mailbox.
+
+    Raises what fit() raises; JobRefused instead of waiting forever; or AttemptFailed if the run is another's.
+    """
     from railhead.driver.fit.users_trainer import make_ready
     from railhead.driver.train_controller.failures.ray_exceptions import build_failure
 
@@ -71,10 +80,9 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
         if not (trainer.running_in_local_mode or controller.read().has_returned):
             raise AttemptFailed(explain_missing_success())
     except Exception as error:
-        found = controller.read().failure
-        if isinstance(error, AttemptFailed):
-            found = error.failure
-        _end_fit(mailbox, Fit(number, has_ended=True, failure=found or build_failure(error)))
+        # The controller knows more of a failure than the exception that Ray makes of it.
+        failure = error.failure if isinstance(error, AttemptFailed) else controller.read().failure
+        _end_fit(mailbox, Fit(number, has_ended=True, failure=failure or build_failure(error)))
         raise
     _end_fit(mailbox, Fit(number, has_ended=True))
     return result
@@ -89,15 +97,21 @@ def _warn(mailbox: Mailbox, warning: Optional[RunWarning]) -> None:
 
 
 def _end_fit(mailbox: Mailbox, fit: Fit) -> None:
-    """Waits until it is read: the ranks' last lines pass through this process, which must not exit before they do."""
+    """Writes how the fit() ended, and waits until our driver has read the ranks' last lines.
+
+    They pass through this process, which must not exit before they do.
+    """
     _write(mailbox, fit)
     deadline = time.monotonic() + READ_SECONDS
     while mailbox.driver.read().read_fits < fit.number and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(LOOK_SECONDS)
 
 
 def complete_run_configs(module: Any) -> None:
-    """`module`: ray.train.v2.api.config. An own `storage_filesystem` keeps Ray's default path, which is its own too."""
+    """Gives each new RunConfig without a storage path the job's. `module`: ray.train.v2.api.config.
+
+    One with a `storage_filesystem` keeps Ray's default path, which is a path of that filesystem.
+    """
     original = module.RunConfig.__post_init__
 
     @functools.wraps(original)
