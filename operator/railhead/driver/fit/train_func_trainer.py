@@ -14,7 +14,7 @@ import os
 import pkgutil
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from railhead.contract import environment
 from railhead.contract.job_input import BackendInput, JobInput

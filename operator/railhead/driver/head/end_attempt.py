@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import NoReturn, Optional
 

@@ -189,7 +189,7 @@ def watch_for_hang(mailbox: Mailbox, publisher: Publisher, on_fatal: Callable[[F
             continue
         for line in describe_stacks(stacks):
             log(line)
-        message = explain_hang(stacks, suspicion)
+        message = explain_hang(stacks, suspicion, describe_demand())
         if not suspicion.is_final:
             publisher.warn(RunWarning(NO_STEPS, redact(message)))
         elif suspicion.reason == NO_STEPS and is_debugged(stacks or []):
@@ -223,8 +223,11 @@ def _hand_over(mailbox: Mailbox, stacks: list[Stack], suspicion: Suspicion, mess
     return True
 
 
-def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
-    """Tells where the ranks are, for the status: the smallest group first, since the others are waiting for it."""
+def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion, demand: str = "") -> str:
+    """Tells where the ranks are, the smallest group first, since the others are waiting for it.
+
+    `demand` is what Ray waits to start, for which a rank may wait.
+    """
     if stacks is None:
         return (
             f"{suspicion.because}, and Ray Train's controller does not respond; check for storage that does not "
@@ -235,7 +238,10 @@ def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion) -> str:
     more = ""
     if len(groups) > PLACES:
         more = f"; and {len(groups) - PLACES} more places"
-    return f"{suspicion.because}: {where}{more}. The stacks are in the head's log. {suspicion.advice}"
+    waits = ""
+    if demand:
+        waits = f". {demand}"
+    return f"{suspicion.because}: {where}{more}{waits}. The stacks are in the head's log. {suspicion.advice}"
 
 
 def _describe_group(ranks: list[Stack], place: str) -> str:
