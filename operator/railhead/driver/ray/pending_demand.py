@@ -1,6 +1,6 @@
 """What Ray waits to start: tasks, actors and placement groups for which no pod has the resources.
 
-A rank that waits for such a task waits for ever, since Ray knows that Kubernetes may still bring a node. One request to
+A rank that waits for such a task waits forever, since Ray knows that Kubernetes may still bring a node. One request to
 the GCS answers it, in the form that Ray's autoscaler reads; tests/ray/test_contract.py checks the names.
 """
 
@@ -54,7 +54,7 @@ def _ask_gcs() -> Any:
 
     import ray
 
-    client = GcsClient(address=ray.get_runtime_context().gcs_address)
+    client = _raylet.GcsClient(address=ray.get_runtime_context().gcs_address)
     reply = GetClusterResourceStateReply()
     reply.ParseFromString(client.get_cluster_resource_state(timeout_s=ANSWER_TIMEOUT_SECONDS))
     return reply.cluster_resource_state
