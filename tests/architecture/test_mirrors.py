@@ -20,7 +20,6 @@ TESTED_BY = {
     "tests/api/test_client.py": ("client/submit/suspension",),
     "tests/unit/contract/test_answer.py": ("contract/json_values",),
     "tests/unit/driver/train_controller/test_metric_rules.py": ("contract/metric_rule",),
-    "tests/unit/planning/facts/test_settlement.py": ("planning/facts/failure_budget",),
     "tests/unit/planning/facts/test_quota.py": ("planning/facts/backoff",),
     "tests/api/test_session.py": ("client/python_api",),
     "tests/api/test_crd_changes.py": ("api/changes",),

@@ -49,7 +49,6 @@ def describe_demand() -> str:
 
 def _ask_gcs() -> Any:
     """Returns a ClusterResourceState of ray.core.generated.autoscaler_pb2."""
-    from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, without stubs
     from ray.core.generated.autoscaler_pb2 import GetClusterResourceStateReply
 
     import ray
