@@ -52,8 +52,9 @@ def _ask_gcs() -> Any:
     from ray.core.generated.autoscaler_pb2 import GetClusterResourceStateReply
 
     import ray
+    from ray import _raylet
 
-    client = _raylet.GcsClient(address=ray.get_runtime_context().gcs_address)
+    client = _raylet.GcsClient(address=ray.get_runtime_context().gcs_address)  # type: ignore[attr-defined]  # compiled
     reply = GetClusterResourceStateReply()
     reply.ParseFromString(client.get_cluster_resource_state(timeout_s=ANSWER_TIMEOUT_SECONDS))
     return reply.cluster_resource_state
