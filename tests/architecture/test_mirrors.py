@@ -76,6 +76,7 @@ TESTED_BY = {
         "driver/fit/ray_train_parts",
     ),
     "tests/unit/driver/head/test_run_head.py": ("driver/head/threads",),
+    "tests/unit/driver/head/test_step_watch.py": ("driver/mailbox/heartbeat",),
     "tests/unit/driver/container/test_session_logs.py": (
         "driver/messages/rank_marks",
         "driver/pod/rank_output",

@@ -86,7 +86,7 @@ class TimeAccount:
         self._move("checkpointing", moved)
 
     def _count_commit(self, progress: Progress) -> None:
-        """After a commit, only the training since the report of this checkpoint may still be lost."""
+        """Takes what was trained up to the report of a committed checkpoint as safe."""
         if progress.commits > self._commits:
             since = min(round(progress.times.trained * 1000), self.spent.uncommitted)
             self._commits = progress.commits

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from railhead.contract.report import Steps
-from railhead.driver.head.hang_watch import FIRST_STEPS, LONGEST_ROUND_SECONDS, SHORTEST_WINDOW_SECONDS, StepWatch
+from railhead.driver.head.step_watch import FIRST_STEPS, LONGEST_ROUND_SECONDS, SHORTEST_WINDOW_SECONDS, StepWatch
 from railhead.driver.mailbox.heartbeat import Heartbeat
 from railhead.driver.mailbox.progress import Progress
 
