@@ -18,7 +18,7 @@ from railhead.planning.facts import reasons
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
-MAKERS = {"make_condition", "stand_still", "_stand"}
+MAKERS = {"make_condition", "set_not_running", "_stand"}
 # Expressions whose values are in `PASSED_ON`, or are of a failure.
 VARIABLES = {"reason", "warning.reason", "event.reason", "problem.reason", "why.reason"}
 PHASES = {"Pending", "Starting"}  # of the expression `phase`

@@ -27,7 +27,15 @@ from railhead.planning.facts.reported_progress import change_by_outcome, with_es
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import UNSET, Requirement, StatusChange, Unset, make_condition, stand, stand_still
+from railhead.planning.status_change import (
+    UNSET,
+    Requirement,
+    StatusChange,
+    Unset,
+    make_condition,
+    set_not_running,
+    set_standing_conditions,
+)
 
 NO_GANG = (
     ", each scheduled by itself: spec.scheduling.gangScheduler is Auto, and the API server serves no PodGroup of "
@@ -44,7 +52,7 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
     message += NO_GANG if job.chosen_gang == "None" else ""
     status = replace(
-        stand_still(job, types.RECONCILING, reason=phase, message=message),
+        set_not_running(job, types.RECONCILING, reason=phase, message=message),
         phase=phase,
         run=RunStatus(name=job.run_name, uid=job.uid, former_uids=list(job.ref.former_uids) or None),
         attempt=attempt,
@@ -149,7 +157,9 @@ def fail_job(job: Job, failure: FailureStatus, *, because: str) -> Decision:
 
 def _conclude(job: Job, failure: FailureStatus) -> StatusChange:
     """The failure and the last checkpoints. An attempt ends once, for one cause: the view must hold all its pods."""
-    change = replace(stand(job), failure=failure, progress=_end_estimate(job)).requiring(Requirement.FRESH_PODS)
+    change = replace(set_standing_conditions(job), failure=failure, progress=_end_estimate(job)).requiring(
+        Requirement.FRESH_PODS
+    )
     return change_by_outcome(change, job.status, job.outcome, job.now)
 
 

@@ -219,7 +219,7 @@ class Decision(Effects):
     status: StatusChange | None = None
     last: StatusChange | None = None
 
-    def waking(self, at: datetime | None) -> Decision:
+    def with_wake_by(self, at: datetime | None) -> Decision:
         """Wakes the job at this time at the latest."""
         if at is None or (self.wake_at is not None and self.wake_at <= at):
             return self

@@ -51,7 +51,12 @@ from railhead.planning.facts.admission import add_queue_obstacle
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Effects, Event, Plan
-from railhead.planning.status_change import build_status_write, changes_anything, make_condition, stand
+from railhead.planning.status_change import (
+    build_status_write,
+    changes_anything,
+    make_condition,
+    set_standing_conditions,
+)
 
 # The order is the rule; each line says why it comes before the next.
 # tests/unit/planning/test_planner.py has, for each adjacent pair, a job in which both apply, or why there is none.
@@ -134,6 +139,8 @@ def _seal(observed: Observed, decision: Decision) -> Plan:
 
 def _decide_invalid(observed: Observed, error: InvalidSpec) -> Decision:
     """Reports a spec that was stored under another schema in the status, and touches nothing else."""
-    status = stand(observed, make_condition(observed, types.STALLED, reason="InvalidSpec", message=str(error)))
+    status = set_standing_conditions(
+        observed, make_condition(observed, types.STALLED, reason="InvalidSpec", message=str(error))
+    )
     is_news = changes_anything(observed, status)
     return Decision(status=status, events=(Event("Warning", "InvalidSpec", str(error)),) if is_news else ())

@@ -171,7 +171,7 @@ def make_condition(observed: Observed, type_: str, *, reason: str, message: str,
     )
 
 
-def stand(observed: Observed, *conditions: Condition) -> StatusChange:
+def set_standing_conditions(observed: Observed, *conditions: Condition) -> StatusChange:
     """The job's state now: these conditions, no other of `STANDING`, and the rest of `ALWAYS_PRESENT` as False."""
     absent = (
         make_condition(observed, type_, reason=f"Not{type_}", message="", is_true=False)
@@ -183,9 +183,9 @@ def stand(observed: Observed, *conditions: Condition) -> StatusChange:
     return StatusChange(set_conditions=(*kept, *conditions), remove_conditions=gone)
 
 
-def stand_still(observed: Observed, type_: str, *, reason: str, message: str) -> StatusChange:
+def set_not_running(observed: Observed, type_: str, *, reason: str, message: str) -> StatusChange:
     """The condition that explains why training does not run, together with Running=False."""
-    return stand(
+    return set_standing_conditions(
         observed,
         make_condition(observed, type_, reason=reason, message=message),
         make_condition(observed, types.RUNNING, reason=reason, message=message, is_true=False),

@@ -90,7 +90,7 @@ def announce_commit(job: Job, decision: Decision) -> Decision:
     else:
         at = job.now
     if status.phase not in ENDS and at > job.now:
-        return decision.waking(at)
+        return decision.with_wake_by(at)
     message = f"Checkpoint {found.index} was committed: {found.uri[:800]}"
     announced = replace(job.announced, index=found.index, at=job.now)
     event = Event("Normal", "CheckpointCommitted", message, is_series=True)

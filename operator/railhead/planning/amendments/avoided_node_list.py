@@ -24,7 +24,7 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
         return decision
     listed = Avoidance.listed(job)
     wanted = find_avoidance(job)
-    decision = decision.waking(next_avoidance_change(job, wanted.nodes))
+    decision = decision.with_wake_by(next_avoidance_change(job, wanted.nodes))
     if wanted == listed:
         return decision
     known = {node.name for node in listed.nodes}

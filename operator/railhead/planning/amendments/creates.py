@@ -25,7 +25,7 @@ from railhead.planning.job import Job
 from railhead.planning.observed import Rejection
 from railhead.planning.plan import POD, QUOTA_PROBE, Create, Decision, Event
 from railhead.planning.pod_view import Problem
-from railhead.planning.status_change import GUARD, Unset, changes_anything, stand_still
+from railhead.planning.status_change import GUARD, Unset, changes_anything, set_not_running
 from railhead.resources.quota_probe import build_quota_probe
 
 _REFUSED_WORKER = re.compile(r"Pod \S+-w(\d+)-\d+ was rejected: ")
@@ -75,7 +75,7 @@ def hold_back_creates(job: Job, decision: Decision) -> Decision:
         held = replace(decision, creates=())  # the next pass reports why
     else:
         held = _report_hold(job, decision, rejection)
-    return held.waking(at).waking(due)
+    return held.with_wake_by(at).with_wake_by(due)
 
 
 def _report_hold(job: Job, decision: Decision, rejection: Rejection) -> Decision:
@@ -103,7 +103,7 @@ def _report(job: Job, problem: Problem) -> Decision:
     message = problem.message + _describe_hold(job)
     if any((x.type, x.reason, x.message) == (types.RECONCILING, reason, message) for x in job.status.conditions):
         return Decision()
-    status = stand_still(job, types.RECONCILING, reason=reason, message=message)
+    status = set_not_running(job, types.RECONCILING, reason=reason, message=message)
     news = Event("Warning", reason, message, is_series=True)
     return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(news,))
 

@@ -35,4 +35,6 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
         last=last,
         workload=workload,
     )
-    return held.waking(min(at for each in observed.denials if (at := denied_until(each, observed.now)) > observed.now))
+    return held.with_wake_by(
+        min(at for each in observed.denials if (at := denied_until(each, observed.now)) > observed.now)
+    )

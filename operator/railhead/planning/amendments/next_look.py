@@ -19,10 +19,10 @@ MOST_SECONDS = 300
 
 def wake_for_limits(job: Job, decision: Decision) -> Decision:
     """Adds the earliest of these times."""
-    decision = decision.waking(next_due(job)).waking(next_unstarted(job))
+    decision = decision.with_wake_by(next_due(job)).with_wake_by(next_unstarted(job))
     if job.status.is_finished:
         return decision
-    return decision.waking(job.next_out_of_reach)
+    return decision.with_wake_by(job.next_out_of_reach)
 
 
 def look_up_pod_events(job: Job, decision: Decision) -> Decision:
@@ -40,11 +40,11 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
         all_from = find_look_time(job)
         if all_from is None or all_from > job.now:
             placed = placed[:1]
-            decision = decision.waking(all_from)
-    due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=itemgetter(0))
+            decision = decision.with_wake_by(all_from)
+    due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=lambda each: each[0])
     if due <= job.now:
         return replace(decision, look_up_events_of=pod)
-    return decision.waking(due)
+    return decision.with_wake_by(due)
 
 
 def _next_look(pod: PodView, now: datetime) -> datetime:

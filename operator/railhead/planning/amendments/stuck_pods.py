@@ -15,7 +15,7 @@ from railhead.planning.status_change import StatusChange
 
 def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
     """Updates the list, with one event for all pods that are new, and wakes the job when the next pod is due."""
-    decision = decision.waking(observed.next_stuck)
+    decision = decision.with_wake_by(observed.next_stuck)
     stuck = observed.stuck_pods
     listed = observed.status.stuck_pods or []
     wanted = [_describe_stuck(pod) for pod in stuck[:MAX_STUCK_PODS]]

@@ -18,7 +18,7 @@ from railhead.planning.facts.goodput_account import settle_time
 from railhead.planning.job import Job
 from railhead.planning.observed import RunHolder
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import Requirement, make_condition, stand, stand_still
+from railhead.planning.status_change import Requirement, make_condition, set_not_running, set_standing_conditions
 from railhead.resources.sizes import compute_sizes
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
@@ -47,7 +47,7 @@ def decide_restored(job: Job) -> Decision | None:
     message = f"This TrainJob was restored from one with uid {run.uid}; it continues in its run, {run.name}"
     suspended = make_condition(job, types.SUSPENDED, reason=RESTORED, message=message)
     suspended = suspended.model_copy(update={"last_transition_time": format_time(since)})
-    change = stand_still(job, types.SUSPENDED, reason=RESTORED, message=message).with_conditions(suspended)
+    change = set_not_running(job, types.SUSPENDED, reason=RESTORED, message=message).with_conditions(suspended)
     change = replace(
         change,
         phase="Suspended",
@@ -131,7 +131,7 @@ def decide_run(job: Job) -> Decision | None:
 
 
 def _hold(job: Job, reason: str, message: str) -> Decision:
-    stalled = stand(job, make_condition(job, types.STALLED, reason=reason, message=message))
+    stalled = set_standing_conditions(job, make_condition(job, types.STALLED, reason=reason, message=message))
     if job.attempt == 0:
         stalled = replace(stalled, phase="Pending")
     decision = Decision(

@@ -23,7 +23,7 @@ from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, DeleteJob, Event, delete_all
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import UNSET, StatusChange, Unset, stand_still
+from railhead.planning.status_change import UNSET, StatusChange, Unset, set_not_running
 
 SIDECAR_SECONDS = 60  # for a head's other containers to end after its driver
 
@@ -39,7 +39,7 @@ def decide_success(job: Job) -> Decision | None:
         return None
     message = f"Training finished in attempt {job.attempt}" + (f": {outcome.message}" if outcome.message else "")
     status = replace(
-        stand_still(job, types.COMPLETE, reason="Succeeded", message=message),
+        set_not_running(job, types.COMPLETE, reason="Succeeded", message=message),
         phase="Succeeded",
         completion_time=format_time((head.finished_at if head else None) or job.now),
         head=HeadStatus(pod=head.name, node=head.node) if head else UNSET,

@@ -27,7 +27,7 @@ from railhead.planning.facts.settlement import Settlement, charge_failures
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
-from railhead.planning.status_change import StatusChange, make_condition, stand
+from railhead.planning.status_change import StatusChange, make_condition, set_standing_conditions
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
 NOT_FOUND = "SourceNotFound"
@@ -47,10 +47,7 @@ def decide_resume_source(job: Job) -> Decision | None:
         return None
     reason, message = problem
     is_news = job.status.reason_of(types.STALLED) != reason
-    stalled = stand(job, make_condition(job, types.STALLED, reason=reason, message=message))
-    events: tuple[Event, ...] = ()
-    if is_news:
-        events = (Event("Warning", reason, message),)
+    stalled = set_standing_conditions(job, make_condition(job, types.STALLED, reason=reason, message=message))
     return Decision(
         status=replace(stalled, phase="Pending"),  # also of one that was created suspended
         events=events,
@@ -149,7 +146,9 @@ def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decis
         f"Attempt {job.attempt + 1} waits for {len(remains)} pods of attempt {job.attempt} to terminate: {pods}; "
         f"if a node does not respond, for at most {UNANSWERED_SECONDS} s after the grace period"
     )
-    status = stand(job, make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message))
+    status = set_standing_conditions(
+        job, make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message)
+    )
     return Decision(status=status, deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))
 
 

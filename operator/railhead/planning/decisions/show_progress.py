@@ -21,7 +21,13 @@ from railhead.planning.facts.reasons import GATED, HELD_BY_KUEUE, REPORTS_MISSIN
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView, Problem
-from railhead.planning.status_change import StatusChange, await_again, make_condition, stand, stand_still
+from railhead.planning.status_change import (
+    StatusChange,
+    await_again,
+    make_condition,
+    set_not_running,
+    set_standing_conditions,
+)
 
 QUICK_START = timedelta(seconds=15)
 COUNTED_EXACTLY = 10  # up to this many worker pods, each one counts
@@ -58,7 +64,7 @@ def _show_ready(job: Job, decision: Decision) -> Decision:
         if since is None or not _is_ready_news(job):
             return decision
         if since + QUICK_START > job.now:
-            return decision.waking(since + QUICK_START)
+            return decision.with_wake_by(since + QUICK_START)
     workers = WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=known.joined)
     return replace(decision, status=replace(decision.status or StatusChange(), workers=workers))
 
@@ -77,7 +83,7 @@ def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
     if problem.reason == HELD_BY_KUEUE:
         why = explain_held_pod(job, problem.message)
     message = f"Pod {pod.name} cannot start: {why}{explain_avoided(job, pod)}"
-    status = stand_still(job, types.RECONCILING, reason=problem.reason, message=message)
+    status = set_not_running(job, types.RECONCILING, reason=problem.reason, message=message)
     event = Event("Warning", problem.reason, message, is_series=True)
     return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(event,))
 
@@ -88,7 +94,7 @@ def _show_that_problem_is_past(job: Job) -> Decision:
         return Decision()
     phase: Phase = job.status.phase or "Pending"
     message = f"All pods of attempt {job.attempt} are created and starting{explain_used_again(job)}"
-    return Decision(status=replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase))
+    return Decision(status=replace(set_not_running(job, types.RECONCILING, reason=phase, message=message), phase=phase))
 
 
 def _count_pods(job: Job, change: StatusChange, *, joined: int) -> StatusChange:
@@ -119,7 +125,7 @@ def _starting(job: Job) -> Decision:
         reason = REPORTS_MISSING
         message = _describe_missing_report(job)
         due = None
-    status = replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase=phase)
+    status = replace(set_not_running(job, types.RECONCILING, reason=reason, message=message), phase=phase)
     if was_running:
         status = await_again(job, status)
     is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
@@ -160,7 +166,7 @@ def _training(job: Job) -> Decision:
         pods = f"{job.desired_workers}"
     message = f"Training runs on {pods} worker pods (attempt {job.attempt})"
     running = make_condition(job, types.RUNNING, reason="Training", message=message)
-    status = replace(stand(job, running, *_wait_for_workers(job)), phase="Running", waiting=None)
+    status = replace(set_standing_conditions(job, running, *_wait_for_workers(job)), phase="Running", waiting=None)
     is_news = job.status.phase != "Running"
     return Decision(
         status=_count_pods(job, status, joined=joined),

@@ -25,7 +25,7 @@ from railhead.planning.facts.reasons import QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import Problem
-from railhead.planning.status_change import UNSET, Requirement, StatusChange, make_condition, stand_still
+from railhead.planning.status_change import UNSET, Requirement, StatusChange, make_condition, set_not_running
 
 SUSPENDING = "Suspending"
 SUSPENDED = "Suspended"
@@ -60,11 +60,9 @@ def _announce(job: Job) -> StatusChange:
     """Returns the state Suspending, with the last checkpoint of a head that has just ended."""
     grace = job.spec.end_seconds
     obstacle = None if job.spec.suspend else job.obstacle
-    why = ""
-    if obstacle:
-        why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). "
-    message = f"{why}A driver that trains ends after one more checkpoint, within {grace} s; then the pods are deleted"
-    status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
+    why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). " if obstacle else ""
+    message = f"{why}The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
+    status = replace(set_not_running(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
     return add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))
 
 
@@ -115,7 +113,7 @@ def _rest(job: Job) -> Decision:
         then = f"continues from checkpoint {checkpoint.index}"
     phase, why = _find_rest(job, then=then)
     is_queued = phase == "Queued"
-    status = stand_still(job, types.SUSPENDED, reason=why.reason, message=why.message)
+    status = set_not_running(job, types.SUSPENDED, reason=why.reason, message=why.message)
     if is_queued:
         type_ = types.STALLED if why.reason == QUEUE_NAME_CONFLICT else types.RECONCILING
         status = status.with_conditions(make_condition(job, type_, reason=why.reason, message=why.message))

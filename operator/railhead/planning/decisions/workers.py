@@ -41,7 +41,7 @@ from railhead.planning.facts.unstarted import find_unstarted
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import GUARD, UNSET, Requirement, StatusChange, Unset, await_again, stand_still
+from railhead.planning.status_change import GUARD, UNSET, Requirement, StatusChange, Unset, await_again, set_not_running
 from railhead.resources.queues.kueue import WORKERS
 
 
@@ -131,7 +131,7 @@ def decide_replacement(job: Job) -> Decision | None:
     at = replacement_at(job)
     if at > job.now:
         # An elastic job may train meanwhile.
-        return (show_progress(job) if job.is_elastic else Decision()).waking(at)
+        return (show_progress(job) if job.is_elastic else Decision()).with_wake_by(at)
     round_ = job.status.round + 1
     lost = [pod for pod in job.workers.lost if pod.slot in slots]
     is_refused = is_refusal(job)
@@ -189,7 +189,7 @@ def _stand(job: Job, reason: str, message: str) -> StatusChange:
         return StatusChange()
     is_first = job.status.waiting is not None and not job.status.waiting.again
     phase: Phase = "Pending" if is_first and reason == POD_NOT_STARTED else "Restarting"
-    return replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase=phase)
+    return replace(set_not_running(job, types.RECONCILING, reason=reason, message=message), phase=phase)
 
 
 def _count_disruption(job: Job) -> Restarts | Unset:
