@@ -35,7 +35,9 @@ from railhead.driver.train_controller.failures.classify_failure import (
     is_of_broken_gpu,
 )
 from railhead.planning.facts.avoided_nodes import find_avoidance
-from railhead.planning.facts.settlement import charge_failures, count_allowed_restarts, replacement_at, settle
+from railhead.planning.facts.failure_budget import charge_failures, count_allowed_restarts
+from railhead.planning.facts.lost_workers import replacement_at
+from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView

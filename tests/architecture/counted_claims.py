@@ -24,7 +24,7 @@ from railhead.driver.storage.storage_call import LONGEST_WAIT_SECONDS
 from railhead.local.control_plane.binaries import GO_VERSION, KUBERNETES_VERSION
 from railhead.local.node.agent import MAX_PODS
 from railhead.planning.facts.deadlines import FIRST_REPORT_SECONDS, HOLD_SECONDS, OUTAGE_SECONDS
-from railhead.planning.facts.settlement import ROUNDS_WITHOUT_CHECKPOINT
+from railhead.planning.facts.lost_workers import ROUNDS_WITHOUT_CHECKPOINT
 from railhead.planning.observed import DENIED_LIMIT_SECONDS
 from railhead.planning.pod_view import SILENT_GRACE_SECONDS, STUCK_SECONDS, UNANSWERED_SECONDS
 from railhead.resources.sizes import HEAD_WORKERS

@@ -119,6 +119,12 @@ TESTED_BY = {
     "tests/unit/planning/amendments/test_attempt_list.py": (
         "planning/amendments/count_time",
         "planning/amendments/avoided_node_list",
+        "planning/amendments/generation",
+    ),
+    "tests/unit/planning/facts/test_settlement.py": (
+        "planning/facts/backoff",
+        "planning/facts/failure_budget",
+        "planning/facts/lost_workers",
     ),
     "tests/unit/controller/test_observe.py": ("json_object",),
     "tests/unit/contract/test_text.py": (

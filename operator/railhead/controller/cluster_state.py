@@ -22,8 +22,8 @@ from railhead.kube.client import KubeClient, Scope
 from railhead.kube.informer import Informer, version_of
 from railhead.kube.kinds import POD
 from railhead.kube.selector import EVERYTHING, LabelSelector
+from railhead.planning.facts.failure_budget import count_allowed_restarts
 from railhead.planning.facts.pod_failure import build_rules
-from railhead.planning.facts.settlement import count_allowed_restarts
 from railhead.planning.observed import Denial
 
 

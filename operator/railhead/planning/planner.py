@@ -13,11 +13,12 @@ from railhead.api import conditions as types
 from railhead.api.names import MANAGER
 from railhead.api.parsed_spec import InvalidSpec
 from railhead.planning.amendments.announcements import add_warning, announce_commit, announce_slow_ranks
-from railhead.planning.amendments.attempt_list import acknowledge_generation, list_attempts
+from railhead.planning.amendments.attempt_list import list_attempts
 from railhead.planning.amendments.avoided_node_list import list_avoided_nodes
 from railhead.planning.amendments.count_time import count_running_time, count_time
 from railhead.planning.amendments.creates import ask_for_refused_first, hold_back_creates, probe_quota
 from railhead.planning.amendments.denied_deletes import hold_back_deletes
+from railhead.planning.amendments.generation import acknowledge_generation
 from railhead.planning.amendments.next_look import look_up_pod_events, wake_for_limits
 from railhead.planning.amendments.obstacle_conditions import report_obstacles
 from railhead.planning.amendments.stuck_pods import list_stuck_pods
@@ -114,7 +115,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
 
 
 def plan(observed: Observed) -> Plan:
-    """The actions for this job now."""
+    """Returns the actions for this job now."""
     if isinstance(observed.spec, InvalidSpec):
         decision = decide_finished(observed) or _decide_invalid(observed, observed.spec)
         decision = hold_back_deletes(observed, end_workload(observed, decision))
@@ -123,18 +124,30 @@ def plan(observed: Observed) -> Plan:
     if observed.spec.managed_by != MANAGER:
         return Plan()  # managed by another controller
     job = add_queue_obstacle(observed, observed.spec)
-    decision = next(decided for decide in DECISIONS if (decided := decide(job)) is not None)
+    decision = _decide(job)
     for amend in FIRST_AMENDMENTS:
         decision = amend(job, decision)
-    for amend in AMENDMENTS if decision.delete_job is None else ():
+    if decision.delete_job is not None:
+        return _seal(job, decision)
+    for amend in AMENDMENTS:
         decision = amend(job, decision)
     return _seal(job, decision)
 
 
+def _decide(job: Job) -> Decision:
+    """Returns the first decision that applies. The last one of the list always does."""
+    candidates = (decide(job) for decide in DECISIONS)
+    return next(decision for decision in candidates if decision is not None)
+
+
 def _seal(observed: Observed, decision: Decision) -> Plan:
+    """Turns the status changes into writes; those that change nothing are left out."""
     effects = {field.name: getattr(decision, field.name) for field in fields(Effects)}
-    status, last = (build_status_write(observed, change) for change in (decision.status, decision.last))
-    return Plan(**effects, status=status, last=last)
+    return Plan(
+        **effects,
+        status=build_status_write(observed, decision.status),
+        last=build_status_write(observed, decision.last),
+    )
 
 
 def _decide_invalid(observed: Observed, error: InvalidSpec) -> Decision:

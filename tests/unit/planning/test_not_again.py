@@ -19,9 +19,10 @@ from railhead.api.status import AvoidedNode
 from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time
 from railhead.planning.facts.avoided_nodes import Avoidance, find_avoidance
+from railhead.planning.facts.lost_workers import add_loss, count_refusals, replacement_at
 from railhead.planning.facts.pod_failure import LossReason
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
-from railhead.planning.facts.settlement import IN_A_ROW, add_loss, count_refusals, replacement_at, settle
+from railhead.planning.facts.settlement import IN_A_ROW, settle
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 from railhead.planning.queue_view import NODE_FAILURES, Assignment

@@ -1,13 +1,8 @@
-"""What the status records with any decision: status.attempts, status.goodput, the running time in status.budget, the
-generation, and status.avoidedNodes, the nodes that get no new pods of the job.
+"""Keeps status.attempts: the last attempts of the job, and how each ended.
 
-The list has the last attempts and how each ended, and is joined to status writes that happen anyway. It follows from
-the status as the write leaves it. So a list that lacks something, since another version of the operator wrote the
-status or a user edited it, is completed by the next write, or starts with the current attempt. After enough training,
-which the running time adds up, backoffLimit is full again. Tools wait for status.observedGeneration, so a changed spec
-is acknowledged even if nothing else changes. A node joins the avoided ones in the write that follows its evidence
-anyway; the end of an avoidance is a separate write. status.goodput is settled with each write that happens anyway, and
-is never a reason for one.
+The list joins status writes that happen anyway. It follows from the status as the write leaves it. So a list that lacks
+something, since another version of the operator wrote the status or a user edited it, is completed by the next write,
+or starts with the current attempt.
 """
 
 from __future__ import annotations
@@ -21,9 +16,8 @@ from railhead.api.attempts import MAX_ATTEMPTS, MAX_NODE, MAX_REASON, PLAIN, Att
 from railhead.api.status import JobStatus
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.job import Job
-from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision
-from railhead.planning.status_change import StatusChange, changes_anything
+from railhead.planning.status_change import changes_anything
 
 MOST = 2**31 - 1  # the CRD's integers are int32
 
@@ -52,8 +46,10 @@ def _begin(job: Job, number: int, known: Sequence[Attempt]) -> list[Attempt]:
 
 
 def _skip(job: Job, new: JobStatus) -> list[Attempt]:
-    """The list of a restored job that began attempts before its status was there: none of them continues, nor does the
-    one that the status shows."""
+    """Returns the list of a restored job that began attempts before its status was there.
+
+    None of these attempts continues, nor does the one that the status shows.
+    """
     first = job.status.attempt + 1
     last = min(new.attempt, MOST)
     known = _update(job, new.model_copy(update={"attempt": job.status.attempt}))
@@ -65,23 +61,27 @@ def _skip(job: Job, new: JobStatus) -> list[Attempt]:
 
 
 def _update(job: Job, status: JobStatus) -> list[Attempt]:
-    """The list with the current attempt as this status shows it."""
+    """Returns the list with the current attempt as this status shows it."""
     known = list(job.status.attempts or ())
     if not 1 <= status.attempt <= MOST:
         return []
     is_listed = bool(known) and known[-1].number == status.attempt
     current = known.pop() if is_listed else Attempt(number=status.attempt)
-    return _append(current if current.completion_time else _describe(job, current, status), known)
+    if not current.completion_time:
+        current = _describe(job, current, status)
+    return _append(current, known)
 
 
 def _append(attempt: Attempt, known: Sequence[Attempt]) -> list[Attempt]:
     """Appends to the attempt before it, if that is the last one and has ended; else begins a new list."""
     is_next = bool(known) and known[-1].number == attempt.number - 1 and known[-1].completion_time is not None
-    return [*(known if is_next else ()), attempt][-MAX_ATTEMPTS:]
+    if not is_next:
+        return [attempt]
+    return [*known, attempt][-MAX_ATTEMPTS:]
 
 
 def _describe(job: Job, attempt: Attempt, status: JobStatus) -> Attempt:
-    """An attempt that had not ended."""
+    """Completes an attempt that had not ended, with its end if the status shows one."""
     running = attempt.running_time
     if running is None and "Running" in (job.status.phase, status.phase):
         running = format_time(job.status.true_since(types.RUNNING) or job.now)
@@ -105,10 +105,11 @@ def _describe(job: Job, attempt: Attempt, status: JobStatus) -> Attempt:
 
 
 def _end(job: Job, attempt: Attempt, class_: str, *, at: str | None, reason: str = "", node: str = "") -> Attempt:
-    """Not before it began: `at` may be by the clock of the head's node."""
+    """Returns the attempt with its end."""
     end = format_time(parse_time(at) or job.now)
     return attempt.model_copy(
         update={
+            # Never before it began: `at` may be by the clock of the head's node.
             "completion_time": max(end, attempt.start_time or "", attempt.running_time or ""),
             "class_": class_,
             "reason": _keep_plain(reason)[:MAX_REASON],
@@ -119,11 +120,3 @@ def _end(job: Job, attempt: Attempt, class_: str, *, at: str | None, reason: str
 
 def _keep_plain(text: str) -> str:
     return re.sub(f"[^{PLAIN}]", "", text)
-
-
-def acknowledge_generation(observed: Observed, decision: Decision) -> Decision:
-    """Adds a status change without fields: every write includes the generation."""
-    is_acknowledged = observed.status.observed_generation == observed.generation
-    if is_acknowledged or decision.status is not None:
-        return decision
-    return replace(decision, status=StatusChange())

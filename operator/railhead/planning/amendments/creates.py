@@ -17,10 +17,10 @@ from railhead.api import names
 from railhead.contract.times import format_time
 from railhead.json_object import Object
 from railhead.planning.decisions.show_progress import show_progress
+from railhead.planning.facts.backoff import REJECTED_LIMIT_SECONDS, rejected_until
 from railhead.planning.facts.deadlines import give_up_due
 from railhead.planning.facts.quota import explain_rejection, was_refused
 from railhead.planning.facts.reasons import GIVEN_UP, QUOTA_EXCEEDED, REJECTIONS
-from railhead.planning.facts.settlement import REJECTED_LIMIT_SECONDS, rejected_until
 from railhead.planning.job import Job
 from railhead.planning.observed import Rejection
 from railhead.planning.plan import POD, QUOTA_PROBE, Create, Decision, Event

@@ -34,6 +34,15 @@ from railhead.planning.facts.deadlines import (
     release_due,
     startup_due,
 )
+from railhead.planning.facts.failure_budget import is_disruption_limit_reached
+from railhead.planning.facts.lost_workers import (
+    ROUNDS_WITHOUT_CHECKPOINT,
+    add_loss,
+    count_losses,
+    find_lost_slots,
+    find_own_fault,
+    is_disrupted,
+)
 from railhead.planning.facts.pod_failure import (
     LossReason,
     blame_application,
@@ -46,16 +55,7 @@ from railhead.planning.facts.pod_failure import (
 )
 from railhead.planning.facts.quota import explain_rejection
 from railhead.planning.facts.reasons import NODE_REFUSED_POD, PARTIAL_START
-from railhead.planning.facts.settlement import (
-    IN_A_ROW,
-    ROUNDS_WITHOUT_CHECKPOINT,
-    add_loss,
-    count_losses,
-    find_lost_slots,
-    find_own_fault,
-    is_disrupted,
-    is_disruption_limit_reached,
-)
+from railhead.planning.facts.settlement import IN_A_ROW
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView

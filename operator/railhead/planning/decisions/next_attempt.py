@@ -22,8 +22,9 @@ from railhead.api.status import CountedRestarts
 from railhead.contract.times import parse_time
 from railhead.planning.attempt import begin_attempt, begin_next_attempt
 from railhead.planning.children import find_source_checkpoint
+from railhead.planning.facts.failure_budget import charge_failures
 from railhead.planning.facts.reported_progress import cut_count
-from railhead.planning.facts.settlement import Settlement, charge_failures
+from railhead.planning.facts.settlement import Settlement
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView

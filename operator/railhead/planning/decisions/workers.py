@@ -26,9 +26,7 @@ from railhead.api.status import Phase, Resize, Restarts, WorkersStatus
 from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
 from railhead.planning.decisions.show_progress import show_progress
 from railhead.planning.facts.avoided_nodes import describe_unstarted, find_outdated
-from railhead.planning.facts.pod_failure import describe_refusal
-from railhead.planning.facts.reasons import NODE_REFUSED_POD, POD_NOT_STARTED
-from railhead.planning.facts.settlement import (
+from railhead.planning.facts.lost_workers import (
     add_loss,
     add_refusal,
     find_lost_slots,
@@ -37,6 +35,8 @@ from railhead.planning.facts.settlement import (
     is_refusal,
     replacement_at,
 )
+from railhead.planning.facts.pod_failure import describe_refusal
+from railhead.planning.facts.reasons import NODE_REFUSED_POD, POD_NOT_STARTED
 from railhead.planning.facts.unstarted import find_unstarted
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all

@@ -16,6 +16,7 @@ from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, R
 from railhead.contract.failure import BROKEN_NODE
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.backoff import grow
+from railhead.planning.facts.lost_workers import find_ended_unseen, find_refused
 from railhead.planning.facts.pod_failure import describe_refusal
 from railhead.planning.facts.reasons import (
     NODE_REBOOTED,
@@ -24,7 +25,6 @@ from railhead.planning.facts.reasons import (
     POD_START_SLOW,
     UNSCHEDULABLE,
 )
-from railhead.planning.facts.settlement import find_ended_unseen, find_refused
 from railhead.planning.facts.suspects import is_likely, is_sure
 from railhead.planning.facts.unstarted import Unstarted, find_unstarted
 from railhead.planning.job import Job

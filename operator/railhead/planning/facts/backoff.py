@@ -1,23 +1,38 @@
-"""Delays that double each time, and the one after an attempt has released its pods."""
+"""Computes delays that double each time."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from hashlib import sha256
 
 from railhead.api.attempts import Attempt
 from railhead.api.status import JobStatus
 from railhead.planning.facts.reasons import PARTIAL_START, RELEASED
 from railhead.planning.job import Job
+from railhead.planning.observed import Observed, Rejection
 
 QUOTA_FIRST_SECONDS = 10
 # Jobs that return within the same minute take a part of the nodes each, and hold them for half an hour again.
 PARTIAL_START_FIRST_SECONDS = 300
 RELEASED_LIMIT_SECONDS = 600
+REFUSED_LIMIT_SECONDS = 60
+REJECTED_FIRST_SECONDS = 5
+REJECTED_LIMIT_SECONDS = 30
+HELD_LIMIT_SECONDS = 10
 
 
 def grow(first: int, times: int, *, limit: int) -> int:
     """Returns seconds that double each time, up to the limit."""
     return min(limit, first << min(max(times, 0), 10))
+
+
+def rejected_until(observed: Observed, rejection: Rejection, *, is_held: bool) -> datetime:
+    """Returns when to retry what the API server has rejected; `is_held`: other pods wait for it."""
+    limit = REJECTED_LIMIT_SECONDS
+    if is_held:
+        limit = HELD_LIMIT_SECONDS
+    delay = grow(REJECTED_FIRST_SECONDS, rejection.tries - 1, limit=limit)
+    return min(rejection.at, observed.now) + timedelta(seconds=delay)
 
 
 def released_delay_seconds(job: Job, reason: str) -> float:
@@ -28,10 +43,9 @@ def released_delay_seconds(job: Job, reason: str) -> float:
     """
     part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
     times = sum(attempt.number < job.attempt for attempt in _list_released(job.status))
+    first = QUOTA_FIRST_SECONDS
     if reason == PARTIAL_START:
         first = PARTIAL_START_FIRST_SECONDS
-    else:
-        first = QUOTA_FIRST_SECONDS
     return grow(first, times, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
 
 

@@ -1,25 +1,48 @@
-"""How much of spec.backoffLimit a job has used. `railhead why` asks this too, so it needs no more than the status."""
+"""Counts what a job has spent of spec.backoffLimit and spec.disruptionLimit.
+
+spec.backoffLimit refills: after spec.backoffResetSeconds of training, together with a checkpoint that is newer than the
+last failure, no earlier failure counts. Training alone proves nothing, and neither does a checkpoint right after a
+start. spec.disruptionLimit never refills.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from railhead.api import conditions as types
-from railhead.api.status import JobStatus
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import Budget, JobStatus
+from railhead.planning.job import Job
+from railhead.planning.status_change import StatusChange
 
 
-def count_charged(status: JobStatus, now: datetime, *, reset_seconds: int, committed: int) -> int:
-    """Counts the failures that spec.backoffLimit counts now: none after enough training with a newer checkpoint.
+def count_failures(job: Job, *, committed: int) -> int:
+    """Counts the failures that spec.backoffLimit counts now; `committed`: index of the run's newest checkpoint."""
+    return _count_failures(job.spec, job.status, job.now, committed)
 
-    `committed` is the index of the newest checkpoint of the run, `reset_seconds` is spec.backoffResetSeconds.
-    """
-    budget = status.budget
-    if budget is None:
-        return status.restarts.application
-    has_trained = budget.running_seconds + running_stretch(status, now) >= reset_seconds
-    if has_trained and committed > budget.checkpoint:
-        return 0
-    return status.restarts.application
+
+def charge_failures(job: Job, change: StatusChange, number: int) -> StatusChange:
+    """Adds failures of the application to those that spec.backoffLimit counts; refilling begins again."""
+    committed = job.status.newest_index
+    failures = count_failures(job, committed=committed) + number
+    restarts = change.apply(job.status).restarts.model_copy(update={"application": failures})
+    return replace(change, restarts=restarts, budget=Budget(checkpoint=committed))
+
+
+def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime) -> int:
+    """Counts the charged restarts in place that the current attempt may have in all, with those that it has had."""
+    counted = 0
+    if status.counted_restarts:
+        counted = status.counted_restarts.charged
+    left = spec.backoff_limit - _count_failures(spec, status, now, status.newest_index)
+    return counted + max(left, 0)
+
+
+def is_disruption_limit_reached(job: Job) -> bool:
+    """Whether spec.disruptionLimit allows no further disruption."""
+    limit = job.spec.disruption_limit
+    return limit is not None and job.status.restarts.disruptions >= limit
 
 
 def running_stretch(status: JobStatus, now: datetime) -> int:
@@ -28,3 +51,13 @@ def running_stretch(status: JobStatus, now: datetime) -> int:
     if since:
         return max(int((now - since).total_seconds()), 0)
     return 0
+
+
+def _count_failures(spec: TrainJobSpec, status: JobStatus, now: datetime, committed: int) -> int:
+    budget = status.budget
+    if budget is None:
+        return status.restarts.application
+    has_trained = budget.running_seconds + running_stretch(status, now) >= spec.backoff_reset_seconds
+    if has_trained and committed > budget.checkpoint:
+        return 0
+    return status.restarts.application

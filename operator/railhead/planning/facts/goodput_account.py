@@ -1,4 +1,4 @@
-"""What the job's time was spent on, as of a moment: a sum that is closed. Pure.
+"""Accounts for the job's time as of a moment: productive and lost seconds add up to all of it.
 
 Time is settled once, in whole seconds: each settlement divides the seconds since the last one between what the driver
 has counted since then and, for the rest, the state in which the job was. docs/concepts/goodput.md has the precedence.
@@ -63,87 +63,102 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     """Returns status.goodput for the status `new` that follows `old` now; `gpus`: of all worker pods of `old`."""
     known = old.goodput
     since = parse_time(known.time) if known else None
-    if known is None or since is None:  # counting begins
-        return GoodputStatus(time=format_time(now))
+    if known is None or since is None:
+        return GoodputStatus(time=format_time(now))  # counting begins
+
+    # How many seconds are settled, and what each was spent on.
     spent = _find_spent(old)
     ends = old.attempt != new.attempt or is_over(new)
     until = now
-    if spent is not None and not ends:  # what came after the driver's last report is settled with its next one
+    if spent is not None and not ends:
+        # The driver counts the time since its last report itself: it is settled with the next report.
         until = min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
-
-    # What was settled too early moves back; then the new seconds are divided by the driver's shares.
-    kept = count_kept(known)
     before = _find_settled(known, old.attempt)
     shares, back = _find_new(spent or SpentStatus(), before)
+    kept = count_kept(known)
     divided = divide(shares, seconds, rest=find_cause(old))
-    divided.update(_move_back(back, most=known.productive_seconds - kept))
-    productive = known.productive_seconds + divided[PRODUCTIVE]
-    lost = Counter(dict(known.lost_seconds))
-    lost.update({cause: part for cause, part in divided.items() if cause != PRODUCTIVE})
+    divided.update(_take_back(back, known.productive_seconds - kept))
 
+    # The sums with these seconds.
+    productive = known.productive_seconds + divided[PRODUCTIVE]
+    open_seconds = productive - kept  # what the end of the attempt may take back
+    lost = dict(known.lost_seconds)
+    for cause, part in divided.items():
+        if cause != PRODUCTIVE:
+            lost[cause] += part
     settled = known.settled
     if ends:
         settled = None
     elif spent is not None:
-        settled = _settle(spent, before, divided, attempt=old.attempt, most=productive - kept)
-    if spent is not None and ends and new.phase != "Succeeded" and old.newest_index == new.newest_index:
-        # What no checkpoint has is trained again.
-        retrained = min(round(spent.uncommitted / 1000), productive - kept)
+        settled = _settle(spent, before, divided, attempt=old.attempt, most=open_seconds)
+    if spent is not None and ends and _is_uncommitted_lost(old, new):
+        retrained = min(round(spent.uncommitted / 1000), open_seconds)
         productive -= retrained
         lost["retrained"] += retrained
-    held = _count_held(old, seconds=seconds, gpus=gpus)
-    return GoodputStatus(
-        percent=_percent(productive, known.wall_seconds + seconds),
-        time=format_time(since + timedelta(seconds=seconds)),
-        wall_seconds=min(known.wall_seconds + seconds, MOST),
-        productive_seconds=min(productive, MOST),
-        lost_seconds=LostSeconds(**{cause: min(part, MOST) for cause, part in lost.items()}),
-        gpu_seconds=_add_gpu_seconds(known.gpu_seconds, held),
-        lost_gpu_seconds=_add_lost_gpu_seconds(known, held, trained=(productive - known.productive_seconds) * gpus),
-        interruptions=_count_interruptions(known.interruptions, old, new),
-        settled=settled,
+    total = _add_seconds(known, seconds, productive=productive, lost=lost, held_gpus=_count_held(old, gpus), gpus=gpus)
+    return total.model_copy(
+        update={
+            "time": format_time(since + timedelta(seconds=seconds)),
+            "interruptions": _count_interruptions(known.interruptions, old, new),
+            "settled": settled,
+        }
     )
 
 
-def _percent(productive: int, wall: int) -> str:
-    """Returns the share of productive time; a status that was changed by hand may have any numbers."""
-    if not wall:
-        return ""
-    return f"{100 * min(productive, wall) / wall:.1f}"
+def _add_seconds(
+    known: GoodputStatus, seconds: int, *, productive: int, lost: Mapping[str, int], held_gpus: int, gpus: int
+) -> GoodputStatus:
+    """Returns the account with these seconds more, and the new sums of productive and of lost time.
 
-
-def _add_gpu_seconds(known: int, held: int) -> int:
-    return min(known + held, MOST)
-
-
-def _add_lost_gpu_seconds(known: GoodputStatus, held: int, *, trained: int) -> int:
-    """Adds the GPU seconds in which the job held GPUs, or had done so, and did not train: `trained` may be negative."""
-    lost = max(known.lost_gpu_seconds + held - trained, 0)
-    return min(lost, _add_gpu_seconds(known.gpu_seconds, held))
+    Each number has a limit, since a status that a user has edited may have any numbers.
+    """
+    wall = known.wall_seconds + seconds
+    percent = ""
+    if wall:
+        percent = f"{100 * min(productive, wall) / wall:.1f}"
+    gpu_seconds = min(known.gpu_seconds + seconds * held_gpus, MOST)
+    trained = productive - known.productive_seconds
+    lost_gpu_seconds = known.lost_gpu_seconds + seconds * held_gpus - trained * gpus
+    return GoodputStatus(
+        percent=percent,
+        time=known.time,
+        wall_seconds=min(wall, MOST),
+        productive_seconds=min(productive, MOST),
+        lost_seconds=LostSeconds(**{cause: min(number, MOST) for cause, number in lost.items()}),
+        gpu_seconds=gpu_seconds,
+        lost_gpu_seconds=min(max(lost_gpu_seconds, 0), gpu_seconds),
+    )
 
 
 def _find_spent(status: JobStatus) -> SpentStatus | None:
-    """Returns what the driver of the current attempt has counted; None if it has not reported."""
+    """Returns what the driver of the current attempt has counted; None if it has reported nothing, or has ended."""
     if status.progress.attempt != status.attempt or is_over(status):
         return None
     return status.progress.spent
 
 
-def _move_back(back: Mapping[str, int], *, most: int) -> Counter[str]:
-    """Returns the seconds that leave PRODUCTIVE for these causes again; `back`: milliseconds; `most`: of all causes."""
+def _take_back(back: Mapping[str, int], open_seconds: int) -> Counter[str]:
+    """Moves whole seconds from the productive time to other causes, at most those that no checkpoint keeps."""
     moved = Counter[str]()
     for cause, milliseconds in back.items():
-        part = min(milliseconds // 1000, max(most + moved[PRODUCTIVE], 0))
-        moved.update({cause: part, PRODUCTIVE: -part})
+        part = min(milliseconds // 1000, max(open_seconds, 0))
+        open_seconds -= part
+        moved[cause] += part
+        moved[PRODUCTIVE] -= part
     return moved
 
 
-def _count_held(status: JobStatus, *, seconds: int, gpus: int) -> int:
-    """Returns the GPU seconds for which the job held its pods: none while it waits for a quota."""
-    if status.attempt == 0 or is_over(status) or find_cause(status) == "queued":
+def _is_uncommitted_lost(old: JobStatus, new: JobStatus) -> bool:
+    """Whether an attempt that ends has committed no checkpoint at its end, so that the next one trains this again."""
+    return new.phase != "Succeeded" and old.newest_index == new.newest_index
+
+
+def _count_held(status: JobStatus, gpus: int) -> int:
+    """Returns how many GPUs the attempt holds: none before the first one, after its end, and in a queue."""
+    if status.attempt <= 0 or is_over(status) or find_cause(status) == "queued":
         return 0
-    return seconds * gpus
+    return gpus
 
 
 def divide(shares: Mapping[str, int], seconds: int, *, rest: str) -> Counter[str]:
@@ -156,9 +171,10 @@ def divide(shares: Mapping[str, int], seconds: int, *, rest: str) -> Counter[str
     parts[rest] += left
     whole = Counter({cause: part // 1000 for cause, part in parts.items()})
     missing = seconds - whole.total()
-    for cause in sorted(parts, key=lambda each: (-(parts[each] % 1000), each))[:missing]:
+    by_remainder = sorted((-(part % 1000), cause) for cause, part in parts.items())
+    for _, cause in by_remainder[:missing]:
         whole[cause] += 1
-    return +whole
+    return +whole  # without those that got nothing
 
 
 def count_kept(goodput: GoodputStatus | None) -> int:

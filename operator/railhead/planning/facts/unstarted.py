@@ -20,8 +20,8 @@ from datetime import datetime, timedelta
 from railhead.api.names import HEAD
 from railhead.api.spec import TrainJobSpec
 from railhead.planning.facts.backoff import grow
+from railhead.planning.facts.lost_workers import count_refusals
 from railhead.planning.facts.reasons import OF_ONE_NODE, POD_EVENTS
-from railhead.planning.facts.settlement import count_refusals
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from railhead.api import names
 from railhead.planning.decisions.workers import decide_stale_pods
-from railhead.planning.facts.settlement import replacement_at
+from railhead.planning.facts.lost_workers import replacement_at
 from railhead.planning.observed import Denial
 from railhead.planning.plan import Decision, Delete, Plan
 from railhead.planning.planner import plan
