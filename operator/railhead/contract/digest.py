@@ -13,5 +13,5 @@ def digest(content: bytes) -> str:
 
 
 def digest_files(files: Mapping[str, bytes]) -> str:
-    """Digests files by name, in any order."""
+    """Returns the digest of files by name, in any order."""
     return digest("".join(f"{digest(content)} {name}\n" for name, content in sorted(files.items())).encode())

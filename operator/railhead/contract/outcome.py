@@ -62,7 +62,7 @@ class Outcome:
         return Failure(kind, self.reason or self.outcome, self.message, self.process_exit_code, self.suspect_pod)
 
     def to_json(self) -> str:
-        """Returns at most `LIMIT_BYTES` of JSON; drops the least important parts first."""
+        """Writes at most `LIMIT_BYTES` of JSON; drops the least important parts first."""
         text = ""
         for shorter in self._shorter_versions():
             text = json.dumps(shorter._to_dict())

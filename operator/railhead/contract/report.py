@@ -226,7 +226,7 @@ class Report:
     slow_ranks: Tuple[SlowRank, ...] = ()
 
     def to_json(self) -> bytes:
-        """Returns at most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""
+        """Writes at most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""
         best = self.best_checkpoint
         newest = self.checkpoint
         without_best = replace(self, best_checkpoint=best and replace(best, metrics={}))

@@ -1,19 +1,19 @@
-"""Text that both sides write alike: times as the API server writes them (RFC 3339, UTC, whole seconds), lines from a
-job's pods without the characters that a terminal, a log line or a JSON encoder acts on, and digests of what a pod
-mounts, which the operator puts into names and pods and the driver checks.
+"""Cleans the text that comes from a job's pods, of what a terminal, a log line or a JSON encoder acts on.
+
+It also writes lists of ranks, which the operator and the driver word alike.
 """
 
 from __future__ import annotations
 
-from typing import Iterable
+from collections.abc import Iterable, Sequence
 
 MOST_SPANS = 8  # of ranks in a message
 REPLACEMENT = "\ufffd"
 
 
 def clean_line(text: str) -> str:
-    """Puts the text on one line: white space becomes spaces, and every other character that is not printable
-    `REPLACEMENT`.
+    """Returns the text on one line: white space becomes spaces, and `REPLACEMENT` stands for every other
+    character that is not printable.
 
     Among those are escape sequences, changes of the writing direction, and halves of surrogate pairs.
     """
@@ -23,7 +23,7 @@ def clean_line(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Cleans each line of the text."""
+    """Cleans each line of the text in the same way, and keeps the lines apart."""
     if text.isprintable():
         return text
     return "\n".join(clean_line(line) for line in text.split("\n"))
@@ -45,13 +45,22 @@ def write_ranks(ranks: Iterable[int]) -> str:
             spans[-1].append(rank)
         else:
             spans.append([rank])
-    shown = spans if len(spans) <= MOST_SPANS else spans[:3]
+    shown = spans
+    if len(spans) > MOST_SPANS:
+        shown = spans[:3]
     left = sum(map(len, spans[len(shown) :]))
-    *texts, last = [f"{each[0]}-{each[-1]}" if len(each) > 1 else f"{each[0]}" for each in shown]
+    *texts, last = [_write_span(span) for span in shown]
     if left:
         texts = [*texts, last]
         last = f"{left} more"
-    name = "ranks" if texts or "-" in last else "rank"
     if texts:
-        return f"{name} {', '.join(texts)} and {last}"
-    return f"{name} {last}"
+        return f"ranks {', '.join(texts)} and {last}"
+    if "-" in last:
+        return f"ranks {last}"
+    return f"rank {last}"
+
+
+def _write_span(ranks: Sequence[int]) -> str:
+    if len(ranks) == 1:
+        return f"{ranks[0]}"
+    return f"{ranks[0]}-{ranks[-1]}"

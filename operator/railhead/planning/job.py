@@ -40,7 +40,7 @@ class Job(Observed):
 
     @property
     def run_name(self) -> str:
-        """Stays the same in all attempts, also of a job that was restored under another uid."""
+        """Returns the run's name: the same in all attempts, also of a job that was restored under another uid."""
         run = self.status.run or RunStatus()
         return run.name or names.run_name(self.name, self.uid, self.spec.run.name)
 
@@ -69,8 +69,10 @@ class Job(Observed):
 
     @property
     def chosen_gang(self) -> ChosenGang | None:
-        """What Auto chooses for an attempt that begins now; None with any other gangScheduler. Never a scheduler beside
-        the default one: its PodGroup tells neither whether it runs nor for whom."""
+        """Returns what Auto chooses for an attempt that begins now; None with any other gangScheduler.
+
+        It never chooses a scheduler beside the default one: its PodGroup tells neither whether it runs nor for whom.
+        """
         if self.spec.gang_scheduler != "Auto":
             return None
         if self.serves_pod_groups:
@@ -98,7 +100,7 @@ class Job(Observed):
 
     @property
     def wanted_workers(self) -> int:
-        """Counts the same, but of an elastic job at most as many as its queue admitted."""
+        """Returns how many workers the user wants; of an elastic job at most as many as its queue admitted."""
         admission = self.status.admission
         if admission is None or not self.is_elastic or self.is_at_rest:
             return self.requested_workers
@@ -162,7 +164,7 @@ class Job(Observed):
 
     @property
     def were_all_up(self) -> bool:
-        """Tells by the status or the driver's report: a pod that is missing now was lost, not just not created yet.
+        """Whether all pods ran, by the status or the driver's report: if a pod is missing now, it was lost.
 
         The driver's report may predate a later round or a resize.
         """

@@ -232,7 +232,7 @@ class Observed:
 
     @property
     def was_head_up(self) -> bool:
-        """Tells by the status or the driver's report: a head that is missing now was lost, not just not created yet."""
+        """Whether the head ran, by the status or the driver's report: if it is missing now, it was lost."""
         return self.attempt > 0 and (bool(self.status.head.pod) or self.status.progress.attempt == self.attempt)
 
     @property
@@ -263,7 +263,7 @@ class Observed:
 
     @property
     def has_succeeded(self) -> bool:
-        """Requires that the driver reports so: by exit code 0 with a termination message, or by its last report."""
+        """Whether the driver reports success: by exit code 0 with a termination message, or by its last report."""
         outcome = self.outcome
         head = self.head
         reported = self.reported_outcome
@@ -304,7 +304,7 @@ class Observed:
 
     @property
     def is_training(self) -> bool:
-        """Tells by the driver's last report in this attempt."""
+        """Whether training runs, by the driver's last report in this attempt."""
         return self.progress.state in ("RUNNING", "FINISHED")
 
 

@@ -220,7 +220,7 @@ class Decision(Effects):
     last: StatusChange | None = None
 
     def with_wake_by(self, at: datetime | None) -> Decision:
-        """Wakes the job at this time at the latest."""
+        """Returns the decision with a wake-up at this time at the latest."""
         if at is None or (self.wake_at is not None and self.wake_at <= at):
             return self
         return replace(self, wake_at=at)

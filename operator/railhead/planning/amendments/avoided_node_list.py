@@ -1,4 +1,7 @@
-"""Shows the nodes that a job avoids."""
+"""Lists in status.avoidedNodes the nodes that get no new pods of the job.
+
+A node joins the list in the write that follows its evidence anyway; the end of an avoidance is a separate write.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,9 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
         formerly_avoided_nodes=list(wanted.former) or None,
         is_guard=False,
     )
-    events = (*(_report_end(job, node) for node in ended), *(_report(job, node) for node in begun))
-    return replace(decision, status=status, events=(*decision.events, *events))
+    ends = [_report_end(job, node) for node in ended]
+    begins = [_report(job, node) for node in begun]
+    return replace(decision, status=status, events=(*decision.events, *ends, *begins))
 
 
 def _report(job: Job, node: AvoidedNode) -> Event:

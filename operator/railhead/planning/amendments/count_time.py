@@ -1,4 +1,8 @@
-"""Counts the time that a job has run, and what became of it."""
+"""Counts in status.budget and status.goodput the time that a job has run, and what it was spent on.
+
+After enough training, which the running time adds up, backoffLimit is full again. status.goodput is settled with each
+write of the status that happens anyway, and is never a reason for one.
+"""
 
 from __future__ import annotations
 
@@ -40,5 +44,8 @@ def count_time(job: Job, decision: Decision) -> Decision:
 
 
 def _ends_training(status: StatusChange) -> bool:
+    """Whether the change sets Running to False, or removes it."""
     states = {condition.type: condition.is_true for condition in status.set_conditions}
-    return not states.get(types.RUNNING, types.RUNNING not in status.remove_conditions)
+    if types.RUNNING in states:
+        return not states[types.RUNNING]
+    return types.RUNNING in status.remove_conditions

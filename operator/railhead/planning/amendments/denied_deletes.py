@@ -1,4 +1,8 @@
-"""Holds back the deletes that the API server denies."""
+"""Holds back the deletes that the API server denies.
+
+A denied delete holds up no other delete, and is tried again after 1, 2, 4, 8, 15, 15 ... s; so is a denied change of
+the Workload.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +18,16 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
     denied = observed.denied
     if not denied:
         return decision
-    is_job_denied = observed.name in denied and decision.delete_job is not None
-    removes = tuple(each for each in decision.removes if each.name not in denied)
-    if is_job_denied:
+    delete_job = decision.delete_job
+    if observed.name in denied:
         delete_job = None
-    else:
-        delete_job = decision.delete_job
-    last = None
-    if removes == decision.removes:
-        last = decision.last
-    if decision.workload is not None and decision.workload.name in denied:
+    workload = decision.workload
+    if workload is not None and workload.name in denied:
         workload = None
-    else:
-        workload = decision.workload
+    removes = tuple(each for each in decision.removes if each.name not in denied)
+    last = decision.last
+    if removes != decision.removes:
+        last = None  # it records that all of them are gone
     held = replace(
         decision,
         deletes=tuple(each for each in decision.deletes if each.name not in denied),
@@ -35,6 +36,5 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
         last=last,
         workload=workload,
     )
-    return held.with_wake_by(
-        min(at for each in observed.denials if (at := denied_until(each, observed.now)) > observed.now)
-    )
+    retries = [denied_until(each, observed.now) for each in observed.denials]
+    return held.with_wake_by(min(at for at in retries if at > observed.now))

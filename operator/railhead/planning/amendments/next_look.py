@@ -1,4 +1,11 @@
-"""Decides when to look again."""
+"""Decides when a job is reconciled again although nothing changes: for a limit, or to look up a pod's events.
+
+Of a pod that has a node and does not run, the kubelet may report the cause only in an event. The operator reads that
+event after 15 s, then whenever the time has doubled, and at least every 5 minutes, for one pod of the job, and for each
+that is left when half of the workers have run for a while. It reads events once more before a pod is replaced that its
+node does not start, and before an attempt of which pods have no node is given up: an autoscaler reports only in an
+event that it adds one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +25,7 @@ MOST_SECONDS = 300
 
 
 def wake_for_limits(job: Job, decision: Decision) -> Decision:
-    """Adds the earliest of these times."""
+    """Wakes the job for a limit of the user, a pod that does not start, or a node that does not respond."""
     decision = decision.with_wake_by(next_due(job)).with_wake_by(next_unstarted(job))
     if job.status.is_finished:
         return decision
@@ -41,18 +48,17 @@ def look_up_pod_events(job: Job, decision: Decision) -> Decision:
         if all_from is None or all_from > job.now:
             placed = placed[:1]
             decision = decision.with_wake_by(all_from)
-    due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=lambda each: each[0])
+    due, pod = min(((_next_look(pod, job.now), pod) for pod in placed), key=itemgetter(0))
     if due <= job.now:
         return replace(decision, look_up_events_of=pod)
     return decision.with_wake_by(due)
 
 
 def _next_look(pod: PodView, now: datetime) -> datetime:
-    """When the pod's Events are due to be read."""
+    """Returns when the pod's Events are due to be read."""
     created_at = pod.created_at or now
-    if pod.events_read_at:
-        waited = (pod.events_read_at - created_at).total_seconds()
-    else:
-        waited = FIRST_SECONDS
-    after = timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))
-    return (pod.events_read_at or created_at) + after
+    read_at = pod.events_read_at
+    if read_at is None:
+        return created_at + timedelta(seconds=FIRST_SECONDS)
+    waited = (read_at - created_at).total_seconds()
+    return read_at + timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))

@@ -1,20 +1,8 @@
-"""What the operator cannot change: deletes that the API server denies, foreign pods with the job's label, CPU limits
-that admission adds to the job's pods, and pods that are Terminating long after their grace period; and when a job is
-reconciled again although nothing changes: for a user's limit, for a pod whose node does not respond, and to look up a
-pod's events.
+"""Shows what the operator cannot change as a condition for each kind of obstacle.
 
-The conditions DeleteDenied, QueueUnreachable, ForeignPods and CPULimited name the objects, with the API server's
-words, and go with the obstacle. A denied delete holds up no other delete, and is tried again after 1, 2, 4, 8, 15,
-15 ... s; so is a denied change of the Workload.
-
-status.stuckPods lists the pods that do not terminate. The job waits for none of them, but they may still use their
-GPUs. Usually their node is dead, and only a person can make sure that the machine is off.
-
-Of a pod that has a node and does not run, the kubelet may report the cause only in an event. The operator reads that
-event after 15 s, then whenever the time has doubled, and at least every 5 minutes, for one pod of the job, and for each
-that is left when half of the workers have run for a while. It reads events once more before a pod is replaced that its
-node does not start, and before an attempt of which pods have no node is given up: an autoscaler reports only in an
-event that it adds one.
+The kinds are deletes and changes that the API server denies, a queue out of reach, foreign pods with the job's label,
+and CPU limits that admission adds to the job's pods. The conditions DeleteDenied, QueueUnreachable, ForeignPods and
+CPULimited name the objects, with the API server's words, and go with the obstacle.
 """
 
 from __future__ import annotations
@@ -36,12 +24,13 @@ NAMED = 3
 def report_obstacles(observed: Observed, decision: Decision) -> Decision:
     """Adds a condition for each kind of obstacle, with an event when its message is new, or removes it."""
     foreign = _describe_foreign_pods(observed)
-    deletes, changes = (_describe_denials(observed, verb) for verb in ("delete", "change"))
+    deletes = _describe_denials(observed, "delete")
     decision = _show(observed, decision, types.DELETE_DENIED, Event("Warning", "DeleteDenied", deletes, is_series=True))
+    # Both obstacles have the same condition. A denied change names what to allow, so it goes first.
+    unreachable = _describe_queue(observed)
+    changes = _describe_denials(observed, "change")
     if changes:
         unreachable = Event("Warning", "ChangeDenied", changes, is_series=True)
-    else:
-        unreachable = _describe_queue(observed)
     decision = _show(observed, decision, types.QUEUE_UNREACHABLE, unreachable)
     decision = _show(observed, decision, types.FOREIGN_PODS, Event("Warning", "ForeignPods", foreign, is_series=True))
     limits = _describe_cpu_limits(observed)
@@ -49,7 +38,7 @@ def report_obstacles(observed: Observed, decision: Decision) -> Decision:
 
 
 def _show(observed: Observed, decision: Decision, type_: str, event: Event) -> Decision:
-    """The event's message is empty while there is no such obstacle."""
+    """Shows the obstacle; the event's message is empty while there is none."""
     known = observed.status.find_condition(type_)
     if (known.message if known else "") == event.message:
         return decision
@@ -61,11 +50,14 @@ def _show(observed: Observed, decision: Decision, type_: str, event: Event) -> D
 
 
 def _describe_denials(observed: Observed, verb: str) -> str:
-    denials = sorted((each for each in observed.denials if each.verb == verb), key=attrgetter("name"))
+    denied = [each for each in observed.denials if each.verb == verb]
+    denials = sorted(denied, key=attrgetter("name"))
     if not denials:
         return ""
     first = denials[0]
-    more = f" and {len(denials) - 1} more objects" if len(denials) > 1 else ""
+    more = ""
+    if len(denials) > 1:
+        more = f" and {len(denials) - 1} more objects"
     way_out = "allow it, so that Kueue learns of it"
     if verb == "delete":
         way_out = "allow it or delete the object yourself"
@@ -76,7 +68,7 @@ def _describe_denials(observed: Observed, verb: str) -> str:
 
 
 def _describe_queue(observed: Observed) -> Event:
-    """Describes it of a job that runs: one at rest waits, with the reason QueueMissing."""
+    """Describes the queue of a job that runs on without it; a job at rest waits, with the reason QueueMissing."""
     admission = observed.status.admission
     is_over = observed.status.is_finished or observed.is_at_rest
     message = ""
@@ -93,7 +85,9 @@ def _describe_foreign_pods(observed: Observed) -> str:
     found = observed.foreign_pods
     if not found:
         return ""
-    listed = ", ".join(found[:NAMED]) + (", ..." if len(found) > NAMED else "")
+    listed = ", ".join(found[:NAMED])
+    if len(found) > NAMED:
+        listed += ", ..."
     return (
         f"{len(found)} pods carry this job's label railhead.dev/job-uid and are not its own: {listed}; the operator "
         "ignores them. If they are copies of the job's pods, delete them or remove the label"
@@ -101,8 +95,10 @@ def _describe_foreign_pods(observed: Observed) -> str:
 
 
 def _describe_cpu_limits(observed: Observed) -> str:
-    """The job's pods have none by default: a throttled raylet looks like a dead one. The pods are not named, so that
-    the message stays the same when some are replaced."""
+    """Describes CPU limits that the job did not ask for. Its pods have none by default: a throttled raylet looks dead.
+
+    The pods are not named, so that the message stays the same when some are replaced.
+    """
     spec = observed.spec
     limits = sorted({(pod.role, pod.cpu_limit) for pod in observed.pods if pod.cpu_limit})
     if not limits or isinstance(spec, InvalidSpec):

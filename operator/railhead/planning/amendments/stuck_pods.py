@@ -1,4 +1,8 @@
-"""Lists the pods that do not end."""
+"""Lists in status.stuckPods the pods that are Terminating long after their grace period.
+
+The job waits for none of them, but they may still use their GPUs. Usually their node is dead, and only a person can
+make sure that the machine is off.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +28,15 @@ def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
         return decision
     status = replace(decision.status or StatusChange(), stuck_pods=wanted or None, is_guard=False)
     new = [pod for pod in stuck if pod.name not in known]
-    is_news = bool(new) and len(listed) < MAX_STUCK_PODS  # beyond a full list nobody knows which are new
-    if is_news:
-        events = (*decision.events, _report_stuck(new))
-    else:
-        events = decision.events
+    events = decision.events
+    # A full list leaves out pods, so those that it does not name may have had their event.
+    if new and len(listed) < MAX_STUCK_PODS:
+        events = (*events, _report_stuck(new))
     return replace(decision, status=status, events=events)
 
 
 def _is_still_good(wanted: Sequence[StuckPod], known: set[str]) -> bool:
-    """A full list is replaced when half of its pods are gone, so that 512 pods that end cost few writes."""
+    """Whether a full list may stay: until half of its pods are gone, so that 512 pods that end cost few writes."""
     kept = sum(pod.name in known for pod in wanted)
     return len(wanted) == len(known) == MAX_STUCK_PODS and 2 * kept > MAX_STUCK_PODS
 

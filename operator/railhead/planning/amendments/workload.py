@@ -139,7 +139,8 @@ def _reclaim(job: Job, workload: WorkloadView, decision: Decision) -> WorkloadPa
 
 
 def _give_back(job: Job, workload: WorkloadView) -> WorkloadPatch:
-    """Does what Kueue's own integrations do (pkg/controller/jobframework/reconciler.go, handle eviction)."""
+    """Gives the quota back as Kueue's own integrations do it (pkg/controller/jobframework/reconciler.go,
+    handle eviction)."""
     evicted = workload.find(EVICTED)
     assert evicted is not None
     conditions = [
@@ -169,7 +170,10 @@ def _count_time(job: Job, workload: WorkloadView, reason: str) -> dict[str, obje
 
 
 def _show_readiness(job: Job, workload: WorkloadView) -> WorkloadPatch | None:
-    """Serves waitForPodsReady of Kueue. What it says at first is that of a Workload without the condition."""
+    """Tells Kueue's waitForPodsReady whether the pods run.
+
+    What it says at first is that of a Workload without the condition.
+    """
     known = workload.find(PODS_READY)
     was_ready = known is not None and known.is_true
     is_ready = job.are_enough_up

@@ -141,7 +141,7 @@ def decide_clean_up(job: Job) -> Decision | None:
 
 
 def _is_early(job: Job, due: datetime | None) -> bool:
-    """Keeps it before its time, or before the status has the last report of the head."""
+    """Whether its time has not come, or the status does not have the last report of the head yet."""
     if due is None or due > job.now:
         return True
     return job.head is not None and (may_commit(job, job.head) or find_last_checkpoint(job) is not None)

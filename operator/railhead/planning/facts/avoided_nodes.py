@@ -107,7 +107,7 @@ def _blame(unstarted: Unstarted) -> Evidence:
 
 
 def describe_unstarted(unstarted: Unstarted) -> str:
-    """Returns what the kubelet of its node reported, if anything."""
+    """Describes what the kubelet of its node reported, if anything."""
     pod = unstarted.pod
     what = f"Node {pod.node} does not start pod {pod.name}, although worker pods have started on other nodes"
     if pod.problem is None:
@@ -182,7 +182,7 @@ def find_outdated(job: Job) -> list[PodView]:
 
 
 def explain_avoided(job: Job, pod: PodView) -> str:
-    """Returns what to do about a pod for which the job itself may have left no node; an empty string for any other pod.
+    """Explains what to do about a pod for which the job itself may have left no node; "" for any other pod.
 
     Karpenter (pkg/controllers/provisioning/provisioner.go: validateNodeSelectorTerm) ignores pods that require or
     exclude a node by its name, and restricts the label kubernetes.io/hostname, too.

@@ -117,7 +117,7 @@ def _describe_oom_kill(pod: PodView) -> str:
 
 
 def describe_refusal(pod: PodView) -> str:
-    """Returns what the kubelet of its node said."""
+    """Describes a refused pod in the words of its node's kubelet."""
     return f"Node {pod.node or '(none)'} refused pod {pod.name} ({pod.reason}): {pod.message[:800]}"
 
 
@@ -198,7 +198,7 @@ def _add_reason(message: str, why: str) -> str:
 
 
 def _find_reported(observed: Observed) -> Failure | None:
-    """Returns what the driver reported as the end of the attempt."""
+    """Returns the failure that the driver reported as the end of the attempt."""
     if observed.outcome:
         return observed.outcome.failure
     return None

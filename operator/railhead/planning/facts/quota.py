@@ -29,7 +29,7 @@ class Share(NamedTuple):
 
 
 def find_share(job: Job, problem: Problem) -> Share | None:
-    """Returns what the API server's message says about it; None if no quota is exceeded."""
+    """Reads the share from the API server's message; None if no quota is exceeded."""
     found = _EXCEEDED.search(problem.message)
     if problem.reason != QUOTA_EXCEEDED or found is None:
         return None

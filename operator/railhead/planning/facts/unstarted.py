@@ -155,7 +155,7 @@ def _find_starts(job: Job) -> _Starts | None:
 
 
 def _find_start(pod: PodView, now: datetime) -> datetime:
-    """Reads it by its node's clock; one that is fast tells no more than when the pod got its node."""
+    """Returns when the pod started, by its node's clock; if that is fast, when the pod got its node."""
     if pod.started_at is not None and pod.started_at <= now:
         return pod.started_at
     return min(pod.scheduled_at or pod.created_at or now, now)
