@@ -127,8 +127,6 @@ TESTED_BY = {
         "planning/facts/lost_workers",
     ),
     "tests/unit/controller/test_observe.py": ("json_object",),
-    "tests/unit/contract/test_answer.py": ("contract/json_values",),
-    "tests/unit/driver/train_controller/test_metric_rules.py": ("contract/metric_rule",),
     "tests/unit/contract/test_text.py": (
         "contract/times",
         "contract/digest",

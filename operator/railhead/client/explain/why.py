@@ -17,7 +17,7 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.metric_rule import METRIC_NOT_FINITE, WITHOUT_RULE
 from railhead.contract.times import format_time, parse_time
 from railhead.json_object import text
-from railhead.planning.facts.failure_budget import count_charged
+from railhead.planning.facts.charged_failures import count_charged
 from railhead.planning.facts.reasons import GIVEN_UP, STATUS_DENIED
 
 STALE = timedelta(minutes=15)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.planning.facts.failure_budget import running_stretch
+from railhead.planning.facts.charged_failures import running_stretch
 from railhead.planning.facts.goodput_account import settle_time
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision

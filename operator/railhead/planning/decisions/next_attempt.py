@@ -49,6 +49,9 @@ def decide_resume_source(job: Job) -> Decision | None:
     reason, message = problem
     is_news = job.status.reason_of(types.STALLED) != reason
     stalled = set_standing_conditions(job, make_condition(job, types.STALLED, reason=reason, message=message))
+    events: tuple[Event, ...] = ()
+    if is_news:
+        events = (Event("Warning", reason, message),)
     return Decision(
         status=replace(stalled, phase="Pending"),  # also of one that was created suspended
         events=events,

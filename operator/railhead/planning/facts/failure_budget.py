@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from railhead.api import conditions as types
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Budget, JobStatus
+from railhead.planning.facts.charged_failures import count_charged
 from railhead.planning.job import Job
 from railhead.planning.status_change import StatusChange
 
 
 def count_failures(job: Job, *, committed: int) -> int:
     """Counts the failures that spec.backoffLimit counts now; `committed`: index of the run's newest checkpoint."""
-    return _count_failures(job.spec, job.status, job.now, committed)
+    return count_charged(job.status, job.now, reset_seconds=job.spec.backoff_reset_seconds, committed=committed)
 
 
 def charge_failures(job: Job, change: StatusChange, number: int) -> StatusChange:
@@ -35,29 +35,11 @@ def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime)
     counted = 0
     if status.counted_restarts:
         counted = status.counted_restarts.charged
-    left = spec.backoff_limit - _count_failures(spec, status, now, status.newest_index)
-    return counted + max(left, 0)
+    used = count_charged(status, now, reset_seconds=spec.backoff_reset_seconds, committed=status.newest_index)
+    return counted + max(spec.backoff_limit - used, 0)
 
 
 def is_disruption_limit_reached(job: Job) -> bool:
     """Whether spec.disruptionLimit allows no further disruption."""
     limit = job.spec.disruption_limit
     return limit is not None and job.status.restarts.disruptions >= limit
-
-
-def running_stretch(status: JobStatus, now: datetime) -> int:
-    """Returns for how many seconds training has run without a break; 0 while it does not run."""
-    since = status.true_since(types.RUNNING)
-    if since:
-        return max(int((now - since).total_seconds()), 0)
-    return 0
-
-
-def _count_failures(spec: TrainJobSpec, status: JobStatus, now: datetime, committed: int) -> int:
-    budget = status.budget
-    if budget is None:
-        return status.restarts.application
-    has_trained = budget.running_seconds + running_stretch(status, now) >= spec.backoff_reset_seconds
-    if has_trained and committed > budget.checkpoint:
-        return 0
-    return status.restarts.application

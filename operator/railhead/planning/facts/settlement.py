@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from operator import attrgetter
 
 from railhead.api.attempts import Attempt
 from railhead.api.status import FailureStatus

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from railhead.api.status import parse_status
-from railhead.planning.facts.failure_budget import count_charged
+from railhead.planning.facts.charged_failures import count_charged
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RUNNING = {"type": "Running", "status": "True", "reason": "Training", "lastTransitionTime": "2026-01-01T11:59:00Z"}
