@@ -61,7 +61,7 @@ def _announce(job: Job) -> StatusChange:
     grace = job.spec.end_seconds
     obstacle = None if job.spec.suspend else job.obstacle
     why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). " if obstacle else ""
-    message = f"{why}The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
+    message = f"{why}A driver that trains ends after one more checkpoint, within {grace} s; then the pods are deleted"
     status = replace(set_not_running(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
     return add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))
 

@@ -1,6 +1,6 @@
 """Judges the worker pods that an attempt has lost: why they were lost, what that counts for, and when to replace them.
 
-A round replaces the lost pods of an attempt that goes on. A job that commits checkpoints may lose worker pods for weeks
+A round replaces the lost pods of an attempt that lasts. A job that commits checkpoints may lose worker pods for weeks
 and keeps its attempt. The counters change in the write that starts the next round, so that deciding twice gives the
 same result.
 """

@@ -117,7 +117,7 @@ def _describe_oom_kill(pod: PodView) -> str:
 
 
 def describe_refusal(pod: PodView) -> str:
-    """Describes a refused pod in the words of its node's kubelet."""
+    """Describes a refused pod with the message of its node's kubelet."""
     return f"Node {pod.node or '(none)'} refused pod {pod.name} ({pod.reason}): {pod.message[:800]}"
 
 
