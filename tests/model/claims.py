@@ -246,8 +246,10 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     (r"Training runs|^Nothing\.$", lambda facts: facts.is_true("Running") and facts.trains),
     (
         r"fewer workers than",
+        # A worker pod that ends is not counted: it has lost its place, though it still runs.
         lambda facts: (
-            facts.trains and sum(is_running(pod) for pod in facts.current_pods) - 1 < facts.wanted_workers + 1
+            facts.trains
+            and sum(is_running(pod) and is_live(pod) for pod in facts.current_pods) - 1 < facts.wanted_workers + 1
         ),
     ),
     (
