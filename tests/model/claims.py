@@ -249,7 +249,7 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
         # A worker pod that ends is not counted: it has lost its place, though it still runs.
         lambda facts: (
             facts.trains
-            and sum(is_running(pod) and is_live(pod) for pod in facts.current_pods) - 1 < facts.wanted_workers + 1
+            and sum(is_running(pod) and stays(pod) for pod in facts.current_pods) - 1 < facts.wanted_workers + 1
         ),
     ),
     (
