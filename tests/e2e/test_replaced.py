@@ -27,7 +27,7 @@ def test_a_pod_that_mounts_foreign_code_ends_before_it_runs_any(cluster: Cluster
     ask = lambda: cluster.status("robbed").get("failure")  # noqa: E731
     failure = wait_until("the failure", ask, seconds=90, tell=lambda: cluster.tell("robbed"))
     assert (failure["class"], failure["reason"]) == ("Infrastructure", "ContentReplaced")
-    assert f"whose name ends with input-{name.rpartition('-')[2]}; delete it" in failure["message"]
+    assert f"whose name ends with input-{name.rpartition('-')[2]} was replaced; delete it" in failure["message"]
     assert "foreign" not in cluster.log(head)
 
     def find_refusal() -> bool:
