@@ -135,6 +135,7 @@ TESTED_BY = {
 WITHOUT_CODE = (
     "_version",
     "contract/callbacks",
+    "contract/numbers",
     "client/exit_codes",
     "client/goals",
     "contract/environment",

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from railhead.api.model import StatusModel, time_field
+from railhead.contract.numbers import MAX_INT32
 
 MOST = 2**53 - 1  # exact in JSON numbers
-MOST_INTERRUPTIONS = 2**31 - 1  # int32
+MOST_INTERRUPTIONS = MAX_INT32
 Interruptions = Annotated[int, Field(ge=0, le=MOST_INTERRUPTIONS)]
 
 

@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Dict, Literal, Optional, Tuple
 
+from railhead.contract.numbers import MAX_INT32
 from railhead.contract.spent import Spent
 
 PATH = "/v1/report"
@@ -127,7 +128,7 @@ MAX_METRICS = 64
 MAX_METRIC_NAME = 128
 MAX_METRIC_VALUE = 256
 MAX_URI = 2048
-MAX_INDEX = 2**31 - 1  # the CRD's integers are int32
+MAX_INDEX = MAX_INT32
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class Executor:
             self.cache.record_job_gone(key, uid)
             return LostCompare("the job is gone")
         self.cache.record_job(current)
-        if all(_at(current, path) == value for path, value in tests.items()):
+        if all(_resolve_pointer(current, path) == value for path, value in tests.items()):
             return error
         return LostCompare("the job changed since it was observed")
 
@@ -275,7 +275,7 @@ class Executor:
             if uid_ := self._recent.get((key.namespace, create.name), self.client.clock.monotonic()):
                 return uid_
             with contextlib.suppress(Gone):  # most likely it exists
-                return self._note_shared(key, create, await self._meet(key, uid, create, kind, body))
+                return self._note_shared(key, create, await self._adopt_existing(key, uid, create, kind, body))
         if policy.owned_by is OwnedBy.INPUT:
             owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, parent)
             body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}
@@ -286,7 +286,7 @@ class Executor:
                 raise  # a webhook, or a quota under concurrent use, also answers 409; nothing was created
             if policy.verify is Verify.NOTHING:
                 return ""
-            answer = await self._meet(key, uid, create, kind, body)
+            answer = await self._adopt_existing(key, uid, create, kind, body)
         except Gone as error:
             if is_of_admission(error.message):
                 raise
@@ -310,7 +310,7 @@ class Executor:
         self._recent.put((key.namespace, create.name), uid_of(found), self.client.clock.monotonic())
         return uid_of(found)
 
-    async def _meet(self, key: JobKey, uid: str, create: Create, kind: Kind, body: Object) -> Object:
+    async def _adopt_existing(self, key: JobKey, uid: str, create: Create, kind: Kind, body: Object) -> Object:
         """Returns the object of this name: our own, from an earlier request. Raises ChildRejected for a foreign one.
 
         The owner alone does not tell: whoever may create objects may name any owner.
@@ -357,7 +357,7 @@ def _reject_source(key: JobKey, copied: CopyConfigMap, what: str) -> ChildReject
     return ChildRejected(Problem(SOURCE_NOT_FOUND, message))
 
 
-def _at(obj: Object, pointer: str) -> object:
+def _resolve_pointer(obj: Object, pointer: str) -> object:
     value: object = obj
     for part in pointer.strip("/").split("/"):
         value = value.get(part) if isinstance(value, dict) else None

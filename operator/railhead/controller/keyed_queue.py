@@ -58,7 +58,7 @@ class KeyedQueue(Generic[Key]):
     def wake(self, key: Key, seconds: float) -> None:
         """Makes the key due after `seconds`; a later call replaces an earlier one."""
         self._cancel(key)
-        self._timers[key] = self._call_later(max(seconds, 0.0), partial(self._ring, key))
+        self._timers[key] = self._call_later(max(seconds, 0.0), partial(self._wake_getter, key))
 
     async def get(self) -> Key:
         """The next key; it is in progress until `done`."""
@@ -99,7 +99,7 @@ class KeyedQueue(Generic[Key]):
         self._cancel(key)
         self._failures.pop(key, None)
 
-    def _ring(self, key: Key) -> None:
+    def _wake_getter(self, key: Key) -> None:
         self._timers.pop(key, None)
         self.add(key)
 

@@ -117,7 +117,7 @@ class Loop:
                 self.queue.wake(key, min(left))
             return
         began = self.monotonic()
-        result = await self._do(key, observed, left)
+        result = await self._run_pass(key, observed, left)
         self.count(result, self.monotonic() - began)
 
     async def _release_workloads(self, key: JobKey) -> list[float]:
@@ -137,7 +137,7 @@ class Loop:
                 log.info("%s: Workload of a deleted job: %s; retrying in %.0f s", key, error, RETRY_SECONDS)
         return again
 
-    async def _do(self, key: JobKey, observed: Observed, left: list[float]) -> str:
+    async def _run_pass(self, key: JobKey, observed: Observed, left: list[float]) -> str:
         """The pass's result: done, lost, refused or error. `left`: seconds after which another one is due anyway."""
         try:
             if observed.may_choose_gang:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from railhead.api import names
 from railhead.api.status import MAX_AVOIDED_NODES
+from railhead.contract.numbers import MAX_INT32
 from railhead.contract.text import clean_text
 from railhead.contract.times import parse_time
 from railhead.json_object import Object, part, parts
@@ -56,7 +57,7 @@ OF_JOB = re.compile(
     r"Are you trying to mount|OOM-killed|memory limit too low"
 )
 GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
-MOST_CODE = 2**31 - 1
+MOST_CODE = MAX_INT32
 
 
 class Owner(NamedTuple):

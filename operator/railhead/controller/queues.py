@@ -122,7 +122,7 @@ class Queues:
             priority=self._priorities.get(record.priority_label),
         )
 
-    def find_left(self, key: JobKey, job_uid: str | None) -> list[WorkloadView]:
+    def list_remaining(self, key: JobKey, job_uid: str | None) -> list[WorkloadView]:
         """Returns the deleted Workloads that jobs of this name left, without that of the present one."""
         known = self._workloads.get(key, {})
         return [view for uid, view in known.items() if uid != job_uid and view.is_deleting and view.has_finalizer]
@@ -154,7 +154,7 @@ class QueueWatches:
         classes = follow(Scope(WORKLOAD_PRIORITY_CLASS), on_change=self._on_class, slim=observe_priority)
         self.informers: list[Informer[Any]] = [*self._workloads, flavors, classes]
         for informer in self.informers:
-            informer.state.be_optional(partial(wake_all, informer.namespace))
+            informer.state.mark_optional(partial(wake_all, informer.namespace))
         queues.find_state = self.find_state
 
     def find_state(self, namespace: str) -> QueueState:

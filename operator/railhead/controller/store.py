@@ -296,7 +296,7 @@ class Store:
     def find_left_workloads(self, key: JobKey) -> list[tuple[WorkloadView, tuple[PodView, ...]]]:
         """Returns the deleted Workloads of jobs of this name that are gone, each with the pods of its job."""
         record = self._jobs.get(key)
-        left = self.queues.find_left(key, record.uid if record is not None else None)
+        left = self.queues.list_remaining(key, record.uid if record is not None else None)
         return [(each, self.pods(Owner(key.namespace, each.job_uid))) for each in left]
 
     def _divide_pods(self, record: JobRecord) -> tuple[tuple[PodView, ...], tuple[str, ...]]:

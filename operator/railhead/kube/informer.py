@@ -164,7 +164,7 @@ class WatchState:
         self._monotonic = monotonic
         self.delivered_at = monotonic()
 
-    def be_optional(self, on_change: Callable[[], None]) -> None:
+    def mark_optional(self, on_change: Callable[[], None]) -> None:
         """The cluster may lack the kind: until its first list it counts as refused. `on_change` is called whenever the
         objects begin or cease to be listed."""
         self._is_optional = self.is_refused = True

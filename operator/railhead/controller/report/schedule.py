@@ -95,7 +95,7 @@ class WriteSchedule:
         """Whether the job waits for a write, or one is under way."""
         return key in self._wanted or key in self._writing
 
-    def want(self, key: JobKey, urgency: Urgency) -> Urgency:
+    def request_write(self, key: JobKey, urgency: Urgency) -> Urgency:
         """Asks for a write of the job's newest report, even if one is being written now; returns as what it counts."""
         now = self.monotonic()
         if urgency is Urgency.STATE and self._changed.get(key, now):

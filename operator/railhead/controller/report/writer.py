@@ -149,7 +149,7 @@ class ReportWriter:
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
         if urgency is None:
             return
-        urgency = self.schedule.want(key, urgency)
+        urgency = self.schedule.request_write(key, urgency)
         known = unwritten or self._latest.get(key)
         if known is not None and known.urgency <= urgency:
             self._latest[key] = known._replace(report=report)

@@ -60,7 +60,7 @@ class Archive:
 
     def upload_soon(self) -> None: ...
 
-    def keep_no_success(self) -> None:
+    def discard_after_success(self) -> None:
         """Removes the attempt's files if only those of failures are kept. Blocks for as long as the storage does.
 
         Call when the run's folder has the success: a worker pod that is uploading looks for it there.
@@ -117,7 +117,7 @@ class StoredArchive(Archive):
             self._is_sooner.notify()
 
     @never_raises("remove the logs of an attempt that has succeeded")
-    def keep_no_success(self) -> None:
+    def discard_after_success(self) -> None:
         attempt = self._template
         if attempt.only_failed:
             with self._turn:

@@ -184,7 +184,7 @@ def _keep_end(head: Head, outcome: Outcome) -> None:
     """Runs in its own thread, since a storage may hang."""
     _complete_run(head, outcome)
     if outcome.has_succeeded:
-        head.archive.keep_no_success()
+        head.archive.discard_after_success()
 
 
 @never_raises("keep the attempt's end in the run's folder")

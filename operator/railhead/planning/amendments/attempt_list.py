@@ -14,12 +14,13 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.attempts import MAX_ATTEMPTS, MAX_NODE, MAX_REASON, PLAIN, Attempt
 from railhead.api.status import JobStatus
+from railhead.contract.numbers import MAX_INT32
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 from railhead.planning.status_change import changes_anything
 
-MOST = 2**31 - 1  # the CRD's integers are int32
+MOST = MAX_INT32
 
 
 def list_attempts(job: Job, decision: Decision) -> Decision:

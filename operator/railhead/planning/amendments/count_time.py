@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
+from railhead.contract.numbers import MAX_INT32
 from railhead.planning.facts.charged_failures import running_stretch
 from railhead.planning.facts.goodput_account import settle_time
 from railhead.planning.job import Job
@@ -23,7 +24,7 @@ def count_running_time(job: Job, decision: Decision) -> Decision:
     budget = job.status.budget
     if status is None or budget is None or status.budget is not UNSET or not _ends_training(status):
         return decision
-    seconds = min(budget.running_seconds + running_stretch(job.status, job.now), 2**31 - 1)
+    seconds = min(budget.running_seconds + running_stretch(job.status, job.now), MAX_INT32)
     budget = budget.model_copy(update={"running_seconds": seconds})
     return replace(decision, status=replace(status, budget=budget))
 

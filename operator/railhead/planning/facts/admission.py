@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from railhead.api.queue import AdmissionStatus
 from railhead.api.spec import TrainJobSpec
+from railhead.contract.numbers import MAX_INT32
 from railhead.planning.facts.avoided_nodes import list_avoided
 from railhead.planning.facts.pod_sets import CannotStart, check_start, find_assignment, merge_pod_set
 from railhead.planning.facts.quota import explain_rejection
@@ -39,7 +40,7 @@ from railhead.planning.queue_view import (
 from railhead.resources.pod_builder import PodSettings, WorkerPodBuilder, build_head_pod
 from railhead.resources.queues.kueue import HEAD, MAX_SECONDS, WORKERS, QueueRequest, compute_digest
 
-MOST_SECONDS = 2**31 - 1
+MOST_SECONDS = MAX_INT32
 NAMED = 3
 # A pod keeps the gate with which it was created.
 EXEMPT = (

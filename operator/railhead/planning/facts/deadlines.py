@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api import names
+from railhead.contract.numbers import MAX_INT32
 from railhead.contract.times import parse_time
 from railhead.planning.facts.quota import exceeds_quota
 from railhead.planning.facts.reasons import QUOTA_EXCEEDED
@@ -95,7 +96,7 @@ def count_suspended(job: Job) -> int:
     """status.suspendedSeconds including the suspension that ends now."""
     since = job.status.true_since(types.SUSPENDED) if job.attempt > 0 else None
     rested = (job.now - since).total_seconds() if since else 0.0
-    return min(job.status.suspended_seconds + max(int(rested), 0), 2**31 - 1)
+    return min(job.status.suspended_seconds + max(int(rested), 0), MAX_INT32)
 
 
 def is_report_missing(job: Job) -> bool:

@@ -63,7 +63,7 @@ def rig() -> Rig:
 
 
 def test_the_first_write_of_a_job_is_due_at_once(rig: Rig) -> None:
-    rig.schedule.want(A, PROGRESS)
+    rig.schedule.request_write(A, PROGRESS)
     assert rig.take() == A
     assert rig.take() is None
     assert rig.wait == math.inf
@@ -72,15 +72,15 @@ def test_the_first_write_of_a_job_is_due_at_once(rig: Rig) -> None:
 def test_the_most_urgent_is_first_then_the_one_that_waited_longest(rig: Rig) -> None:
     for name, urgency in [(A, PROGRESS), (B, CHECKPOINT), (C, STATE), (key("d"), CHECKPOINT), (key("e"), PROGRESS)]:
         rig.now += 0.1
-        rig.schedule.want(name, urgency)
+        rig.schedule.request_write(name, urgency)
     assert [rig.take() for _ in range(5)] == [C, B, key("d"), A, key("e")]
 
 
 @pytest.mark.parametrize(("urgency", "gap"), [(STATE, 1.0), (CHECKPOINT, 2.0), (PROGRESS, 2.0)])
 def test_a_job_is_written_again_only_after_a_gap(rig: Rig, urgency: Urgency, gap: float) -> None:
-    rig.schedule.want(A, PROGRESS)
+    rig.schedule.request_write(A, PROGRESS)
     rig.take()
-    rig.schedule.want(A, urgency)
+    rig.schedule.request_write(A, urgency)
     assert rig.take() is None
     assert rig.wait == gap
     rig.now += gap
@@ -88,17 +88,17 @@ def test_a_job_is_written_again_only_after_a_gap(rig: Rig, urgency: Urgency, gap
 
 
 def test_a_job_that_becomes_more_urgent_is_written_once_and_earlier(rig: Rig) -> None:
-    rig.schedule.want(A, PROGRESS)
+    rig.schedule.request_write(A, PROGRESS)
     rig.take()
     for urgency in (PROGRESS, STATE, CHECKPOINT):
-        rig.schedule.want(A, urgency)
+        rig.schedule.request_write(A, urgency)
     assert rig.play(10.0) == [(1.0, A)]
 
 
 def test_a_job_that_is_being_written_waits_for_the_end(rig: Rig) -> None:
-    rig.schedule.want(A, PROGRESS)
+    rig.schedule.request_write(A, PROGRESS)
     assert rig.schedule.take() == A
-    rig.schedule.want(A, STATE)
+    rig.schedule.request_write(A, STATE)
     rig.now += 60.0
     assert rig.schedule.is_busy(A)
     assert rig.schedule.take() == math.inf
@@ -110,7 +110,7 @@ def test_a_job_that_is_being_written_waits_for_the_end(rig: Rig) -> None:
 
 def test_only_a_few_are_written_at_once(rig: Rig) -> None:
     for number in range(WRITES_AT_A_TIME + 1):
-        rig.schedule.want(key(str(number)), STATE)
+        rig.schedule.request_write(key(str(number)), STATE)
     taken = [rig.schedule.take() for _ in range(WRITES_AT_A_TIME)]
     assert rig.schedule.take() == math.inf
     rig.schedule.done(taken[0] if isinstance(taken[0], JobKey) else A)
@@ -121,7 +121,7 @@ def test_all_jobs_share_a_budget_which_hardly_accumulates() -> None:
     rig = Rig(per_second=25.0)
     rig.now = 3600.0
     for number in range(500):
-        rig.schedule.want(key(str(number)), PROGRESS)
+        rig.schedule.request_write(key(str(number)), PROGRESS)
     taken = rig.play(10.0)
     assert len(taken) == 25 * 10 + 5
     seconds = [sum(second <= at < second + 1 for at, _ in taken) for second in range(3600, 3610)]
@@ -132,10 +132,10 @@ def test_all_jobs_share_a_budget_which_hardly_accumulates() -> None:
 def test_urgent_writes_do_not_wait_for_those_that_are_late() -> None:
     rig = Rig(per_second=10.0)
     for number in range(1000):
-        rig.schedule.want(key(str(number)), PROGRESS)
+        rig.schedule.request_write(key(str(number)), PROGRESS)
     rig.play(5.0)
-    rig.schedule.want(A, CHECKPOINT)
-    rig.schedule.want(B, STATE)
+    rig.schedule.request_write(A, CHECKPOINT)
+    rig.schedule.request_write(B, STATE)
     assert [taken for _, taken in rig.play(0.3)][:2] == [B, A]
 
 
@@ -165,7 +165,7 @@ def find_waits(per_second: float, mix: list[tuple[float, JobKey, Urgency]]) -> l
     for at, reports in groupby(mix, key=lambda report: report[0]):
         play(at - rig.now)
         for _, job, urgency in reports:
-            rig.schedule.want(job, urgency)
+            rig.schedule.request_write(job, urgency)
             if urgency is CHECKPOINT:
                 since.setdefault(job, at)
     play(600.0)
@@ -192,21 +192,21 @@ def test_jobs_that_change_state_all_the_time_do_not_hold_up_a_checkpoint() -> No
 def test_jobs_that_commit_all_the_time_do_not_hold_up_a_change_of_state() -> None:
     rig = Rig(per_second=5.0)
     for number in range(100):
-        rig.schedule.want(key(str(number)), CHECKPOINT)
+        rig.schedule.request_write(key(str(number)), CHECKPOINT)
     rig.now += 0.5
-    rig.schedule.want(A, STATE)
+    rig.schedule.request_write(A, STATE)
     assert A in [job for _, job in rig.play(1.0)][:6]
 
 
 def test_a_checkpoint_keeps_its_place_when_the_state_changes_too() -> None:
     rig = Rig(per_second=1.0)
     for number in range(20):
-        rig.schedule.want(key(str(number)), STATE)
-    rig.schedule.want(A, CHECKPOINT)
+        rig.schedule.request_write(key(str(number)), STATE)
+    rig.schedule.request_write(A, CHECKPOINT)
     rig.play(5.0)
     for number in range(20):
-        rig.schedule.want(key(f"later-{number}"), STATE)
-    rig.schedule.want(A, STATE)
+        rig.schedule.request_write(key(f"later-{number}"), STATE)
+    rig.schedule.request_write(A, STATE)
     assert A in [job for _, job in rig.play(20.0)][:16], "behind those that waited already"
 
 
@@ -222,10 +222,10 @@ def count_writes(flapping: int, honest: dict[str, int], *, seconds: float, per_s
     while rig.now < seconds:
         for job in hostile:
             rig.schedule.note_report(job)
-            rig.schedule.want(job, STATE)
+            rig.schedule.request_write(job, STATE)
         for job in others:
             if due[job] <= rig.now:
-                rig.schedule.want(job, PROGRESS)
+                rig.schedule.request_write(job, PROGRESS)
                 due[job] = rig.now + rig.schedule.note_report(job)
         written.update(job.namespace for _, job in rig.play(0.5))
     return written
@@ -252,22 +252,22 @@ def test_a_namespace_that_uses_less_than_its_share_is_first_with_its_changes_of_
     rig = Rig(per_second=10.0)
     for namespace in ("busy", "more"):
         for number in range(500):
-            rig.schedule.want(JobKey(namespace, str(number)), STATE)
+            rig.schedule.request_write(JobKey(namespace, str(number)), STATE)
     rig.play(5.0)
-    rig.schedule.want(JobKey("quiet", "a"), STATE)
-    rig.schedule.want(JobKey("quiet", "b"), PROGRESS)
+    rig.schedule.request_write(JobKey("quiet", "a"), STATE)
+    rig.schedule.request_write(JobKey("quiet", "b"), PROGRESS)
     assert [job.name for _, job in rig.play(1.0) if job.namespace == "quiet"] == ["a", "b"]
 
 
 def test_a_namespace_that_has_used_what_others_left_has_its_share_when_they_come() -> None:
     rig = Rig(per_second=10.0)
     for _ in range(600):
-        rig.schedule.want(JobKey("few", "a"), PROGRESS)
+        rig.schedule.request_write(JobKey("few", "a"), PROGRESS)
         for number in range(50):
-            rig.schedule.want(JobKey("busy", str(number)), PROGRESS)
+            rig.schedule.request_write(JobKey("busy", str(number)), PROGRESS)
         rig.play(1.0)
     for number in range(100):
-        rig.schedule.want(JobKey("others", str(number)), STATE)
+        rig.schedule.request_write(JobKey("others", str(number)), STATE)
     written = Counter(job.namespace for _, job in rig.play(4.0))
     assert written["busy"] >= 40 / 3 - 2
 
@@ -283,7 +283,7 @@ def test_each_namespace_with_reports_gets_its_share_in_any_mix(seed: int) -> Non
         for namespace in rng.sample(namespaces, rng.randint(1, len(namespaces))):
             for _ in range(rng.choice([1, 1, 5, 40])):
                 job = JobKey(namespace, str(rng.randint(0, 60)))
-                rig.schedule.want(job, rng.choice(list(Urgency)))
+                rig.schedule.request_write(job, rng.choice(list(Urgency)))
         waiting = {key.namespace for key, entry in rig.schedule._wanted.items() if entry.at <= rig.now}
         for namespace in waiting:
             since.setdefault(namespace, rig.now)
@@ -295,23 +295,23 @@ def test_each_namespace_with_reports_gets_its_share_in_any_mix(seed: int) -> Non
 def test_within_the_shares_urgency_decides_across_namespaces() -> None:
     rig = Rig(per_second=10.0)
     for number in range(50):
-        rig.schedule.want(JobKey(f"n{number}", "a"), PROGRESS)
+        rig.schedule.request_write(JobKey(f"n{number}", "a"), PROGRESS)
     rig.now += 0.5
-    rig.schedule.want(JobKey("n99", "a"), STATE)
+    rig.schedule.request_write(JobKey("n99", "a"), STATE)
     assert rig.take() == JobKey("n99", "a")
 
 
 def test_a_second_change_of_state_within_ten_seconds_counts_as_progress(rig: Rig) -> None:
-    assert rig.schedule.want(A, STATE) is STATE
-    assert rig.schedule.want(A, STATE) is STATE, "the first one is not written yet"
+    assert rig.schedule.request_write(A, STATE) is STATE
+    assert rig.schedule.request_write(A, STATE) is STATE, "the first one is not written yet"
     assert rig.take() == A
     rig.now += 5.0
-    assert rig.schedule.want(A, STATE) is PROGRESS
-    rig.schedule.want(B, CHECKPOINT)
+    assert rig.schedule.request_write(A, STATE) is PROGRESS
+    rig.schedule.request_write(B, CHECKPOINT)
     assert [rig.take(), rig.take()] == [B, A]
     rig.now += STATE_SECONDS
-    assert rig.schedule.want(A, STATE) is STATE
-    rig.schedule.want(B, CHECKPOINT)
+    assert rig.schedule.request_write(A, STATE) is STATE
+    rig.schedule.request_write(B, CHECKPOINT)
     assert rig.take() == A
 
 
@@ -320,9 +320,9 @@ def test_flapping_jobs_hold_up_no_progress_of_their_own_namespace_for_ever() -> 
     rig, written = Rig(25.0), Counter[str]()
     for _ in range(600):
         for number in range(30):
-            rig.schedule.want(key(f"flapping-{number}"), STATE)
+            rig.schedule.request_write(key(f"flapping-{number}"), STATE)
         for number in range(20):
-            rig.schedule.want(key(f"honest-{number}"), PROGRESS)
+            rig.schedule.request_write(key(f"honest-{number}"), PROGRESS)
         written.update(job.name.partition("-")[0] for _, job in rig.play(0.5))
     assert written["honest"] > 300 * 25 / 4
 
@@ -341,11 +341,11 @@ def test_drivers_hear_how_often_new_metrics_are_of_use() -> None:
 
 
 def test_what_is_left_is_drained_in_order(rig: Rig) -> None:
-    rig.schedule.want(A, STATE)
+    rig.schedule.request_write(A, STATE)
     rig.schedule.take()
-    rig.schedule.want(B, PROGRESS)
-    rig.schedule.want(C, CHECKPOINT)
-    rig.schedule.want(A, PROGRESS)
+    rig.schedule.request_write(B, PROGRESS)
+    rig.schedule.request_write(C, CHECKPOINT)
+    rig.schedule.request_write(A, PROGRESS)
     assert rig.schedule.drain() == [A, C, B]
     rig.schedule.done(A)
     assert rig.schedule.take() == math.inf
@@ -353,7 +353,7 @@ def test_what_is_left_is_drained_in_order(rig: Rig) -> None:
 
 def test_nothing_is_kept_of_jobs_that_ended(rig: Rig) -> None:
     for number in range(1000):
-        rig.schedule.want(key(str(number)), PROGRESS)
+        rig.schedule.request_write(key(str(number)), PROGRESS)
         rig.take()
         rig.now += 1.0
     assert len(rig.schedule._written._entries) <= 3

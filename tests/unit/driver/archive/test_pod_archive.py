@@ -169,15 +169,15 @@ def test_a_success_starts_no_upload_any_more(tmp_path: Path, capsys: pytest.Capt
             tmp_path / str(only_failed), storage, storage_path=str(tmp_path / "runs"), only_failed=only_failed
         )
         archive.add(HEAD, "line")
-        archive.keep_no_success()
+        archive.discard_after_success()
         archive.finish()
         assert attempt.exists() is not only_failed
     assert storage.take() and storage.uploads.empty()
     (tmp_path / "runs" / "run").rename(tmp_path / "away")
-    archive.keep_no_success()
+    archive.discard_after_success()
     assert capsys.readouterr().out == ""
     (tmp_path / "runs" / "run").write_text("a file")
-    archive.keep_no_success()
+    archive.discard_after_success()
     assert "cannot remove the logs of an attempt that has succeeded" in capsys.readouterr().out
 
 
@@ -254,7 +254,7 @@ def test_a_job_without_an_archive_writes_nothing(tmp_path: Path) -> None:
     archive = start_archive(WORKER, make_pod(tmp_path), replace(JOB, archive_logs="None"), {})
     archive.add_of_rank(0, "line")
     archive.upload_soon()
-    archive.keep_no_success()
+    archive.discard_after_success()
     archive.finish()
     assert type(archive) is Archive and list(tmp_path.iterdir()) == []
 

@@ -152,7 +152,7 @@ class RecordedArchive(Archive):
     def add(self, source: str, line: str) -> None:
         self.heard.append(line)
 
-    def keep_no_success(self) -> None:
+    def discard_after_success(self) -> None:
         self.heard.append("success")
 
     def finish(self) -> None:
