@@ -131,7 +131,7 @@ def _check_at_change(schema: Schema) -> None:
 
 
 def _list_items(schema: Schema) -> Iterator[Schema]:
-    """Returns what the values of a map and the items of a list must be; items of other lists than maps have no
+    """Yields what the values of a map and the items of a list must be; items of other lists than maps have no
     oldSelf."""
     if isinstance(schema.get("additionalProperties"), dict):
         yield schema["additionalProperties"]

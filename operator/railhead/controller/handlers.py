@@ -92,7 +92,7 @@ _deliver: Callable[..., Any] = watching.continuous_watch  # kopf's own
 
 
 async def _note_deliveries(**arguments: object) -> AsyncIterator[Any]:
-    """Returns what kopf's watch delivers: listed objects, the end of a list, events and bookmarks."""
+    """Yields what kopf's watch delivers: listed objects, the end of a list, events and bookmarks."""
     async with aclosing(_deliver(**arguments)) as delivered:
         async for event in delivered:
             _on_delivery.get()()

@@ -46,7 +46,7 @@ class _Index:
 
 
 class Queues:
-    """Returns what is known of Kueue's objects.
+    """What is known of Kueue's objects.
 
     Attributes:
         find_state: the state of Kueue's API in a namespace.

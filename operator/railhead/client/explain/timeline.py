@@ -107,7 +107,7 @@ def _events(snapshot: JobSnapshot) -> Iterator[Moment]:
 
 
 def _gaps(snapshot: JobSnapshot) -> Iterator[Moment]:
-    """Returns what the timeline cannot show: earlier attempts, and the time before the oldest event that exists."""
+    """Yields what the timeline cannot show: earlier attempts, and the time before the oldest event that exists."""
     attempts = snapshot.status.attempts or []
     start = snapshot.created_at
     if attempts and attempts[0].number > 1:

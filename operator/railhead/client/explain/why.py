@@ -125,7 +125,7 @@ def _choose_row(snapshot: JobSnapshot, reason: str, message: str, class_: Failur
 
 
 def _main(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """Returns what the phase and the conditions Failed, Complete, Stalled, Suspended and Reconciling say."""
+    """Yields what the phase and the conditions Failed, Complete, Stalled, Suspended and Reconciling say."""
     status = snapshot.status
     if snapshot.is_deleting:
         yield _make(snapshot, "BeingDeleted", since=text(snapshot.job["metadata"], "deletionTimestamp"))
@@ -161,7 +161,7 @@ def _main(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _denied_status(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """Returns what only an event can say, as long as it is repeated and the status has not been written since."""
+    """Yields what only an event can say, as long as it is repeated and the status has not been written since."""
     denied = [event for event in snapshot.events if event.reason == STATUS_DENIED and event.at is not None]
     written_at = _find_last_write(snapshot.status)
     for event in denied[-1:]:
@@ -194,7 +194,7 @@ def _failure(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _restart_in_place(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """Returns what the worker group of this attempt restarts from, in the pods that it has."""
+    """Yields what the worker group of this attempt restarts from, in the pods that it has."""
     status = snapshot.status
     restart = status.progress.restart
     if status.phase != "Restarting" or _is_attempt_lost(status):
@@ -225,7 +225,7 @@ def _conditions(snapshot: JobSnapshot, wanted: Iterable[str]) -> Iterator[Findin
 
 
 def _seen(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """Returns what follows from the other fields of the status."""
+    """Yields what follows from the other fields of the status."""
     status = snapshot.status
     if status.stuck_pods:
         names = ", ".join(f"{pod.name} on {pod.node or '(none)'}" for pod in status.stuck_pods[:3])

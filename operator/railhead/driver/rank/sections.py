@@ -26,7 +26,7 @@ class CudaEvent(Protocol):
 
 
 class Cuda(Protocol):
-    """Returns what is used of `torch.cuda`."""
+    """What is used of `torch.cuda`."""
 
     def is_initialized(self) -> bool: ...
     def is_current_stream_capturing(self) -> bool: ...

@@ -52,7 +52,7 @@ class Group(ControllerStep):
         return find_group, (self._run,)
 
     def before_training_context(self, workers: Sequence[RayWorker]) -> None:
-        """Returns what fails while they form their process group is theirs."""
+        """Notes the workers already here, so that a failure while they form their process group is blamed on them."""
         with contextlib.suppress(Exception):
             self.note_workers(workers)
 
@@ -71,7 +71,7 @@ class Group(ControllerStep):
         return self._processes
 
     def note_workers(self, workers: Iterable[RayWorker]) -> None:
-        """Lists them in the order of their ranks; they may not train yet."""
+        """Notes the workers in the order of their ranks; they may not train yet."""
         self._processes = {rank: worker.metadata for rank, worker in enumerate(workers)}
 
     def note_report(self) -> None:

@@ -118,8 +118,10 @@ def _parse_entry(values: Mapping[str, Any], group: tuple[str, str], name: str, *
 
 
 def compare_records(records: Mapping[int, Record], *, size: int) -> Optional[CollectiveMismatch]:
-    """Returns it by rank, of those that have one; `size`: of the whole worker group. None if no rank waits in a
-    collective."""
+    """Returns the first call in which the ranks differ; None if no rank waits in a collective.
+
+    `records`: by rank, of those that have one; `size`: of the whole worker group.
+    """
     waiting = {rank for rank, record in records.items() if not all(each.is_finished for each in record.entries)}
     found = [_examine(group, records, waiting) for group in _find_groups(records, size)]
     return min(filter(None, found), key=itemgetter(0), default=(0, None))[1]
