@@ -71,7 +71,7 @@ class FailureFacts:
 
     @property
     def is_explained(self) -> bool:
-        """Whether a node that left, or nodes that have not joined yet, explain it: the operator's deadlines bound that."""
+        """Whether a node that left, or nodes that have not joined yet, explain it: deadlines bound that."""
         return (
             self.is_waiting
             or bool(self.lost_nodes)
