@@ -19,7 +19,7 @@ TESTED_BY = {
     "tests/api/test_crd_accepts.py": ("api/*",),  # models: their fields become the CRD
     "tests/api/test_client.py": ("client/submit/suspension",),
     "tests/unit/contract/test_answer.py": ("contract/json_values",),
-    "tests/unit/driver/train_controller/test_metric_rules.py": ("contract/metric_rule",),
+    "tests/unit/driver/train_controller/test_metric_rules.py": ("contract/metric_rule", "contract/numbers"),
     "tests/unit/planning/facts/test_quota.py": ("planning/facts/backoff",),
     "tests/api/test_session.py": ("client/python_api",),
     "tests/api/test_crd_changes.py": ("api/changes",),
@@ -50,7 +50,6 @@ TESTED_BY = {
         "driver/train_controller/failures/evidence",
         "driver/rank/pod_report",
         "driver/train_controller/failures/flight_records",
-        "driver/rank/pod_report",
     ),
     "tests/unit/tools/test_cli_schemas.py": ("client/outputs",),
     "tests/unit/gitops/test_health.py": ("api/conditions",),
@@ -82,13 +81,8 @@ TESTED_BY = {
         "driver/pod/rank_output",
         "driver/head/rank_stream",
     ),
+    "tests/unit/driver/head/test_hang_watch.py": ("driver/train_controller/stacks_step",),
     "tests/unit/driver/mailbox/test_mailbox.py": ("driver/mailbox/values",),
-    "tests/unit/driver/train_controller/test_heartbeat_thread.py": (
-        "driver/train_controller/returns_step",
-        "driver/train_controller/stacks_step",
-        "driver/train_controller/end_notice_step",
-        "driver/rank/rank_stacks",
-    ),
     "tests/unit/driver/train_controller/test_shared_storage_step.py": (
         "driver/train_controller/old_processes_step",
         "driver/rank/pod_checks",
@@ -135,7 +129,6 @@ TESTED_BY = {
 WITHOUT_CODE = (
     "_version",
     "contract/callbacks",
-    "contract/numbers",
     "client/exit_codes",
     "client/goals",
     "contract/environment",
