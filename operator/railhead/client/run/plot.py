@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.run.curves import Curve
+from railhead.contract.numbers import name_not_finite
 from railhead.contract.text import clean_line
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _draw_curve(axes: Axes, curve: Curve, *, height: float) -> None:
         linestyle="",
         marker="x",
         color=line.get_color(),
-        label=f"{curve.job}: {describe_odd(value)} from step {first}, {len(odd)} of {len(steps)}",
+        label=f"{curve.job}: {name_not_finite(value)} from step {first}, {len(odd)} of {len(steps)}",
     )
 
 
@@ -86,15 +87,6 @@ def _choose_marker(values: Sequence[float]) -> str:
     if is_alone:
         return "."
     return ""
-
-
-def describe_odd(value: float) -> str:
-    """Returns NaN, Infinity or -Infinity, as the status names them."""
-    if math.isnan(value):
-        return "NaN"
-    if value > 0:
-        return "Infinity"
-    return "-Infinity"
 
 
 def _limit(value: float) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from railhead.contract.metric_rule import ABOVE, IS_NAN, NO_CHECKPOINT, NOT_IMPROVED, RATE_BELOW, MetricRule
+from railhead.contract.numbers import name_not_finite
 from railhead.driver.mailbox.progress import find_value
 
 # without a rule's metric, after which there is a warning
@@ -93,7 +94,7 @@ class MetricRules:
             if math.isfinite(value):
                 self._not_finite.pop(name, None)
             else:
-                self._not_finite.setdefault(name, f"{name} is {_name(value)}, first {self._place}")
+                self._not_finite.setdefault(name, f"{name} is {name_not_finite(value)}, first {self._place}")
 
     def find_not_finite(self) -> str:
         """Returns a warning of the metrics that are NaN or infinite and that no rule for NaN watches; may be empty."""
@@ -314,14 +315,6 @@ class _CommitWatch(_Watch):
         if not self._text and now - self._since >= self._rule.window_seconds:
             self._text = f"no checkpoint was committed for {self._rule.window_seconds} s, {place}"
         return self._text
-
-
-def _name(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if value > 0:
-        return "Infinity"
-    return "-Infinity"
 
 
 def _write(value: float) -> str:
