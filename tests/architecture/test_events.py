@@ -28,6 +28,7 @@ NAMED = {
     "NODE_REFUSED_POD": reasons.NODE_REFUSED_POD,
     "POD_NOT_STARTED": reasons.POD_NOT_STARTED,
     "STATUS_DENIED": reasons.STATUS_DENIED,
+    "REPORTS_MISSING": reasons.REPORTS_MISSING,
 }
 # Reasons that the planner passes on from elsewhere.
 PASSED_ON = {

@@ -22,7 +22,7 @@ FILE_NAME = f"{names.GROUP}_{names.PLURAL}.yaml"
 HEADER = "# Generated from operator/railhead/api by `make generate`; do not edit.\n"
 
 
-class Printed(NamedTuple):
+class PrinterColumn(NamedTuple):
     """A column of `kubectl get`."""
 
     name: str
@@ -44,22 +44,26 @@ class Printed(NamedTuple):
 
 
 COLUMNS = [
-    Printed("Phase", ".status.phase", description="Summary of the conditions."),
-    Printed("Progress", ".status.progress.percentComplete", type_="integer", description="Percentage that is done."),
-    Printed("Remaining", ".status.progress.remaining", description="How long training takes until its end."),
-    Printed("Age", ".metadata.creationTimestamp", type_="date", description="Time since the job was created."),
-    Printed("Workers", ".status.workers.ready", type_="integer", is_wide=True, description="Running worker pods."),
-    Printed("Attempt", ".status.attempt", type_="integer", is_wide=True, description="Current attempt."),
-    Printed(
+    PrinterColumn("Phase", ".status.phase", description="Summary of the conditions."),
+    PrinterColumn(
+        "Progress", ".status.progress.percentComplete", type_="integer", description="Percentage that is done."
+    ),
+    PrinterColumn("Remaining", ".status.progress.remaining", description="How long training takes until its end."),
+    PrinterColumn("Age", ".metadata.creationTimestamp", type_="date", description="Time since the job was created."),
+    PrinterColumn(
+        "Workers", ".status.workers.ready", type_="integer", is_wide=True, description="Running worker pods."
+    ),
+    PrinterColumn("Attempt", ".status.attempt", type_="integer", is_wide=True, description="Current attempt."),
+    PrinterColumn(
         "Checkpoint",
         ".status.checkpoint.index",
         type_="integer",
         is_wide=True,
         description="Newest committed checkpoint.",
     ),
-    Printed("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
-    Printed("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
-    Printed("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),
+    PrinterColumn("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
+    PrinterColumn("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
+    PrinterColumn("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),
 ]
 
 

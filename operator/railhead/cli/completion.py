@@ -135,8 +135,10 @@ def find_candidates(
         found: Iterable[str] = sorted(options)
     elif known.option is None and commands:
         found = commands
+    elif action is not None:
+        found = action.choices or ask(action, known)
     else:
-        found = (action.choices or ask(action, known)) if action is not None else ()
+        found = ()
     return [each for each in found if each.startswith(last) and each not in known.arguments]
 
 

@@ -104,8 +104,10 @@ def _print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console
             return "-"
         if row.verification.damage:
             state = "damaged"
+        elif row.verification.checked:
+            state = "intact"
         else:
-            state = "intact" if row.verification.checked else "unknown"
+            state = "unknown"
         return f"{state}, {row.verification.checked} of {row.files} checked"
 
     are_verified = any(row.verification for row in rows)

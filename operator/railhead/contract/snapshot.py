@@ -67,12 +67,10 @@ class Snapshot:
     def keep(self, names: Collection[str]) -> Snapshot:
         """Drops the others. If the latest was dropped, the newest of the remaining ones is the latest."""
         entries = tuple(entry for entry in self.entries if entry.name in names)
-        newest = max(entries, key=attrgetter("report"), default=None)
         if self.latest in names:
-            latest = self.latest
-        else:
-            latest = newest.name if newest else None
-        return replace(self, entries=entries, latest=latest)
+            return replace(self, entries=entries)
+        newest = max(entries, key=attrgetter("report"), default=None)
+        return replace(self, entries=entries, latest=newest.name if newest else None)
 
 
 def parse_snapshot(text: str) -> Snapshot:

@@ -211,7 +211,7 @@ def _serve_probes(config: OperatorConfig, parts: Parts, page: Page) -> AbstractA
 def _serve_metrics(
     config: OperatorConfig, context: ssl.SSLContext, parts: Parts, page: Page
 ) -> AbstractAsyncContextManager[None]:
-    """Serves them with authentication, if so configured; else the probe port serves them."""
+    """Serves the metrics with authentication, if so configured; else the probe port serves them."""
     if config.metrics_listen is None:
         return nullcontext()
     reviews = TokenReviews(partial(judge_reader, parts.client), time.monotonic)
@@ -318,7 +318,10 @@ async def _lead(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
 
 
 async def _plan(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
-    """Waits for the lead; meanwhile the caches stay current and keys accumulate, as in a replica that has never led."""
+    """Plans while this replica leads.
+
+    Without the lead the caches stay current and keys accumulate, as in a replica that has never led.
+    """
     while True:
         await parts.leadership.wait_lead()
         parts.store.begin_lead(at=parts.client.clock.now())

@@ -287,8 +287,8 @@ def _is_unseen(ended: Object) -> bool:
 
 
 def _finished_at(ended: Object, conditions: Object) -> datetime | None:
-    """Reads it by its node's clock. Of a container whose end was not seen, the kubelet may know no time but that of
-    its report."""
+    """Returns when the container ended, by its node's clock. Of a container whose end was not seen, the kubelet may
+    know no time but that of its report."""
     if not ended:
         return None
     at = _time(ended.get("finishedAt"))
@@ -308,8 +308,8 @@ def _has_begun(spec: Object, status: Object, ray: Object) -> bool:
 
 
 def _scheduled_at(scheduled: Object) -> datetime | None:
-    """Reads it by the API server's clock: it adds the condition when the scheduler binds the pod
-    (pkg/registry/core/pod/storage: assignPod), and the kubelet keeps its time."""
+    """Returns when the pod was scheduled, by the API server's clock: it adds the condition when the scheduler binds
+    the pod (pkg/registry/core/pod/storage: assignPod), and the kubelet keeps its time."""
     if scheduled.get("status") == "True":
         return _time(scheduled.get("lastTransitionTime"))
     return None

@@ -311,7 +311,7 @@ class Store:
         return own, tuple(sorted(foreign))
 
     def _current_denials(self, record: JobRecord) -> tuple[Denial, ...]:
-        """Leaves out those of pods and of a Workload that others have deleted meanwhile."""
+        """Returns the denials, without those of pods and of a Workload that others have deleted meanwhile."""
         denials = self._denials.get(record.uid)
         if not denials:
             return ()

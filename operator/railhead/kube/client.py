@@ -207,8 +207,10 @@ class KubeClient:
         path = _with_query(path, {"fieldManager": field_manager, "fieldValidation": "Strict" if is_strict else ""})
         if isinstance(body, list):
             type_ = "json"
+        elif is_strategic:
+            type_ = "strategic-merge"
         else:
-            type_ = "strategic-merge" if is_strategic else "merge"
+            type_ = "merge"
         content_type = f"application/{type_}-patch+json"
         return await self._call(Request(_verb("patch", subresource), kind.plural, path, body, content_type))
 

@@ -212,10 +212,11 @@ async def open_cluster(target: Target) -> AsyncIterator[Cluster]:
     """Connects to the target's cluster. Raises ClientError."""
     kubeconfig = target.kubeconfig or os.environ.get("KUBECONFIG") or _default_kubeconfig()
     try:
+        found = ""
         if kubeconfig:
             found = read_namespace(kubeconfig, target.context)
-        else:
-            found = POD_NAMESPACE.read_text().strip() if POD_NAMESPACE.exists() else ""
+        elif POD_NAMESPACE.exists():
+            found = POD_NAMESPACE.read_text().strip()
         namespace = target.namespace or found or "default"
         async with connect(kubeconfig, target.context) as client:
             yield Cluster(client, namespace, None if target.is_everywhere else namespace, target)

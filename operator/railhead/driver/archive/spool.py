@@ -34,7 +34,7 @@ class Spool:
     """The files of one pod; `limit`: bytes of each source. Its methods may be called from any thread.
 
     Attributes:
-        folder: where the files are, under the names of `layout.name_segment`.
+        folder: where the files are, under the names of `archive_layout.name_segment`.
         problem: why lines were lost last, or an empty string. `add` cannot log it: it gets the log.
     """
 

@@ -25,7 +25,7 @@ class RunContext:
 
     Attributes:
         run_uri: where the run keeps its checkpoints.
-        claim: this attempt's, as in `storage.fence`; empty = not claimed.
+        claim: this attempt's, as in `storage.claims`; empty = not claimed.
         resumed_from: URI of the checkpoint that this fit() starts from, empty = none.
         warning: what the user should change, or None.
         is_own: it is the job's first one: it has the job's run.name and run.storagePath.

@@ -60,7 +60,7 @@ def load_object(reference: str) -> Any:
 
 
 def load_function(reference: str) -> Callable[..., object]:
-    """Loads it as `load_object` does. Raises TypeError when it cannot be called."""
+    """Loads a function as `load_object` does. Raises TypeError when it cannot be called."""
     found = load_object(reference)
     if not callable(found):
         raise TypeError(f"{reference} is not a function")

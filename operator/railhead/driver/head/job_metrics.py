@@ -190,5 +190,5 @@ def _escape(value: str) -> str:
 
 
 def _write_number(value: float) -> str:
-    """Writes it as Python does, whose nan and inf Prometheus reads too, but a whole number without a fraction."""
+    """Writes a number as Python does, whose nan and inf Prometheus reads too, but a whole number without a fraction."""
     return repr(float(value)).removesuffix(".0")

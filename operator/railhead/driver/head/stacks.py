@@ -79,7 +79,7 @@ def describe_stacks(stacks: Optional[list[Stack]]) -> list[str]:
 
 
 def name_ranks(ranks: list[Stack]) -> str:
-    """Names them in the plural or the singular: ranks 0 and 2-7; rank 1 (pod x)."""
+    """Names the ranks in the plural or the singular: ranks 0 and 2-7; rank 1 (pod x)."""
     text = write_ranks(rank.rank for rank in ranks)
     if len(ranks) == 1 and ranks[0].pod:
         return f"{text} (pod {ranks[0].pod})"

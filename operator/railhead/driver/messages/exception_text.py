@@ -68,7 +68,7 @@ def _find_own(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummar
 
 
 def format_traceback(error: BaseException) -> str:
-    """Formats it as Python prints it, including the causes."""
+    """Formats an exception as Python prints it, including the causes."""
     try:
         text = redact("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     except BaseException:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, Optional, Union
 
@@ -34,38 +34,25 @@ def build_outcome(
     ending: Ending, progress: Optional[Progress] = None, restart: Optional[RestartInPlace] = None
 ) -> Outcome:
     latest = progress or Progress()
-    failure = ending if isinstance(ending, Failure) else None
-    if failure:
-        outcome = failure.class_.value
-    else:
-        outcome = SUCCEEDED
-    reason = "TrainingSucceeded"
-    if failure:
-        reason = failure.reason
-    process_exit_code = None
-    if failure:
-        process_exit_code = failure.process_exit_code
-    suspect_pod = ""
-    if failure:
-        suspect_pod = failure.suspect_pod
-    restarts = 0
-    if restart:
-        restarts = restart.number
-    charged_restarts = 0
-    if restart:
-        charged_restarts = restart.charged
-    return Outcome(
-        outcome=outcome,
-        reason=reason,
+    outcome = Outcome(
+        outcome=SUCCEEDED,
+        reason="TrainingSucceeded",
         message=ending.message,
         checkpoint=latest.checkpoint,
         best_checkpoint=latest.best_checkpoint,
         metrics=latest.metrics,
         reports=latest.reports,
-        process_exit_code=process_exit_code,
-        suspect_pod=suspect_pod,
-        restarts=restarts,
-        charged_restarts=charged_restarts,
+    )
+    if restart:
+        outcome = replace(outcome, restarts=restart.number, charged_restarts=restart.charged)
+    if not isinstance(ending, Failure):
+        return outcome
+    return replace(
+        outcome,
+        outcome=ending.class_.value,
+        reason=ending.reason,
+        process_exit_code=ending.process_exit_code,
+        suspect_pod=ending.suspect_pod,
     )
 
 

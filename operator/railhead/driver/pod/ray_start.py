@@ -1,7 +1,4 @@
-"""Ray in a pod: which version a job needs, and the arguments and the environment of `ray start`, for both roles. Pure.
-
-The version is that of the image's metadata. It is checked before Ray starts, so that a job never fails half-way for
-lack of a feature. docs/internals/ray-train.md has the same as a table.
+"""The arguments and the environment of `ray start`, for both roles. Pure.
 
 The pod's env can override each of the settings for speed, but not those that security or the driver depends on.
 """

@@ -58,7 +58,7 @@ def read_dump(data: bytes, *, timeout: float = SECONDS) -> Optional[bytes]:
 
 
 def read_file(file: Path, *, timeout: float = SECONDS) -> Optional[bytes]:
-    """Reads it as `read_dump` does. Raises OSError."""
+    """Reads a dump from its file as `read_dump` does. Raises OSError."""
     with file.open("rb") as stream:
         return read_dump(stream.read(INPUT_BYTES + 1), timeout=timeout)
 

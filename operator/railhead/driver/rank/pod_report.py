@@ -20,7 +20,7 @@ TAIL_BYTES = 256 * 1024  # the stacks of torch, Ray and Python follow the words
 
 
 def read_pod(pids: Mapping[int, int]) -> dict[int, PodReport]:
-    """Reads by rank, on the node, how processes ended that are gone or that CUDA has failed; `pids`: by rank too."""
+    """Tells by rank, on the node, how processes ended that are gone or that CUDA has failed; `pids`: by rank too."""
     gpus = int(os.environ.get(environment.GPUS) or 0)
     answering = begin_count_of_gpus()() if gpus else None
     lost = 0 if answering is None else max(gpus - answering, 0)

@@ -8,7 +8,7 @@ addition they carry our description of them (`errors.note_exception`).
 Ray Train runs the function in a thread, builds and logs its exception there, and treats a thread
 that ended without an error as a success. Building and logging may both fail, because the exception
 and the streams are the user's. So this module first records the outcome in this process, where Ray
-Train's controller asks for it (`train_controller.polls`); nothing here that runs after the user's
+Train's controller asks for it (`train_controller.returns_step`); nothing here that runs after the user's
 function can raise.
 """
 

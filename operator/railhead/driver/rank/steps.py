@@ -1,8 +1,8 @@
 """How far training is on this rank: numbers that Ray Train's controller reads while training runs.
 
 Training writes them without a lock, without I/O and without the other ranks, and the controller reads them from
-another thread (`train_controller.polls`). A reader may see the step of one call and the total of the call before
-it, which does no harm.
+another thread (`train_controller.heartbeat_thread`). A reader may see the step of one call and the total of the call
+before it, which does no harm.
 """
 
 from __future__ import annotations

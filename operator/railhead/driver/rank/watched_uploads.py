@@ -1,5 +1,5 @@
-"""Before a rank uploads a checkpoint, the upload is recorded in the run's folder (`storage.uploads`). After Ray's own
-copy, the files are compared with those that were reported (`rank.checkpoint_files`).
+"""Before a rank uploads a checkpoint, the upload is recorded in the run's folder (`storage.unfinished_uploads`).
+After Ray's own copy, the files are compared with those that were reported (`rank.checkpoint_files`).
 
 Rank 0 does it before the other ranks learn the folder's name, so that one small write per checkpoint is enough and
 no upload begins earlier. A rank that finds no record, because rank 0 has no checkpoint or its write is

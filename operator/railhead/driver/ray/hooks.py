@@ -112,7 +112,7 @@ def _find_attributes(owner: Any) -> set[str]:
 def check_hooks(*, is_elastic: bool = False, is_large: bool = False) -> None:
     """Prints a line for each optional hook that is missing. Raises JobRefused with all required ones that are.
 
-    `is_large`: the group has too many ranks for Ray's own barriers (`barriers`).
+    `is_large`: the group has too many ranks for Ray's own barriers (`railhead_callback.Barriers`).
     """
     version = find_version()
     found = parse_version(version)

@@ -1,4 +1,8 @@
-"""The versions of Ray that Railhead knows, and what each of them lacks."""
+"""The versions of Ray that Railhead knows, and what each of them lacks. Pure.
+
+The version is that of the image's metadata. It is checked before Ray starts, so that a job never fails half-way for
+lack of a feature. docs/internals/ray-train.md has the same as a table.
+"""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ All uploads of a rank, in the background or not, go through TrainContext's `repo
 own copy of a folder goes through StorageContext's `persist_current_checkpoint`.
 
 Ray's public `ray.train.get_preemption_info`, however it was imported, calls the method that is watched here: a function
-that returns after it has learned of the end may have stopped early, so `train_controller.polls` does not take it for a
-success while the run ends.
+that returns after it has learned of the end may have stopped early, so `train_controller.returns_step` does not take
+it for a success while the run ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COPIED = ["self", "checkpoint", "checkpoint_dir_name"]
 _WATCHED = "_railhead_is_watched"
 _CALLED = "_railhead_called"
 _FILES = "_railhead_files"
-# Plain numbers, which any process can unpickle: those of `reporting.progress.ReportTimes`, and how many files Ray has
+# Plain numbers, which any process can unpickle: those of `mailbox.progress.ReportTimes`, and how many files Ray has
 # copied.
 TIMES = "_railhead_times"
 FILES = "_railhead_number_of_files"

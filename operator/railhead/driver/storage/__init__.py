@@ -1,1 +1,1 @@
-"""The run's storage, before training."""
+"""The run's storage: claims, checkpoints, history, and calls that wait for it."""

@@ -2,7 +2,7 @@
 
 A head on an unresponsive node may keep running next to its successor. So every driver
 writes its claim to the run's folder before fit(), and checks it before each commit and each
-deletion (`train_controller.fence`). This needs neither a clock nor a lock in the storage:
+deletion (`train_controller.fence_step`). This needs neither a clock nor a lock in the storage:
 
 - Claims have a total order. Within a job the attempt decides, then the pod; a job that may take the run from
   another one does so with the next turn.

@@ -21,7 +21,7 @@ NOTICE_TIMEOUT_SECONDS = 5.0  # that the notice waits for rank 0, whose process 
 class EndNoticeStep(ControllerStep):
     """Notifies all ranks that the run is about to end: after SIGTERM to the head pod, which the driver announces.
 
-    First asks rank 0 how many reports it has begun: only a later one is the last (`head.wait_for_commit`).
+    First asks rank 0 how many reports it has begun: only a later one is the last (`run_head.wait_for_commit`).
     """
 
     def __init__(self, group: Group, mailbox: Mailbox) -> None:

@@ -123,21 +123,19 @@ def _are_uploading(beats: Collection[RankProgress]) -> bool:
 
 
 def _list_gpus(beats: Mapping[int, RankProgress]) -> tuple[GpuUse, ...]:
-    """Leaves out those of a rank where NVML has not answered for long: its numbers are old."""
+    """Lists the GPUs of all ranks, without those of a rank where NVML has not answered for long: its numbers are
+    old."""
     current = {rank: beat for rank, beat in beats.items() if beat.clock - beat.gpus_clock < GPUS_SECONDS}
     found = (replace(gpu, rank=rank) for rank, beat in sorted(current.items()) for gpu in beat.gpus)
     return tuple(itertools.islice(found, MOST_GPUS))
 
 
 def _rate(begin: Optional[int], end: Optional[int], seconds: float) -> str:
-    """Per second, a decimal number; empty while it is not known, or if the count went backwards."""
+    """Returns how many per second, a decimal number; empty while it is not known, or if the count went backwards."""
     if not end or begin is None or seconds <= 0 or end < begin:
         return ""
     rate = (end - begin) / seconds
     if rate >= 1000:
-        digits = 0
-    else:
-        digits = 2 if rate >= 10 else 5
-    if digits:
-        return f"{rate:.{digits}f}".rstrip("0").rstrip(".")
-    return f"{rate:.0f}"
+        return f"{rate:.0f}"
+    digits = 2 if rate >= 10 else 5
+    return f"{rate:.{digits}f}".rstrip("0").rstrip(".")

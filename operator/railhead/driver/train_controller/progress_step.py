@@ -108,7 +108,7 @@ class ProgressStep(ControllerStep):
         self._progress = self._add_commit(self._progress, name, metrics)
 
     def _add_commit(self, progress: Progress, name: str, metrics: Metrics) -> Progress:
-        """Records it under the next index, which continues those of earlier attempts."""
+        """Records the commit under the next index, which continues those of earlier attempts."""
         index = self._first_index + progress.commits
         uri = build_checkpoint_uri(self._run_uri, name)
         commit = CheckpointRecord(uri, index, now_text())

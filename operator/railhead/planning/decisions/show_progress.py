@@ -131,7 +131,7 @@ def _starting(job: Job) -> Decision:
     is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
     events: tuple[Event, ...] = ()
     if is_news:
-        events = (Event("Warning", "ReportsMissing", message),)
+        events = (Event("Warning", REPORTS_MISSING, message),)
     return Decision(
         status=_count_pods(job, status, joined=job.progress.joined if job.is_elastic else job.status.workers.joined),
         events=events,

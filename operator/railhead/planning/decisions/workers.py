@@ -134,18 +134,17 @@ def decide_replacement(job: Job) -> Decision | None:
         return (show_progress(job) if job.is_elastic else Decision()).with_wake_by(at)
     round_ = job.status.round + 1
     lost = [pod for pod in job.workers.lost if pod.slot in slots]
-    is_refused = is_refusal(job)
-    if is_refused:
-        message = _describe_refusal(job)
-    else:
-        message = _describe_loss(job, lost, slots)
-    message = f"{message}; replacing them (round {round_})"
-    if is_refused:
+    again = f"; replacing them (round {round_})"
+    if is_refusal(job):
+        message = _describe_refusal(job) + again
+        standing = _stand(job, NODE_REFUSED_POD, message)
         event = Event("Warning", NODE_REFUSED_POD, message)
     else:
+        message = _describe_loss(job, lost, slots) + again
+        standing = _stand(job, "WorkerLost", message)
         event = Event("Warning", "WorkerReplaced", message)
     status = replace(
-        _stand(job, NODE_REFUSED_POD if is_refused else "WorkerLost", message),
+        standing,
         round=round_,
         worker_losses=add_loss(job),
         restarts=_count_disruption(job),

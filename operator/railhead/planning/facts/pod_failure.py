@@ -215,10 +215,9 @@ def _build_status(
 ) -> FailureStatus:
     suspect = next((each for each in observed.pods if each.name == failure.suspect_pod), None)  # never a foreign one
     suspect_pod = ""
-    if suspect:
-        suspect_pod = suspect.name
     suspect_node = ""
     if suspect:
+        suspect_pod = suspect.name
         suspect_node = suspect.node
     return FailureStatus(
         class_=failure.class_,

@@ -219,7 +219,7 @@ def _name_minority(
 
 
 def _write_name(name: str) -> str:
-    """Names it as torch's watchdog does: ALLREDUCE, _ALLGATHER_BASE."""
+    """Names a collective as torch's watchdog does: ALLREDUCE, _ALLGATHER_BASE."""
     return name[:64].upper().replace("ALL_TO_ALL", "ALLTOALL").replace("ALL_", "ALL")
 
 

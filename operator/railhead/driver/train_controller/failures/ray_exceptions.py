@@ -31,7 +31,8 @@ _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage thre
 
 
 def translate_error(error: BaseException, group: Group) -> FailureFacts:
-    """Judges by class names, which are the same in all Ray versions that we support."""
+    """Translates what fit() raised into the failure's facts, by class names, which are the same in all Ray versions
+    that we support."""
     names = list_class_names(error)
     if "NCCLHangError" in names:  # Ray's own detector; it names no rank
         return FailureFacts(FailureOrigin.WORKERS, (RankError(-1, RankErrorKind.UNANSWERED, _cut(error)),))
