@@ -148,13 +148,13 @@ async def run(options: argparse.Namespace, write: Callable[[str], None]) -> None
     )
     metrics = f"127.0.0.1:{free_port()}"
     secured = replace(subject, command=(*subject.command, f"--metrics-listen={metrics}"))
-    with start_plane(resolve(echo), BARE) as plane:
-        with installed(plane, subject) as process:
-            plan: Plan = partial(plan_attacks, options=options, probes=process.probes)
-            await attack_ports(plane, process, subject, write, plan=plan, seconds=options.seconds)
-        with installed(plane, secured) as process:
-            plan = partial(plan_attacks_on_metrics, options=options, url=f"https://{metrics}/metrics")
-            await attack_ports(plane, process, secured, write, plan=plan, seconds=options.seconds)
+    # A control plane each: both operators are given jobs of the same names.
+    with start_plane(resolve(echo), BARE) as plane, installed(plane, subject) as process:
+        plan: Plan = partial(plan_attacks, options=options, probes=process.probes)
+        await attack_ports(plane, process, subject, write, plan=plan, seconds=options.seconds)
+    with start_plane(resolve(echo), BARE) as plane, installed(plane, secured) as process:
+        plan = partial(plan_attacks_on_metrics, options=options, url=f"https://{metrics}/metrics")
+        await attack_ports(plane, process, secured, write, plan=plan, seconds=options.seconds)
     await attack_driver(options, write)
 
 
