@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
+from railhead.api.locations import CodeLocation, FilePattern
 from railhead.api.model import Model, Name, checked, exactly_one, optional, rules
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -106,7 +107,6 @@ Packages = Annotated[
     AfterValidator(_check_form),
     WithJsonSchema({"x-kubernetes-preserve-unknown-fields": True, "anyForm": True}),
 ]
-Place = Annotated[str, Field(min_length=1, max_length=1024)]
 VariableName = Annotated[str, Field(min_length=1, max_length=256, pattern=ENV_NAME)]
 
 
@@ -140,14 +140,14 @@ class RuntimeEnv(Model):
     )
     uv: Packages | None = optional("As pip, with uv.")
     conda: Packages | None = optional("A conda environment: its name, its file, or its content.")
-    working_dir: Place | None = optional(
+    working_dir: CodeLocation | None = optional(
         "Folder or archive that the workers run in: a URI, or a path in the head pod; a relative one "
         "starts in the code's folder."
     )
-    py_modules: list[Place] | None = optional(
+    py_modules: list[CodeLocation] | None = optional(
         "Modules or wheels for the workers, as working_dir.", min_length=1, max_length=32
     )
-    excludes: list[Place] | None = optional(
+    excludes: list[FilePattern] | None = optional(
         "What to exclude from working_dir and py_modules.", min_length=1, max_length=128
     )
     config: RuntimeEnvConfig | None = optional("How the environment is created.")

@@ -28,12 +28,15 @@ FORMS: Mapping[str, str] = {
     r"(, ?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)*\))$": (
         "must be a value such as a100, !a100 for any other one, or in(a100, h100) for one of several"
     ),
-    r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss)://\S+)$": (
-        "must be an absolute path such as /mnt/runs, or a URI that begins with s3://, gs:// or abfs://"
+    r"^(/[^/\pC\pZ][^\pC\pZ]*|(s3|gs|gcs|abfs|abfss)://[^\pC\pZ]+)$": (
+        "must be an absolute path such as /mnt/runs, or a URI that begins with s3://, gs:// or abfs://, and have no "
+        "spaces, control characters or invisible ones"
     ),
-    r"^(/[^/\s][^\x00-\x1f\x7f]*|(s3|gs|gcs|abfs|abfss)://\S+)$": (
-        "must be an absolute path such as /mnt/runs/digits, or a URI that begins with s3://, gs:// or abfs://"
+    r"^(/[^/\pC\pZ]([^\pC\pZ]| )*|(s3|gs|gcs|abfs|abfss)://[^\pC\pZ]+)$": (
+        "must be an absolute path such as /mnt/runs/digits, or a URI that begins with s3://, gs:// or abfs://, and "
+        "have no control characters or invisible ones, a URI no spaces either"
     ),
+    r"^([^\pC\pZ]| )*$": "must have no control characters or invisible ones, and no white space but spaces",
     r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$": (
         "must be the value of a label: letters, digits, '-', '_' and '.', with a letter or digit at both ends"
     ),

@@ -10,11 +10,14 @@ template may only set a CPU limit, which the pods do not have by default, and hu
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
 from railhead.api.env import RESERVED, RESERVED_MESSAGE
+from railhead.api.forms import FORMS
+from railhead.api.locations import PRINTABLE
 from railhead.api.model import rules
 from railhead.api.names import CONTAINER
 from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, SIDECAR_FIELDS, find_refused
@@ -45,7 +48,13 @@ _NO_RESTARTS = (
     "an init container with restartPolicy Always",
 )
 _OWN_NAME = (".name", "!self.name.startsWith('railhead-')", "names that start with railhead- are reserved")
-_OWN_FOLDERS = "^(/opt/railhead|/etc/railhead/(input|source|auth)|/tmp/railhead|/var/run/railhead)/*$"
+# The kubelet takes a relative path as one of the root folder.
+_OWN_FOLDERS = "^/*(opt/+railhead|etc/+railhead/+(input|source|auth)|tmp/+railhead|(var/+)?run/+railhead)/*$"
+_DOTS = "(^|/)[.][.]?(/|$)"
+MOUNTS_MESSAGE = (
+    "a volume of Railhead is at this path in the container named ray, or it has . or .. as a segment; choose another "
+    "path"
+)
 _OF_RAY = sorted({*find_refused(CONTAINER_FIELDS)} - {*find_refused(SIDECAR_FIELDS)})
 _REFUSED = find_refused(POD_FIELDS)
 _MAP = {"type": "object", "maxProperties": 64, **NULLABLE}
@@ -57,11 +66,12 @@ _RESTARTS = {
     "restartPolicy": text_field("Never; of an init container that is a sidecar, Always.", 63),
     "restartPolicyRules": list_field("Not allowed.", {"type": "object", "maxProperties": 8, **FREE}, 20),
 }
+_MOUNT_PATH = text_field("Path.", 512, pattern=PRINTABLE)
 # Of each container. A mount is a key, so that two tools that apply the job may add theirs.
 _MOUNTS: dict[str, Any] = {
     **list_field(
         "Volume mounts of the container.",
-        {"type": "object", "required": ["mountPath"], "properties": {"mountPath": text_field("Path.", 512)}, **FREE},
+        {"type": "object", "required": ["mountPath"], "properties": {"mountPath": _MOUNT_PATH}, **FREE},
         64,
     ),
     "x-kubernetes-list-type": "map",
@@ -103,8 +113,8 @@ _CONTAINERS = named_list(
         (
             ".volumeMounts",
             "self.name != 'ray' || !has(self.volumeMounts) || "
-            f"self.volumeMounts.all(m, !m.mountPath.matches('{_OWN_FOLDERS}'))",
-            "a volume of Railhead is at this path in the container named ray; choose another path",
+            f"self.volumeMounts.all(m, !m.mountPath.matches('{_OWN_FOLDERS}|{_DOTS}'))",
+            MOUNTS_MESSAGE,
         ),
     ),
 )
@@ -236,9 +246,26 @@ def check_pod_template(template: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(template.get("spec", {}).get("terminationGracePeriodSeconds", 0), int):
         raise ValueError("spec.terminationGracePeriodSeconds: must be an integer")
     for container in template.get("spec", {}).get("containers", []):
+        if container["name"] == CONTAINER:
+            _check_mounts(container.get("volumeMounts"))
         if container["name"] == CONTAINER and container.get("resources") is not None:
             check_ray_resources(container["resources"])
     return template
+
+
+def _check_mounts(mounts: Any) -> None:
+    if not isinstance(mounts, list):  # a builder reads only those of a list
+        return
+    for mount in mounts:
+        if isinstance(mount, dict) and isinstance(mount.get("mountPath"), str):
+            _check_mount_path(mount["mountPath"])
+
+
+def _check_mount_path(path: str) -> None:
+    if not path.isprintable():
+        raise ValueError(f"mountPath of a volumeMount: {FORMS[PRINTABLE]}")
+    if re.search(_DOTS, path):  # the builder's own mounts win, so only the schema looks for their paths
+        raise ValueError(f"mountPath of a volumeMount: {MOUNTS_MESSAGE}")
 
 
 def check_ray_resources(resources: Any) -> None:

@@ -11,28 +11,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from railhead.api.cel import in_millis
-from railhead.api.model import Function, Model, Name, checked, exactly_one, optional, rules
+from railhead.api.locations import CheckpointLocation, Location
+from railhead.api.model import Function, Model, Name, checked, exactly_one, optional
 
 # Folders of the pods' own volumes and of the image's system.
-OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
-
-# An absolute path, or a URI that pyarrow supports: for storagePath, datasets and a checkpoint to start from.
-# A folder's name in a path may have spaces; in a URI they are percent-encoded.
-CHECKPOINT = r"^(/[^/\s][^\x00-\x1f\x7f]*|(s3|gs|gcs|abfs|abfss)://\S+)$"
-LOCATION = r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss)://\S+)$"
-NO_DOTS = ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not contain . or .. as a path segment")
-# A password, or for S3 any user, before the host; an `@` in the path does not count. A secret may contain slashes.
-URI_SECRET = "^((s3|gs|gcs|abfs|abfss)://[^/?@]*:.*@|s3://[^/?]*@)"
-QUERY_SECRET = (
-    "(?i)[?&](access_key|access_key_id|secret_key|secret_access_key|session_token|account_key|sas_token|sig"
-    "|client_secret|password|token)="
-)
-NO_CREDENTIALS = (
-    "",
-    f"!self.matches('{URI_SECRET}') && !self.matches('{QUERY_SECRET}')",
-    "must not contain credentials, because they can be read here; put them into a Secret and name it in spec.envFrom",
-)
-
+OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/+railhead|proc|run|sbin|sys|tmp/+railhead|usr|var/+run"
 
 HAS_TASKS = "has(self.datasets) || has(self.trainer.validationFunction)"  # in addition to the workers
 _PER_WORKER = "self.scaling.resourcesPerWorker"
@@ -121,12 +104,8 @@ class Run(Model):
         max_length=63,
         pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
     )
-    storage_path: str = Field(
-        min_length=1,
-        max_length=1024,
-        pattern=LOCATION,
-        description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs or abfs.",
-        json_schema_extra=rules(NO_DOTS, NO_CREDENTIALS),
+    storage_path: Location = Field(
+        description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs or abfs."
     )
     storage_volume: StorageVolume | None = optional("Volume that is mounted at storagePath in every pod.")
     checkpoint: CheckpointConfig | None = optional("Which checkpoints are kept.")
@@ -148,12 +127,6 @@ class Run(Model):
         min_length=1,
         max_length=16,
     )
-
-
-CheckpointLocation = Annotated[
-    str,
-    Field(min_length=2, max_length=2048, pattern=CHECKPOINT, json_schema_extra=rules(NO_CREDENTIALS, NO_DOTS)),
-]
 
 
 class ResumeFrom(Model):
@@ -199,12 +172,8 @@ class Dataset(Model):
     format: Literal["parquet", "csv", "json", "text", "images", "binary"] | None = optional(
         "Format of the files, read by ray.data.read_parquet, read_csv, ..."
     )
-    uri: str | None = optional(
-        "A file or a folder: an absolute path that all pods see, or a URI of s3, gs or abfs.",
-        min_length=2,
-        max_length=1024,
-        pattern=LOCATION,
-        json_schema_extra=rules(NO_DOTS, NO_CREDENTIALS),
+    uri: Location | None = optional(
+        "A file or a folder: an absolute path that all pods see, or a URI of s3, gs or abfs."
     )
     function: Function | None = optional(
         "module:function that returns a ray.data.Dataset, with any option of Ray Data; called in the "

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
+from railhead.api.locations import NO_DOTS, check_segments
 from railhead.api.model import Image, Model, Name, checked, exactly_one, optional, rules
 
 MAX_INLINE_BYTES = 32_768  # every watch event carries the whole spec
@@ -87,11 +88,11 @@ class GitSource(Model):
             "ssh needs a Secret with a private key, of type kubernetes.io/ssh-auth",
         )
     )
-    repository: Annotated[str, _matching(REPOSITORY, REPOSITORY_MESSAGE)] = Field(
+    repository: Annotated[str, _matching(REPOSITORY, REPOSITORY_MESSAGE), AfterValidator(check_segments)] = Field(
         min_length=1,
         max_length=1024,
         description="URL of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH.",
-        json_schema_extra=rules(("", f"self.matches(r'{REPOSITORY}')", REPOSITORY_MESSAGE)),
+        json_schema_extra=rules(("", f"self.matches(r'{REPOSITORY}')", REPOSITORY_MESSAGE), NO_DOTS),
     )
     revision: Annotated[str, _matching(REVISION, REVISION_MESSAGE)] = Field(
         min_length=1,
