@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from railhead.cli.output import Console
 from railhead.cli.parser import IMAGE_VARIABLE, default_folder
+from railhead.contract.text import clean_text
 from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, KubectlFailed
@@ -38,7 +40,7 @@ class TimedConsole:
         self._began = time.monotonic()
 
     def echo(self, text: str) -> None:
-        print(f"{time.monotonic() - self._began:7.1f} s  {text}", flush=True)
+        print(f"{time.monotonic() - self._began:7.1f} s  {clean_text(text)}", flush=True)
 
 
 def describe_access(session: Session) -> str:
@@ -182,5 +184,7 @@ def _report(result: JobResult, kubectl: Kubectl, *, job: JobName, console: Timed
     except KubectlFailed:
         log = ""
     if log:
-        print(f"\nThe end of the head pod's log:\n{log}", flush=True)
+        print("\nThe end of the head pod's log:")
+        for line in log.splitlines():
+            Console().log_line(line)
     return 1

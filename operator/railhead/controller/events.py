@@ -11,6 +11,7 @@ from datetime import datetime
 
 from railhead.api import names
 from railhead.api.parsed_spec import JobKey
+from railhead.contract.text import clean_text
 from railhead.contract.times import parse_time
 from railhead.json_object import Object
 from railhead.kube.bodies import build_event
@@ -79,7 +80,7 @@ def find_problem(events: Iterable[Object]) -> Problem | None:
     newest = max(relevant, key=lambda event: (_time(event), event["reason"] in MOUNTED), default=None)
     if newest is None or newest["reason"] in MOUNTED:
         return None
-    return Problem(str(newest["reason"]), str(newest.get("message") or newest["reason"]))
+    return Problem(str(newest["reason"]), clean_text(str(newest.get("message") or newest["reason"])))
 
 
 def find_node_added(events: Iterable[Object]) -> datetime | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from railhead.api import names
 from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.numbers import MAX_INT32
-from railhead.contract.text import clean_text
+from railhead.contract.text import clean_line, clean_text
 from railhead.contract.times import parse_time
 from railhead.json_object import Object, part, parts
 from railhead.planning.facts.pod_failure import LossReason
@@ -108,7 +108,7 @@ def observe_pod(pod: Object) -> PodView:
     spec = part(pod, "spec")
     status = part(pod, "status")
     labels = part(metadata, "labels")
-    node = str(spec.get("nodeName") or "")[:253]
+    node = _word(spec.get("nodeName"))
     state = _container_state(status)
     container, ended = _end(state, status)
     conditions = {str(each.get("type")): each for each in parts(status, "conditions")}
@@ -133,8 +133,8 @@ def observe_pod(pod: Object) -> PodView:
         is_deleting=bool(deleted),
         node=node,
         exit_code=_exit_code(ended),
-        reason=_reason(status, ended, is_disrupted=disruption is not None) or str(by_kueue.get("reason") or ""),
-        message=clean_text(str(ended.get("message") or status.get("message") or by_kueue.get("message") or "")[:8192]),
+        reason=_reason(status, ended, is_disrupted=disruption is not None) or _word(by_kueue.get("reason")),
+        message=_words(ended.get("message") or status.get("message") or by_kueue.get("message")),
         started_at=_time(running.get("startedAt")),
         problem=_problem(metadata, spec, status, scheduled),
         finished_at=_finished_at(ended, conditions),
@@ -199,7 +199,7 @@ def _end(state: Object, status: Object) -> tuple[str, Object]:
         end = part(part(container, "state"), "terminated")
         if not end.get("exitCode"):
             continue
-        name = str(container.get("name"))
+        name = _word(container.get("name"))
         if name == names.FETCH_CONTAINER:
             return name, end
         message = f"init container {name} ended with code {end['exitCode']}: {end.get('message') or ''}".strip(" :")
@@ -211,7 +211,7 @@ def _disruption(conditions: Object) -> Problem | None:
     target = part(conditions, "DisruptionTarget")
     if target.get("status") != "True":
         return None
-    return Problem(str(target.get("reason") or ""), str(target.get("message") or ""))
+    return Problem(_word(target.get("reason")), _words(target.get("message")))
 
 
 def _is_silent(conditions: Object, state: Object, disruption: Problem | None) -> bool:
@@ -229,7 +229,7 @@ def _is_silent(conditions: Object, state: Object, disruption: Problem | None) ->
 
 
 def _avoided_nodes(metadata: Object) -> tuple[str, ...]:
-    text = str(part(metadata, "annotations").get(names.AVOIDED_NODES) or "")
+    text = clean_line(str(part(metadata, "annotations").get(names.AVOIDED_NODES) or ""))
     return tuple(name[:253] for name in text.split(",")[:MAX_AVOIDED_NODES] if name)
 
 
@@ -262,8 +262,8 @@ def _cannot_start(ended: Object) -> bool:
 
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
     """The container's, if it says more than that the container ended. A disruption explains more."""
-    reason = str(ended.get("reason") or "")
-    of_pod = str(status.get("reason") or "")
+    reason = _word(ended.get("reason"))
+    of_pod = _word(status.get("reason"))
     if _is_unseen(ended):
         return of_pod or LossReason.STATUS_UNKNOWN
     if reason in OUTCOME_OF_NO_INTEREST:
@@ -318,13 +318,15 @@ def _scheduled_at(scheduled: Object) -> datetime | None:
 def _problem(metadata: Object, spec: Object, status: Object, scheduled: Object) -> Problem | None:
     reason = scheduled.get("reason") if scheduled.get("status") == "False" else None
     if reason == UNSCHEDULABLE:
-        return Problem(UNSCHEDULABLE, str(scheduled.get("message") or "no node fits"))
+        return Problem(UNSCHEDULABLE, _words(scheduled.get("message")) or "no node fits")
     if reason == SCHEDULING_GATED:
-        return _explain_gates(metadata, [str(each.get("name"))[:253] for each in parts(spec, "schedulingGates")])
+        return _explain_gates(metadata, [_word(each.get("name")) for each in parts(spec, "schedulingGates")])
     for container in [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]:
         waiting = part(part(container, "state"), "waiting")
         if (stuck := str(waiting.get("reason") or "")) in STUCK:
-            return Problem(stuck, f"container {container.get('name')}: {waiting.get('message') or stuck}")
+            return Problem(
+                stuck, f"container {_word(container.get('name'))}: {_words(waiting.get('message')) or stuck}"
+            )
     return None
 
 
@@ -334,12 +336,12 @@ def _finalizer(metadata: Object) -> str:
     found = metadata.get("finalizers")
     if not isinstance(found, list) or not found:
         return ""
-    return str(found[0])[:253]
+    return _word(found[0])
 
 
 def _explain_gates(metadata: Object, gates: Sequence[str]) -> Problem:
     if POD_GATE in gates:
-        queue = str(part(metadata, "labels").get(QUEUE_NAME) or "")[:253]
+        queue = _word(part(metadata, "labels").get(QUEUE_NAME))
         where = "no LocalQueue"
         if queue:
             where = f"LocalQueue {queue}"
@@ -347,6 +349,16 @@ def _explain_gates(metadata: Object, gates: Sequence[str]) -> Problem:
         return Problem(HELD_BY_KUEUE, message)
     message = f"the pod has scheduling gates ({', '.join(gates[:NAMED])}), which the controller that set them removes"
     return Problem(SCHEDULING_GATED, message)
+
+
+def _word(value: object) -> str:
+    """Returns a name or a reason, of which a terminal shows all characters."""
+    return clean_line(str(value or "")[:253])
+
+
+def _words(value: object) -> str:
+    """Returns a message, likewise; it may have lines."""
+    return clean_text(str(value or "")[:8192])
 
 
 def _number(text: object, default: int) -> int:

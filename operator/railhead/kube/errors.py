@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from railhead.contract.text import clean_line, clean_text
 from railhead.json_object import Object
 
 LONGEST_WAIT_SECONDS = 60.0
@@ -94,8 +95,9 @@ def classify_response(
 ) -> KubeError:
     """The error for a response with a status of 400 or more."""
     values = _parse(body)
-    reason = str(values.get("reason") or "")
-    message = str(values.get("message") or body[:300].decode(errors="replace"))
+    reason = clean_line(str(values.get("reason") or ""))
+    # A webhook may quote what a user wrote.
+    message = clean_text(str(values.get("message") or body[:300].decode(errors="replace")))
     if hides_values:
         message = hide_values(message)
     if status in (404, 410):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.cli import local
-from railhead.cli.local import stop_command, uninterrupted
+from railhead.cli.local import TimedConsole, stop_command, uninterrupted
 from railhead.cli.main import main
 from railhead.cli.parser import default_folder
 
@@ -49,3 +49,9 @@ def test_the_command_that_stops_a_session_names_its_folder(tmp_path: Path, monke
     monkeypatch.setenv("RAILHEAD_LOCAL_DIR", str(tmp_path / "default"))
     assert stop_command(default_folder()) == "railhead local down"
     assert stop_command(tmp_path / "my session") == f"railhead local down --dir '{tmp_path}/my session'"
+
+
+def test_a_terminal_acts_on_nothing_that_a_status_says(capsys: pytest.CaptureFixture[str]) -> None:
+    TimedConsole().echo("Failed:\x1b]0;owned\x07\n  \x9b31mmore")
+    said = capsys.readouterr().out
+    assert said.replace("\n", "").isprintable() and said.count("\n") == 2

@@ -51,3 +51,19 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         set_up_logging("text", level="WARNING")
         logging.getLogger("railhead").warning("careful")
     assert capsys.readouterr().err.endswith(" WARNING railhead: careful\n")
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_terminal_acts_on_nothing_of_it(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A message of a webhook, or of a server in between, may quote what a user wrote."""
+    hostile = "a\x1b]0;owned\x07\x9b31m\u202e\nINFO railhead: forged"
+    with own_handlers():
+        set_up_logging(log_format, level="INFO")
+        logging.getLogger("railhead").info("%s", hostile)
+        try:
+            raise ValueError(hostile)
+        except ValueError:
+            logging.getLogger("railhead").exception("failed")
+    said = capsys.readouterr().err
+    assert said.replace("\n", "").isprintable()
+    assert "owned" in said.splitlines()[0] and "forged" in said.splitlines()[0], "a line per record"
