@@ -16,11 +16,11 @@ from railhead.api.source import MAX_INLINE_BYTES
 from railhead.contract.digest import CHARS
 from railhead.contract.failure import POLICIES
 from railhead.contract.report import MAX_METRIC_NAME, MAX_METRICS
-from railhead.controller.serve import MOST_STRANGERS
 from railhead.controller.watch_guard import SWEEP_SECONDS
 from railhead.driver.container.packages import write_version
 from railhead.driver.ray.supported_versions import OLDEST
 from railhead.driver.storage.storage_call import LONGEST_WAIT_SECONDS
+from railhead.listener import MOST_STRANGERS
 from railhead.local.control_plane.binaries import GO_VERSION, KUBERNETES_VERSION
 from railhead.local.node.agent import MAX_PODS
 from railhead.planning.facts.deadlines import FIRST_REPORT_SECONDS, HOLD_SECONDS, OUTAGE_SECONDS

@@ -33,7 +33,7 @@ TESTED_BY = {
     "tests/unit/controller/leadership": ("controller/leadership",),
     "tests/unit/controller/report/test_attacks.py": ("pki",),
     "tests/unit/controller/test_definition.py": ("controller/installation",),
-    "tests/unit/controller/test_serve.py": ("controller/config",),
+    "tests/unit/controller/test_serve.py": ("controller/config", "listener"),
     "tests/unit/controller/test_handlers.py": ("controller/job_pages",),
     "tests/unit/driver/archive/test_archive_layout.py": ("contract/run_folder",),
     "tests/unit/driver/ray/test_nodes.py": ("driver/container/hosts",),

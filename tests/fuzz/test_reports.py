@@ -13,8 +13,8 @@ from railhead.api import names
 from railhead.contract.report import AUDIENCE, PATH, Report, ReportedOutcome, RestartInPlace, ResumedFrom, RunWarning
 from railhead.controller.report.authority import Speaker
 from railhead.controller.report.server import ReportHandler
-from railhead.controller.serve import Listener
 from railhead.controller.tokens import TokenReviews, Verdict
+from railhead.listener import Listener
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.pods import CHECKPOINT, TIME, find_pod
 from tests.fuzz.rig import NEIGHBOUR, OTHER_NAMESPACE, Rig, make_rig, no_errors

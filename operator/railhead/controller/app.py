@@ -49,7 +49,7 @@ from railhead.controller.report.certificate import (
 from railhead.controller.report.schedule import WriteSchedule
 from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import Listener, serve
+from railhead.controller.serve import serve
 from railhead.controller.store import Store
 from railhead.controller.tokens import TokenReviews, judge_pod
 from railhead.controller.watch_guard import WatchGuard, run_sweep
@@ -57,6 +57,7 @@ from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import RetryAfter
 from railhead.kube.informer import WatchState
 from railhead.kube.kinds import TRAIN_JOB
+from railhead.listener import Listener
 from railhead.resources.base import OperatorSettings
 from railhead.resources.bundle import build_bundle, bundle_name
 from railhead.together import run_together

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from aiohttp import web
 
 from railhead.controller.operator_metrics import METRICS_PATH, Page, respond
-from railhead.controller.serve import Listener
+from railhead.listener import Listener
 
 log = logging.getLogger(__name__)
 MOST_CLIENTS = 128  # connections at a time

@@ -34,7 +34,7 @@ from railhead.controller.operator_metrics import (
 from railhead.controller.probes import build_listener, build_probes
 from railhead.controller.report.certificate import present
 from railhead.controller.report.schedule import Urgency
-from railhead.controller.serve import Listener, serve
+from railhead.controller.serve import serve
 from railhead.controller.store import Store
 from railhead.controller.tokens import KEEP_REJECTED_SECONDS, KEEP_SECONDS, TURN_SECONDS, TokenReviews
 from railhead.json_object import Object
@@ -42,6 +42,7 @@ from railhead.kube.client import RequestLabels
 from railhead.kube.errors import Denied, KubeError, RetryAfter
 from railhead.kube.informer import WatchState
 from railhead.kube.kinds import POD, TRAIN_JOB, Kind
+from railhead.listener import Listener
 from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
 from tests.model.api_server import ModelApiServer

@@ -19,7 +19,8 @@ from aiohttp import web
 from railhead.controller.config import split_address
 from railhead.controller.operator_metrics import FRESH_SECONDS, Page
 from railhead.controller.probes import MOST_CLIENTS, build_listener, build_probes
-from railhead.controller.serve import STRANGER_SECONDS, Listener, open_socket, serve
+from railhead.controller.serve import open_socket, serve
+from railhead.listener import STRANGER_SECONDS, Listener
 from railhead.local.addresses import free_port
 from tests.unit.controller.connection import Connection
 
@@ -256,7 +257,7 @@ OTHER_LISTENERS = {
     "driver/mailbox/mailbox.py": "a Unix socket of the pod",
     "driver/ray/daemons.py": "looks for free ports, and does not listen",
     "local/addresses.py": "the same",
-    "local/node/agent.py": "local mode: loopback, with client certificates, and 2 s for one: test_agent.py",
+    "local/node/agent.py": "opens the socket that it serves by a Listener",
 }
 LISTENS = re.compile(
     r"create_server|start_server|TCPSite|SockSite|UnixSite|run_app|http\.server|socketserver|\.bind\(\(|\.listen\("
@@ -264,8 +265,8 @@ LISTENS = re.compile(
 
 
 def test_every_listener_has_the_bounds() -> None:
-    """A new one is served by `serve`, or has its own bounds and a test of them."""
+    """A new one is served by `serve_within`, or has its own bounds and a test of them."""
     found = {str(path.relative_to(CODE)) for path in CODE.rglob("*.py") if LISTENS.search(path.read_text())}
     assert found - {"controller/serve.py"} <= OTHER_LISTENERS.keys()
     users = {path for path in CODE.rglob("*.py") if re.search(r"\bAppRunner\(|web\.Server\(", path.read_text())}
-    assert {str(path.relative_to(CODE)) for path in users} == {"controller/serve.py", "local/node/agent.py"}
+    assert {str(path.relative_to(CODE)) for path in users} == {"listener.py"}

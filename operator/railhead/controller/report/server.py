@@ -18,9 +18,9 @@ from railhead.contract.callbacks import ignore
 from railhead.contract.report import LIMIT_BYTES, PATH, Report
 from railhead.controller.report.authority import NOT_HEAD, OF_INVALID_SPEC, KnownJobs, Speaker, refusal
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import Listener
 from railhead.controller.tokens import NotYet, TokenReviews, read_bearer, read_claims
 from railhead.kube.errors import KubeError
+from railhead.listener import Listener
 
 INVALID = "the token is not valid for this endpoint"
 BODY_SECONDS = 10.0  # no driver needs longer for 64 KiB

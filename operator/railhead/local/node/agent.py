@@ -13,6 +13,7 @@ import logging
 import os
 import platform
 import shutil
+import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -29,6 +30,7 @@ from railhead.kube.clock import micro_now
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import LEASE, NODE, POD, SERVICE
+from railhead.listener import Listener, serve_within
 from railhead.local.addresses import NODE_ADDRESS, AddressPool
 from railhead.local.control_plane.binaries import ARCHITECTURES, KUBERNETES_VERSION
 from railhead.local.control_plane.servers import NODE_NAME
@@ -45,7 +47,9 @@ RENEW_SECONDS = 10.0
 MAX_PODS = 250
 FOLLOW_SECONDS = 0.2
 CHUNK_BYTES = 65536
-HANDSHAKE_SECONDS = 2.0  # on loopback: another user of the machine may connect, and has no certificate
+# On loopback another user of the machine may connect, and has no certificate.
+MOST_STRANGERS = 64
+STRANGER_SECONDS = 5.0
 
 
 class Agent:
@@ -276,10 +280,11 @@ async def _stream(
             await asyncio.sleep(FOLLOW_SECONDS)
 
 
-def build_app(agent: Agent) -> web.Application:
+def build_app(agent: Agent, listener: Listener) -> web.Application:
     """Serves /containerLogs/{namespace}/{pod}/{container}."""
 
     async def container_logs(request: web.Request) -> web.StreamResponse:
+        listener.keep(request)  # it has a certificate of the session, and may follow a log for hours
         info = request.match_info
         query = request.query
         runner = agent.find(info["namespace"], info["pod"])
@@ -310,15 +315,7 @@ async def serve_logs(agent: Agent, *, pki: Path) -> AsyncIterator[int]:
     context.load_cert_chain(pki / "node.crt", pki / "node.key")
     context.load_verify_locations(pki / "ca.crt")
     context.verify_mode = ssl.CERT_REQUIRED
-    runner = web.AppRunner(build_app(agent), access_log=None, shutdown_timeout=1)
-    await runner.setup()
-    assert runner.server is not None
-    # Not a TCPSite, which gives a stranger a minute.
-    server = await asyncio.get_running_loop().create_server(
-        runner.server, NODE_ADDRESS, 0, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
-    )
-    try:
-        yield int(server.sockets[0].getsockname()[1])
-    finally:
-        server.close()
-        await runner.cleanup()
+    listener = Listener(context, most=MOST_STRANGERS, seconds=STRANGER_SECONDS)
+    with socket.create_server((NODE_ADDRESS, 0), backlog=MOST_STRANGERS) as listening:
+        async with serve_within(listener, build_app(agent, listener), listening):
+            yield int(listening.getsockname()[1])

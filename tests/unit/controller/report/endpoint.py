@@ -20,9 +20,9 @@ from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.report.schedule import WriteSchedule
 from railhead.controller.report.server import BODY_SECONDS, ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.serve import Listener
 from railhead.controller.tokens import NotYet, TokenReviews, Verdict
 from railhead.kube.errors import KubeError
+from railhead.listener import Listener
 from tests.model.client import make_client
 from tests.model.faults import NOON
 from tests.unit.controller.report.facts import SPEAKER, make_facts, make_report, make_token

@@ -1,7 +1,7 @@
 """The report endpoint under attack, over TLS on the loopback: each attack gets its answer, or the end of its
 connection, and costs no other sender anything.
 
-One scenario for `serve.py`, `tokens.py` and `server.py`: an attack passes through all three.
+One scenario for `listener.py`, `tokens.py` and `server.py`: an attack passes through all three.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import Any
 
 import pytest
 
+from railhead import listener
 from railhead.api.parsed_spec import JobKey
 from railhead.contract.report import LIMIT_BYTES, PATH
-from railhead.controller import serve
 from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.report.certificate import present
 from railhead.controller.report.server import REQUESTS_OF_A_POD, build_app
-from railhead.controller.serve import MOST_STRANGERS, Listener
+from railhead.controller.serve import serve
+from railhead.listener import MOST_STRANGERS, Listener
 from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
 from railhead.planning.pod_view import PodView
@@ -115,7 +116,7 @@ async def serving(
         contexts, Listener(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
     )
     app = build_app(attacked.handler, attacked.counted.append)
-    async with serve.serve(app, f"127.0.0.1:{attacked.port}", listener=attacked.listener):
+    async with serve(app, f"127.0.0.1:{attacked.port}", listener=attacked.listener):
         try:
             yield attacked
         finally:
@@ -372,7 +373,7 @@ async def test_too_many_open_files_stop_nothing(
         return await accept(listening)
 
     monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", fail_once)
-    monkeypatch.setattr(serve, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(listener, "PAUSE_SECONDS", 0.0)
     async with serving(contexts) as attacked:
         assert await attacked.ask(request_of()) == [202]
     assert "cannot accept a connection: [Errno 24] Too many open files" in caplog.text

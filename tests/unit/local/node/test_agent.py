@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.local.node.agent import GPU, Agent, serve_logs, tail_offset
+from railhead.local.node.agent import GPU, MOST_STRANGERS, Agent, serve_logs, tail_offset
 from railhead.local.session import Capacity
 from railhead.pki import issue, make_ca
 from tests.model.api_server import Object
@@ -113,25 +114,67 @@ def test_the_tail_is_the_last_lines(log: Path, data: bytes, lines: int) -> None:
     assert data[tail_offset(log, lines) :] == b"".join(complete[-lines:] if lines > 0 else [])
 
 
-async def test_a_silent_client_of_the_logs_is_let_go_and_one_with_a_certificate_served(
-    agent: Agent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another user of the machine may connect to the port, and may not keep it busy."""
-    monkeypatch.setattr("railhead.local.node.agent.HANDSHAKE_SECONDS", 0.3)
+@pytest.fixture
+def pki(tmp_path: Path) -> Path:
     now = datetime.now(UTC)
     ca = make_ca("ca", now=now, days=1)
     pair = issue(ca, "node", now=now, days=1, names=("127.0.0.1",))
     for name, text in (("ca.crt", ca.certificate), ("node.crt", pair.certificate), ("node.key", pair.key)):
         (tmp_path / name).write_text(text)
-    async with serve_logs(agent, pki=tmp_path) as port:
+    return tmp_path
+
+
+@asynccontextmanager
+async def asking(port: int, pki: Path, query: str) -> AsyncIterator[asyncio.StreamReader]:
+    """A client with a certificate of the session, as the API server is; it has read the line with the status."""
+    trust = ssl.create_default_context(cafile=pki / "ca.crt")
+    trust.load_cert_chain(pki / "node.crt", pki / "node.key")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+    writer.write(f"GET /containerLogs/{query} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    yield reader
+    writer.close()
+
+
+async def test_a_silent_client_of_the_logs_is_let_go_and_one_with_a_certificate_served(
+    agent: Agent, pki: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user of the machine may connect to the port, and may not keep it busy."""
+    monkeypatch.setattr("railhead.local.node.agent.STRANGER_SECONDS", 0.3)
+    async with serve_logs(agent, pki=pki) as port:
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(16)]
-        trust = ssl.create_default_context(cafile=tmp_path / "ca.crt")
-        trust.load_cert_chain(tmp_path / "node.crt", tmp_path / "node.key")
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
-        writer.write(b"GET /containerLogs/a/b/c HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert b"404" in await reader.readline()
-        writer.close()
+        async with asking(port, pki, "a/b/c") as reader:
+            assert b"404" in await reader.readline()
         async with asyncio.timeout(10):  # asyncio's own limit is a minute
             assert [await reader.read() for reader, _ in silent] == [b""] * 16
         for _, writer in silent:
             writer.close()
+
+
+async def test_a_flood_of_silent_clients_of_the_logs_stops_no_request(agent: Agent, pki: Path) -> None:
+    async with serve_logs(agent, pki=pki) as port:
+        flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_STRANGERS + 20)]
+        async with asyncio.timeout(30):
+            async with asking(port, pki, "a/b/c") as reader:
+                assert b"404" in await reader.readline()
+            for reader, _ in flood[:20]:  # of too many, the oldest make way
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+        for _, writer in flood:
+            writer.close()
+
+
+async def test_a_log_is_followed_for_longer_than_a_stranger_may_stay(
+    agent: Agent, cluster: ModelClient, pki: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("railhead.local.node.agent.STRANGER_SECONDS", 0.3)
+    bind(agent, cluster, make_pod("a", {"name": "main", "command": ["sh", "-c", "echo one; exec sleep 600"]}))
+    await until(lambda: log_of(agent, "a"))
+    runner = agent.find("team", "a")
+    assert runner is not None
+    async with serve_logs(agent, pki=pki) as port, asking(port, pki, "team/a/main?follow=true") as reader:
+        assert b"200" in await reader.readline()
+        await asyncio.sleep(0.6)
+        with runner.log_file("main").open("a") as file:
+            file.write("later\n")
+        async with asyncio.timeout(10):
+            assert b"later" in await reader.readuntil(b"later")
