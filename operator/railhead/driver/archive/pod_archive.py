@@ -33,7 +33,7 @@ from railhead.driver.archive.archive_upload import NOT_BEGUN, Upload, open_folde
 from railhead.driver.archive.spool import Spool
 from railhead.driver.container.pod_input import Pod, find_storage_path
 from railhead.driver.container.pod_processes import kill_child, start_piped_child
-from railhead.driver.container.session_logs import TRAIN_LOGS, LogFile, read_new
+from railhead.driver.container.session_logs import TRAIN_LOGS, LogFile, list_logs, read_new
 from railhead.driver.messages.exception_text import describe_exception
 from railhead.driver.messages.log import log, never_raises
 from railhead.driver.messages.redaction import redact
@@ -147,9 +147,13 @@ class StoredArchive(Archive):
         """Waits for the upload in progress, if there is one."""
         with self._turn:
             self._began = self._monotonic()
-            if not self._is_unwanted:
-                self._upload()
-            self._began = None
+            try:
+                if not self._is_unwanted:
+                    self._upload()
+            except Exception as error:  # the next upload tries again; a thread that ends would upload nothing more
+                self._count_failure(describe_exception(error))
+            finally:
+                self._began = None
 
     def _upload(self) -> None:
         self._read_more()
@@ -169,14 +173,17 @@ class StoredArchive(Archive):
         if problem == NOT_BEGUN:
             return
         if problem:
-            if not self._failures:
-                log(f"cannot copy the logs to run.storagePath (spec.logs.archive), which is tried again: {problem}")
-            self._failures += 1
+            self._count_failure(problem)
             return
         self._failures = 0
         self._uploaded = sizes
         if limit is not None:
             self._looked_at = self._monotonic()
+
+    def _count_failure(self, problem: str) -> None:
+        if not self._failures:
+            log(f"cannot copy the logs to run.storagePath (spec.logs.archive), which is tried again: {problem}")
+        self._failures += 1
 
 
 def start_archive(role: str, pod: Pod, job: JobInput, variables: Mapping[str, str]) -> Archive:
@@ -213,7 +220,7 @@ class TrainLogs:
         self._files: dict[Path, LogFile] = {}
 
     def read(self) -> None:
-        for path in sorted(self._temp.glob(TRAIN_LOGS)):
+        for path in list_logs(self._temp, TRAIN_LOGS):
             state = self._files.setdefault(path, LogFile())
             try:
                 while data := read_new(path, state):

@@ -64,10 +64,10 @@ class Pod:
             head_host=variables[environment.HEAD_HOST],
             head_port=int(variables[environment.HEAD_PORT]),
             temp=Path(variables[environment.TEMP]),
-            attempt=int(variables.get(environment.ATTEMPT, "1")),
+            attempt=int(variables.get(environment.ATTEMPT) or 1),
             checkpoint_index=int(variables.get(environment.CHECKPOINT_INDEX) or -1),
-            worker_pods=int(variables[environment.WORKER_PODS]) if variables.get(environment.WORKER_PODS) else None,
-            metrics_port=int(variables[environment.METRICS_PORT]) if environment.METRICS_PORT in variables else None,
+            worker_pods=_read_number(variables, environment.WORKER_PODS),
+            metrics_port=_read_number(variables, environment.METRICS_PORT),
             end_seconds=float(variables.get(environment.END_SECONDS) or 0),
             progress_deadline=float(variables[environment.PROGRESS_DEADLINE])
             if variables.get(environment.PROGRESS_DEADLINE)
@@ -81,6 +81,14 @@ class Pod:
 
     def read_job(self) -> JobInput:
         return JobInput.from_json((self.input_folder / FILE).read_text())
+
+
+def _read_number(variables: Mapping[str, str], name: str) -> Optional[int]:
+    """Returns the variable's number, or None where it is unset or, as an image may have it, empty."""
+    text = variables.get(name)
+    if text:
+        return int(text)
+    return None
 
 
 def find_storage_path(pod: Pod, job: JobInput) -> str:

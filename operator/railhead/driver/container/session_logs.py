@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Callable, Optional
 
 _READ_LIMIT = 1 << 20  # bytes per file and poll
-
-
 KEPT_BYTES = 64 * 2**20  # of each file, before where its reader is; Ray's log monitor reads it too
 FREE_INTERVAL_SECONDS = 10.0
 SESSION_LOGS = "session_2*/logs"  # in Ray's temporary folder
@@ -40,6 +38,14 @@ class LogFile:
     rank: Optional[int] = None
     shown_at: float = float("-inf")
     has_ended: bool = False
+
+
+def list_logs(temp: Path, pattern: str) -> list[Path]:
+    """Returns the files that match, in order of their names; none if a folder vanishes meanwhile."""
+    try:
+        return sorted(temp.glob(pattern))
+    except OSError:  # Path.glob asks whether a folder is there, and lists it then
+        return []
 
 
 def read_new(path: Path, state: LogFile) -> bytes:
@@ -97,7 +103,7 @@ def keep_small(temp: Path, *patterns: str, sleep: Callable[[float], None] = time
     """Frees the beginnings of the logs that match, again and again. Does not return."""
     while True:
         for pattern in patterns:
-            for path in temp.glob(pattern):
+            for path in list_logs(temp, pattern):
                 with contextlib.suppress(OSError):  # it vanished
                     found = path.stat()
                     free_old(path, disk_bytes=found.st_blocks * 512, end=found.st_size)

@@ -6,14 +6,13 @@ lost but the states of a progress bar in between: its last one is shown every fe
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Callable, Optional, TextIO
 
 from railhead.contract.callbacks import ignore
-from railhead.driver.container.session_logs import SESSION_LOGS, LogFile, read_new
+from railhead.driver.container.session_logs import WORKER_LOGS, LogFile, list_logs, read_new
 from railhead.driver.messages.rank_marks import find_mark
 
 PROGRESS_SECONDS = 10.0  # between two states of a progress bar that are shown
@@ -48,15 +47,13 @@ class LogTail:
         self._clock = clock
 
     def poll(self) -> bool:
-        """Shows new lines; whether there was something to read. Skips a file that vanished."""
+        """Shows new lines; whether there was something to read. Skips what vanished."""
         is_news = False
-        for folder in self._temp.glob(SESSION_LOGS):
-            for name in sorted(set(os.listdir(folder)) - self._ended):
-                path = folder / name
-                sink = self._sinks.get(path.suffix)
-                if sink is not None and name.startswith("worker-"):
-                    state = self._files.setdefault(path, LogFile(read_at=self._clock()))
-                    is_news |= self._read(path, state, sink)
+        for path in list_logs(self._temp, WORKER_LOGS):
+            sink = self._sinks.get(path.suffix)
+            if sink is not None and path.name not in self._ended:
+                state = self._files.setdefault(path, LogFile(read_at=self._clock()))
+                is_news |= self._read(path, state, sink)
         return is_news
 
     def _read(self, path: Path, state: LogFile, sink: TextIO) -> bool:

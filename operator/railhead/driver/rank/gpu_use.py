@@ -29,7 +29,7 @@ class _Memory(ctypes.Structure):
 def watch_gpus(variables: Mapping[str, str] = os.environ) -> None:
     """Starts the thread in a job with spec.metrics; without effect for a rank without GPUs, or without NVML."""
     names = [name for name in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    if environment.METRICS_PORT not in variables or not names:
+    if not variables.get(environment.METRICS_PORT) or not names:
         return
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")

@@ -292,3 +292,25 @@ def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
         assert send_upload(pod, {}, upload, timeout=timeout) == f"no response within {timeout:.0f} s"
         timeout = min(2.0, timeout * 2 + 0.1)
         assert time.monotonic() - began < 60
+
+
+def test_an_upload_that_raises_is_repeated_and_the_last_lines_still_get_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = Storage()
+    now = 0.0
+    archive = make_archive(tmp_path, storage, monotonic=lambda: now)
+
+    def fail() -> str:
+        raise RuntimeError("no more processes")
+
+    storage.answer = fail
+    archive.add("0", "one")
+    archive.upload()
+    assert "which is tried again: RuntimeError: no more processes" in capsys.readouterr().out
+    storage.take()
+    storage.answer = lambda: ""
+    now = 3600.0  # an upload that began then, and did not end, would hang
+    archive.add("0", "last")
+    archive.finish()
+    assert storage.take().write

@@ -7,13 +7,14 @@ import os
 import subprocess
 import threading
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railhead.driver.container import session_logs
-from railhead.driver.container.session_logs import TRAIN_LOGS, WORKER_LOGS, free_beginning, keep_small
+from railhead.driver.container.session_logs import TRAIN_LOGS, WORKER_LOGS, free_beginning, keep_small, list_logs
 from railhead.driver.head.rank_stream import Ranks, RankStream
 from railhead.driver.pod import rank_output
 from railhead.driver.pod.rank_output import LINE_LIMIT, LogTail
@@ -316,3 +317,28 @@ def test_the_head_keeps_what_is_no_ranks() -> None:
     print("the driver's", file=stream)
     print(f"{PREFIX} a rank's", file=stream)
     assert kept == ["the driver's"] and "a rank's" in out.getvalue()
+
+
+def test_a_folder_that_vanishes_while_it_is_listed_has_nothing_to_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's session may be cleaned up while its node ends."""
+
+    def vanish_before(look: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def list_folder(folder: Any) -> Any:
+            if Path(folder).name in ("logs", "train"):
+                session.rename(tmp_path / f"gone-{len(list(tmp_path.iterdir()))}")
+            return look(folder)
+
+        return list_folder
+
+    session = tmp_path / "session_2026"
+    monkeypatch.setattr(os, "listdir", vanish_before(os.listdir))
+    monkeypatch.setattr(os, "scandir", vanish_before(os.scandir))
+    logs = session / "logs"
+    logs.mkdir(parents=True)
+    (logs / "worker-1.out").write_text(":actor_name:RayTrainWorker\n")
+    assert not LogTail(tmp_path, out=io.StringIO()).poll()
+    for pattern in (WORKER_LOGS, TRAIN_LOGS):
+        (logs / "train").mkdir(parents=True)
+        assert list_logs(tmp_path, pattern) == [] and not logs.exists()
