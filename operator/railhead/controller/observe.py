@@ -257,7 +257,7 @@ def _cannot_start(ended: Object) -> bool:
     nothing is wrong with what the image and the template name."""
     if not ended:
         return False
-    return ended.get("reason") in START_ERRORS and not OF_JOB.search(str(ended.get("message") or "")[:8192])
+    return _word(ended.get("reason")) in START_ERRORS and not OF_JOB.search(str(ended.get("message") or "")[:8192])
 
 
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
@@ -275,7 +275,7 @@ def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
 
 def _is_unseen(ended: Object) -> bool:
     """Whether nobody saw how the container ended, as when its node has rebooted."""
-    if ended.get("reason") in UNKNOWN_ENDS:
+    if _word(ended.get("reason")) in UNKNOWN_ENDS:
         return True
     if ended.get("exitCode") != UNKNOWN_CODE or ended.get("reason") != "Error" or ended.get("message"):
         return False
@@ -292,7 +292,7 @@ def _finished_at(ended: Object, conditions: Object) -> datetime | None:
     if not ended:
         return None
     at = _time(ended.get("finishedAt"))
-    if at is None and ended.get("reason") in UNKNOWN_ENDS:
+    if at is None and _word(ended.get("reason")) in UNKNOWN_ENDS:
         return _time(part(conditions, "ContainersReady").get("lastTransitionTime"))
     return at
 
@@ -302,8 +302,10 @@ def _has_begun(spec: Object, status: Object, ray: Object) -> bool:
     has an end, such as one that copies a dataset."""
     if ray.get("running") or ray.get("terminated"):
         return True
-    sidecars = {each.get("name") for each in parts(spec, "initContainers") if each.get("restartPolicy") == "Always"}
-    own = (each for each in parts(status, "initContainerStatuses") if each.get("name") not in sidecars)
+    sidecars = {
+        _word(each.get("name")) for each in parts(spec, "initContainers") if each.get("restartPolicy") == "Always"
+    }
+    own = (each for each in parts(status, "initContainerStatuses") if _word(each.get("name")) not in sidecars)
     return any(part(each, "state").get("running") for each in own)
 
 

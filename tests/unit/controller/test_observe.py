@@ -440,3 +440,21 @@ def test_the_first_end_of_a_container_that_a_policy_had_restarted_is_the_pods_en
     container = {"name": "ray", "restartCount": 1, "state": state, "lastState": {"terminated": ended}}
     view = observe_status(phase="Running", containerStatuses=[container])
     assert (view.exit_code, view.message, view.is_running) == (64, "raised", False)
+
+
+@pytest.mark.parametrize("word", [{}, [], 7, {"a": []}], ids=repr)
+def test_names_and_reasons_that_are_no_texts_end_no_watch(word: object) -> None:
+    ended = {"exitCode": 255, "reason": word, "message": word}
+    conditions = [{"type": "DisruptionTarget", "status": "True", "reason": word, "message": word}]
+    of_container = {"name": word, "state": {"terminated": ended}}
+    for phase in ("Pending", "Running", "Failed"):
+        status = {
+            **{"phase": phase, "reason": word, "message": word, "conditions": conditions},
+            "containerStatuses": [make_container(terminated=ended)],
+            "initContainerStatuses": [of_container],
+        }
+        pod = make_pod("digits-000064-1-head", status=status)
+        pod["spec"] = {**pod.get("spec", {}), "initContainers": [{"name": word, "restartPolicy": "Always"}]}
+        assert isinstance(observe_pod(pod).reason, str)
+        del status["containerStatuses"]
+        assert isinstance(observe_pod(pod).reason, str)
