@@ -37,7 +37,8 @@ CHECKPOINT_NAME_REPEATED = "CheckpointNameRepeated"  # reason of a warning that 
 END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
 NO_STEPS = "NoSteps"  # reason of a warning that training seems to hang
 # Reasons of a warning that the storage takes no checkpoints at the moment: training continues, restarts or waits.
-STORAGE_TROUBLES = ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared")
+CHECKPOINT_NOT_WRITTEN = "CheckpointNotWritten"
+STORAGE_TROUBLES = (CHECKPOINT_NOT_WRITTEN, "StorageUnreachable", "StorageNotShared")
 
 
 @dataclass(frozen=True)

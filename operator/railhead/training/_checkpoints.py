@@ -1,7 +1,7 @@
 """The run's checkpoints, for the modules of each framework.
 
-All ranks learn on the same step that the run or a node is about to end, so that they save a checkpoint together; a
-folder that all ranks write to becomes one; and a resumed run begins with the last.
+All ranks learn on the same step that a save is due, or that the run or a node is about to end, so that they save a
+checkpoint together; a folder that all ranks write to becomes one; and a resumed run begins with the last.
 """
 
 from __future__ import annotations
@@ -10,59 +10,125 @@ import os
 import tempfile
 import time
 import zlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set, Tuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from railhead import training
 from railhead.driver.ray.train_context import NOTICES
+from railhead.training._save_pace import Every, SavePace
 
 if TYPE_CHECKING:
     from ray.train import Checkpoint
+    from torch.distributed import ProcessGroup
 
 LOOK_SECONDS = 2.0  # between two looks of the ranks at each other, which is also how far apart they receive a notice
 MAX_STEPS = 100  # without a look, however fast they are: later ones may be slower
 
 
-class Agreement:
-    """The agreement of all ranks of one training loop on when they save; each has its part."""
+@dataclass(frozen=True)
+class Look:
+    """What all ranks know after one look at each other.
 
-    def __init__(self) -> None:
+    Attributes:
+        has_notice: the run, or a node of it, is about to end, and no rank has known it at an earlier look.
+        votes: each is the largest of all ranks.
+    """
+
+    has_notice: bool
+    votes: Tuple[int, ...] = ()
+
+
+class Looks:
+    """The looks of all ranks of one training loop at each other; each has its part.
+
+    `group`: the process group of the looks; None = the default one.
+    """
+
+    def __init__(self, group: Optional[ProcessGroup] = None) -> None:
+        self._group = group
         self._handled: Set[int] = set()
         self._wait = self._steps_left = 1
         self._looked_at = time.monotonic()
 
-    def is_time_to_save(self) -> bool:
-        """True once for each new notice, on the same call of every rank; False outside of a TrainJob.
+    def step(self, vote: Callable[[], Tuple[int, ...]]) -> Optional[Look]:
+        """Returns None on most steps, at no cost. All ranks must call it equally often, once per step.
 
-        All ranks must call it equally often, once per step. About every two seconds, at the latest every 100 steps, a
-        call is an all_reduce of 16 bytes in the default process group, if there is one; the others cost nothing.
+        About every two seconds, at the latest every 100 steps, the ranks vote: an all_reduce of some bytes, if there is
+        a process group.
         """
         self._steps_left -= 1
-        if not NOTICES.are_watched or self._steps_left > 0:
-            return False
+        if self._steps_left > 0:
+            return None
+        return self.look(vote)
+
+    def look(self, vote: Callable[[], Tuple[int, ...]]) -> Look:
+        """Looks now. All ranks must call it."""
         now = time.monotonic()
         steps = int(self._wait * LOOK_SECONDS / max(now - self._looked_at, 1e-6))
+        wait = min(MAX_STEPS, max(1, steps))
         notice = training.end_notice()
         mark = zlib.crc32(repr(notice).encode()) if notice else 0
-        agreed, wait = _reduce(0 if mark in self._handled else mark, min(MAX_STEPS, max(1, steps)))
-        self._wait = self._steps_left = wait
+        if mark in self._handled:
+            mark = 0
+        agreed, negative_wait, *votes = _reduce([mark, -wait, *vote()], self._group)
+        self._wait = self._steps_left = -negative_wait
         self._looked_at = now
         if agreed:
             self._handled.add(agreed)
-        return agreed > 0
+        return Look(agreed > 0, tuple(votes))
 
 
-def _reduce(mark: int, wait: int) -> Tuple[int, int]:
-    """Returns the largest mark and the smallest wait of all ranks."""
+class Agreement:
+    """The agreement of all ranks of one training loop on when they save, while training waits for each save.
+
+    `every`: seconds or "auto", as `dcp.save` takes it; None = only for a notice.
+    """
+
+    def __init__(self, every: Optional[Every] = None) -> None:
+        """Raises ValueError."""
+        if every == "continuous":
+            raise ValueError('every="continuous" needs saves in the background, as railhead.training.dcp makes them')
+        self._pace = None if every is None else SavePace(every, now=time.monotonic())
+        self._looks = Looks()
+
+    def is_time_to_save(self) -> bool:
+        """True once for each new notice and whenever a save is due, on the same call of every rank.
+
+        All ranks must call it equally often, once per step. Without `every` it is False outside of a TrainJob.
+        """
+        if self._pace is None and not NOTICES.are_watched:
+            return False
+        found = self._looks.step(self._vote)
+        if found is None:
+            return False
+        [is_early] = found.votes
+        is_due = found.has_notice or not is_early
+        if is_due and self._pace is not None:
+            self._pace.begin(time.monotonic())
+        return is_due
+
+    def note_save(self, seconds: float) -> None:
+        """Notes for how long training has waited for the save."""
+        if self._pace is not None and self._pace.has_begun:
+            self._pace.add_stall(seconds)
+
+    def _vote(self) -> Tuple[int, ...]:
+        is_due = self._pace is not None and self._pace.is_due(time.monotonic())
+        return (int(not is_due),)
+
+
+def _reduce(values: List[int], group: Optional[ProcessGroup]) -> List[int]:
+    """Returns the largest of all ranks, of each value."""
     import torch
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return mark, wait
-    devices = [part.partition(":")[0] for part in dist.get_backend_config().split(",")]
-    both = torch.tensor([mark, -wait], device="cpu" if "cpu" in devices else devices[0])
-    dist.all_reduce(both, op=dist.ReduceOp.MAX)
-    agreed, negative = both.tolist()
-    return agreed, -negative
+        return values
+    devices = [part.partition(":")[0] for part in dist.get_backend_config(group).split(",")]
+    together = torch.tensor(values, device="cpu" if "cpu" in devices else devices[0])
+    dist.all_reduce(together, op=dist.ReduceOp.MAX, group=group)
+    agreed: List[int] = together.tolist()
+    return agreed
 
 
 def is_rank() -> bool:

@@ -1,57 +1,95 @@
 """Sharded checkpoints by `torch.distributed.checkpoint`: each rank writes its own part of the state.
 
-Call `dcp.load(state)` before the loop, and in it `dcp.save(state, metrics={"loss": loss}, in_background=True)`.
+Call `dcp.load(state)` before the loop, `dcp.save(state, metrics=..., every="auto")` in each step, and `dcp.save(state)`
+after the loop.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 from concurrent.futures import Future
 from typing import Any, Dict, Optional, cast
 
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
-from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
 
 from railhead.training._checkpoints import find_checkpoint, is_rank, report_folder
+from railhead.training._paced_saves import Metrics, PacedSaves, State, make_gloo_group
+from railhead.training._save_pace import Every
+from railhead.training._storage_files import StorageReader
 
 __all__ = ["load", "save"]
 
 _last: Optional[Future[Any]] = None  # what writes the files of the last save in the background
 _group: Optional[dist.ProcessGroup] = None
+_paced: Optional[PacedSaves] = None
 
 
-def save(state: Dict[str, Any], *, metrics: Optional[Dict[str, Any]] = None, in_background: bool = False) -> None:
+def save(state: State, *, metrics: Metrics = None, in_background: bool = False, every: Optional[Every] = None) -> bool:
     """Saves `state` and reports it with `metrics` as one checkpoint. Every rank must call it.
 
     Args:
         state: as `torch.distributed.checkpoint.save` takes it, with the same keys on all ranks. What several ranks
-            have in common is written once.
+            have in common is written once. With `every` it may be a function that returns it, as may `metrics`: it is
+            called only when a save begins.
         in_background: returns once the state is copied to the memory of the host and all ranks have called. Writing
             and uploading continue beside training; a save waits until the files of the one before are written.
+        every: saves only when a save is due, in the background; call it in each step of the loop. Seconds between two
+            saves; "auto": as often as training waits for saves in at most 1 % of its time, and at most every 30 s;
+            "continuous": again as soon as the last save is committed. All ranks agree about every two seconds on what
+            is due, also when the run or a node is about to end; the other calls cost nothing. A save whose storage
+            does not answer is given up after 5 minutes, and training goes on. Call `save` without `every` after the
+            loop: it commits what is being written, and saves the end.
+
+    Returns whether a save was made, or with `every` whether one has begun.
 
     An error in the background ends the run as an error of the training function. Outside of Ray Train it does nothing.
+    Raises ValueError if several ranks have no `torch.distributed`, or for another value of `every`.
     """
-    global _last
+    if every is not None:
+        return _save_when_due(state, metrics, every)
     if not is_rank():
-        return
+        return False
     group = _find_group()
+    _finish_last()
+    found = state() if callable(state) else state
+    numbers = metrics() if callable(metrics) else metrics
+    if in_background:
+        _save_in_background(found, numbers, group)
+    else:
+        report_folder(
+            lambda folder: state_dict_saver.save(found, storage_writer=FileSystemWriter(folder), process_group=group),
+            numbers,
+        )
+    return True
+
+
+def _save_when_due(state: State, metrics: Metrics, every: Every) -> bool:
+    global _paced
+    if _paced is None or _paced.every != every:
+        if not is_rank():
+            return False
+        _check_ranks()
+        _finish_last()
+        _paced = PacedSaves(every)
+    return _paced.step(state, metrics)
+
+
+def _finish_last() -> None:
+    """Waits for what is still being written."""
+    global _last
+    if _paced is not None:
+        _paced.finish()
     if _last is not None:
         _wait(_last)
         _last = None
-    if in_background:
-        _last = _save_in_background(state, metrics, group)
-    else:
-        report_folder(
-            lambda folder: state_dict_saver.save(state, storage_writer=FileSystemWriter(folder), process_group=group),
-            metrics,
-        )
 
 
 def _save_in_background(
     state: Dict[str, Any], metrics: Optional[Dict[str, Any]], group: Optional[dist.ProcessGroup]
-) -> Future[Any]:
+) -> None:
+    global _last
     import ray.train
 
     storage = ray.train.get_context().get_storage()
@@ -69,7 +107,7 @@ def _save_in_background(
         checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC,
         checkpoint_upload_fn=upload,
     )
-    return written
+    _last = written
 
 
 def _wait(written: Future[Any]) -> None:
@@ -86,22 +124,35 @@ def load(state: Dict[str, Any]) -> bool:
         state: as `torch.distributed.checkpoint.load` takes it: tensors are filled in place, other values replaced,
             and objects with `load_state_dict` load theirs.
 
-    Returns whether there was a checkpoint. Raises ValueError if another library has written it. From a storage
-    that is not a path, each node downloads the whole checkpoint first.
+    Each rank reads the bytes that it needs from where they are, several files at a time. Returns whether there was a
+    checkpoint. Raises ValueError if another library has written it, or if several ranks have no `torch.distributed`.
     """
     checkpoint = find_checkpoint()
     if checkpoint is None:
         return False
-    with checkpoint.as_directory() as folder:
-        if not os.path.exists(os.path.join(folder, ".metadata")):
-            raise ValueError(f"{checkpoint.path} was not saved by torch.distributed.checkpoint: it has no .metadata")
-        state_dict_loader.load(state, storage_reader=FileSystemReader(folder), process_group=_find_group())
+    reader = StorageReader(checkpoint.filesystem, checkpoint.path)
+    if not reader.has_metadata():
+        raise ValueError(f"{checkpoint.path} was not saved by torch.distributed.checkpoint: it has no .metadata")
+    state_dict_loader.load(state, storage_reader=reader, process_group=_find_group())
     return True
 
 
 def _find_group() -> Optional[dist.ProcessGroup]:
     """A group of all ranks for checkpoints alone: a save in the background must not meet collectives of training."""
     global _group
-    if _group is None and dist.is_available() and dist.is_initialized():
-        _group = cast(dist.ProcessGroup, dist.new_group(backend="gloo"))
+    _check_ranks()
+    if _group is None:
+        _group = make_gloo_group()
     return _group
+
+
+def _check_ranks() -> None:
+    """Raises ValueError if the ranks cannot reach each other: each would write its whole state over the others'."""
+    import ray.train
+
+    world = ray.train.get_context().get_world_size()
+    if world > 1 and not (dist.is_available() and dist.is_initialized()):
+        raise ValueError(
+            f"railhead.training.dcp needs torch.distributed, which these {world} ranks have not initialized: use Ray "
+            "Train's TorchTrainer, or call torch.distributed.init_process_group first"
+        )

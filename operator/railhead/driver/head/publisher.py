@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from railhead.contract.answer import Answer
 from railhead.contract.report import (
+    CHECKPOINT_NOT_WRITTEN,
     MAX_LOST_PODS,
     PATH,
     SILENCE_SECONDS,
@@ -38,6 +39,7 @@ from railhead.driver.head.time_account import TimeAccount
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.exception_text import read_text
 from railhead.driver.messages.log import log
+from railhead.driver.messages.redaction import redact
 
 SHORTEST_INTERVAL_SECONDS = 0.5  # between two reports
 FIRST_WAIT_SECONDS = 0.3
@@ -139,9 +141,12 @@ class Publisher:
             now = time.monotonic()
             steps = Steps()
             slow_ranks: tuple[SlowRank, ...] = ()
+            save_warning = None
             if fit.heartbeat:
                 steps = fit.heartbeat.steps
                 slow_ranks = fit.heartbeat.slow_ranks
+                if fit.heartbeat.stuck_save:
+                    save_warning = RunWarning(CHECKPOINT_NOT_WRITTEN, redact(fit.heartbeat.stuck_save))
             # The attempt's own end, which `end_attempt` sets, is the last word; until then the controller's counts.
             end = ""
             state = progress.state
@@ -163,7 +168,12 @@ class Publisher:
             best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
             resumed_from=resumed_from,
-            warning=fit.warning or base.warning or script.warning or fit.rule_warning or progress.warning,
+            warning=fit.warning
+            or base.warning
+            or script.warning
+            or save_warning
+            or fit.rule_warning
+            or progress.warning,
             lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
             restart=fit.restart,
             steps=steps,

@@ -49,6 +49,7 @@ class Heartbeat:
         gpus: of the ranks that have answered, at most `MOST_GPUS`.
         blocked: seconds that rank 0 has spent in ray.train.report so far.
         slow_ranks: as in the report.
+        stuck_save: why no checkpoints are written for now, of the first rank that says so.
     """
 
     number: int
@@ -60,3 +61,4 @@ class Heartbeat:
     gpus: tuple[GpuUse, ...] = ()
     blocked: float = 0.0
     slow_ranks: tuple[SlowRank, ...] = ()
+    stuck_save: str = ""

@@ -34,6 +34,7 @@ class RankProgress:
         report_began: when the last of them began, by the same clock.
         sections, section_seconds: how many sections of `railhead.training.compute` are over, and how long they took.
         uploads: of its checkpoints; `open_uploads`: how many of them are under way.
+        stuck_save: why no checkpoints are written for now; empty while they are, or while none is due.
         gpus: the use of its GPUs, at the time `gpus_clock` of the same clock.
     """
 
@@ -51,6 +52,7 @@ class RankProgress:
     section_seconds: float = 0.0
     uploads: Uploads = NO_UPLOADS
     open_uploads: int = 0
+    stuck_save: str = ""
     gpus: Tuple[GpuUse, ...] = ()
     gpus_clock: float = 0.0
 

@@ -21,21 +21,20 @@ from railhead.driver.messages.log import never_raises
 from railhead.driver.rank import steps
 from railhead.driver.rank.checkpoint_files import CheckpointFiles
 from railhead.driver.rank.reported_metrics import convert
-from railhead.driver.ray.train_context import Files, Watch, watch_reports
+from railhead.driver.ray.train_context import MARKER_CHECK, Files, Watch, watch_reports
 from railhead.driver.ray.types import RayCheckpoint, Storage
 from railhead.driver.storage.run_folder_files import RunFolder
 from railhead.driver.storage.storage_call import is_of_storage
 from railhead.driver.storage.unfinished_uploads import is_recorded, keep_uploads, record_upload
 
 _LOCK = threading.Lock()
-MARKER_CHECK = "_check_validation_file"  # a method of Ray Train's StorageContext
 PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage that hangs
 
 
 def watch_uploads() -> None:
     """Once per process. Without effect in a Ray whose methods take something else."""
     watch = Watch(
-        steps.reporting, steps.read_times, convert, _announce, _list_files, _uploading, _copying, _note_elsewhere
+        steps.reporting, steps.read_times, convert, announce_upload, _list_files, _uploading, _copying, _note_elsewhere
     )
     watch_reports(watch)
 
@@ -64,8 +63,7 @@ def _uploading(storage: Storage, name: str, files: Files) -> Iterator[None]:
     finally:
         with _LOCK:
             steps.STEPS.open_uploads -= 1
-    with _LOCK:
-        steps.STEPS.uploads += Uploads(1, time.monotonic() - began, files.size)
+    count_upload(Uploads(1, time.monotonic() - began, files.size))
 
 
 @contextlib.contextmanager
@@ -80,7 +78,7 @@ def _copying(storage: Storage, name: str, path: str, files: Files) -> Iterator[N
         yield
         damage = files.find_damage(lambda: {file.name: file.size for file in folder.list_files(name)})
     except Exception as error:
-        if _is_mount_missing(error) or is_of_storage(error, source=path):
+        if is_mount_missing(error) or is_of_storage(error, source=path):
             note_exception(error, build_training_error(RankErrorKind.STORAGE, -1, error))
         elif os.path.isfile(path):
             raise NotADirectoryError(
@@ -91,12 +89,18 @@ def _copying(storage: Storage, name: str, path: str, files: Files) -> Iterator[N
         raise RuntimeError(f"ray.train.report: {damage}")
 
 
-def _is_mount_missing(error: Exception) -> bool:
+def count_upload(upload: Uploads) -> None:
+    with _LOCK:
+        steps.STEPS.uploads += upload
+
+
+def is_mount_missing(error: BaseException) -> bool:
     """Whether Ray did not find its marker in the run's folder, which it looks for before each copy."""
     return MARKER_CHECK in {frame.name for frame in traceback.extract_tb(error.__traceback__)}
 
 
-def _announce(storage: Storage, name: str) -> None:
+def announce_upload(storage: Storage, name: str) -> None:
+    """Records the upload on rank 0. Waits for storage that hangs no longer than `PATIENCE_SECONDS`."""
     thread = threading.Thread(target=_record, args=(_find_folder(storage), name), daemon=True)
     thread.start()
     thread.join(PATIENCE_SECONDS)

@@ -31,6 +31,7 @@ METHODS = {
 NOTICE = "get_preemption_info"
 # of StorageContext
 COPY = "persist_current_checkpoint"
+MARKER_CHECK = "_check_validation_file"
 COPIED = ["self", "checkpoint", "checkpoint_dir_name"]
 _WATCHED = "_railhead_is_watched"
 _CALLED = "_railhead_called"
@@ -118,6 +119,24 @@ def watch_reports(watch: Watch) -> None:
         setattr(Context, UPLOAD, _watch_upload(getattr(Context, UPLOAD), watch))
         setattr(StorageContext, COPY, _watch_copy(getattr(StorageContext, COPY), watch))
         setattr(Context, _WATCHED, True)
+
+
+def are_reports_watched() -> bool:
+    """Whether this process is a rank of a TrainJob, whose reports are watched."""
+    from ray.train.v2._internal.execution.context import TrainContext as Context
+
+    return hasattr(Context, _WATCHED)
+
+
+def attach_write(checkpoint: RayCheckpoint, *, times: Tuple[float, float], files: int) -> None:
+    """Attaches what an upload of Ray's attaches to a checkpoint that is reported without one."""
+    _attach(checkpoint, TIMES, times)
+    _attach(checkpoint, FILES, files)
+
+
+def check_mount(storage: Storage) -> None:
+    """Raises RuntimeError if Ray's marker is not in the run's folder, as Ray does before each copy."""
+    getattr(storage, MARKER_CHECK)()
 
 
 def _takes(context: type, method: str, names: list[str]) -> bool:

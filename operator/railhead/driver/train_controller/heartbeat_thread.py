@@ -94,6 +94,7 @@ class HeartbeatMerger:
             gpus=_list_gpus(fresh),
             uploads=sum((beat.uploads for beat in beats), NO_UPLOADS),
             blocked=self.beats.get(0, NO_BEAT).blocked,
+            stuck_save=next((beat.stuck_save for _, beat in sorted(self.beats.items()) if beat.stuck_save), ""),
         )
 
     def _note_rank_0(self, beat: RankProgress) -> None:

@@ -1,0 +1,69 @@
+"""Decides when the next checkpoint of a training loop is due, from what saves have cost so far. Pure: the caller passes
+the time, in seconds of a clock that never jumps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import Deque, Literal, Union
+
+Every = Union[Literal["auto", "continuous"], float]
+
+STALL_SHARE = 0.01  # of the time between two saves: training does not wait longer for "auto"
+WRITE_SHARE = 0.5  # likewise, of the time in which "auto" writes: the storage has others to serve
+LEAST_SECONDS = 30.0  # between two saves of "auto", however cheap they are
+REMEMBERED = 3  # saves: one that met a busy moment is forgotten after two better ones
+
+
+class SavePace:
+    """When the saves of one loop begin.
+
+    `every`: seconds between the beginnings of two saves; "auto": as often as training waits for saves in at most
+    `STALL_SHARE` of its time; "continuous": once the last save is committed. No mode begins a save before that.
+    """
+
+    def __init__(self, every: Every, *, now: float) -> None:
+        """Raises ValueError."""
+        self._every = _check(every)
+        self._begun = now
+        self._stalls: Deque[float] = deque(maxlen=REMEMBERED)
+        self._written = 0.0  # seconds that the last one took from its beginning to its commit
+
+    @property
+    def interval(self) -> float:
+        """Returns the seconds from the beginning of the last save to the next one."""
+        if self._every == "continuous":
+            return 0.0
+        if self._every == "auto":
+            stall = max(self._stalls, default=0.0)
+            return max(LEAST_SECONDS, stall / STALL_SHARE, self._written / WRITE_SHARE)
+        return float(self._every)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any save has begun."""
+        return bool(self._stalls)
+
+    def is_due(self, now: float) -> bool:
+        return now - self._begun >= self.interval
+
+    def begin(self, now: float) -> None:
+        self._begun = now
+        self._stalls.append(0.0)
+
+    def add_stall(self, seconds: float) -> None:
+        """Adds time for which training has waited for the last save that began."""
+        self._stalls[-1] += seconds
+
+    def end(self, now: float) -> None:
+        """Notes that the last save is committed."""
+        self._written = now - self._begun
+
+
+def _check(every: Every) -> Every:
+    if every in ("auto", "continuous"):
+        return every
+    if isinstance(every, (int, float)) and not isinstance(every, bool) and 0 < every < math.inf:
+        return every
+    raise ValueError(f'every must be "auto", "continuous" or a number of seconds above 0, not {every!r}')
