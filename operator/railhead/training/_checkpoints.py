@@ -82,19 +82,27 @@ class Agreement:
     """The agreement of all ranks of one training loop on when they save, while training waits for each save.
 
     `every`: seconds or "auto", as `dcp.save` takes it; None = only for a notice.
+
+    Attributes:
+        has_notice: the last save was due because the run or a node is about to end.
     """
 
     def __init__(self, every: Optional[Every] = None) -> None:
         """Raises ValueError."""
         if every == "continuous":
             raise ValueError('every="continuous" needs saves in the background, as railhead.training.dcp makes them')
-        self._pace = None if every is None else SavePace(every, now=time.monotonic())
+        self._pace: Optional[SavePace] = None
+        if every is not None:
+            pace = SavePace(every, now=time.monotonic())
+            self._pace = pace if is_rank() else None  # nothing takes a report elsewhere
         self._looks = Looks()
+        self.has_notice = False
 
     def is_time_to_save(self) -> bool:
         """True once for each new notice and whenever a save is due, on the same call of every rank.
 
-        All ranks must call it equally often, once per step. Without `every` it is False outside of a TrainJob.
+        All ranks must call it equally often, once per step. It is always False outside of Ray Train, and without
+        `every` outside of a TrainJob.
         """
         if self._pace is None and not NOTICES.are_watched:
             return False
@@ -102,6 +110,7 @@ class Agreement:
         if found is None:
             return False
         [is_early] = found.votes
+        self.has_notice = found.has_notice
         is_due = found.has_notice or not is_early
         if is_due and self._pace is not None:
             self._pace.begin(time.monotonic())

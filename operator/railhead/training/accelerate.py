@@ -1,4 +1,5 @@
-"""For loops with Hugging Face Accelerate: progress, and one more checkpoint before the run or a node ends.
+"""For loops with Hugging Face Accelerate: progress, checkpoints that choose their time, and one more before the run or
+a node ends.
 
 Make one `TrainJob(accelerator)`, call its `load()` before the loop, and in the loop, on all ranks,
 `if job.step(step, total=steps): job.save({"loss": loss})`.
@@ -6,7 +7,8 @@ Make one `TrainJob(accelerator)`, call its `load()` before the loop, and in the 
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+import time
+from typing import Any, Dict, Literal, Optional, Union
 
 from accelerate import Accelerator
 
@@ -17,14 +19,19 @@ __all__ = ["TrainJob"]
 
 
 class TrainJob:
-    """What a loop that uses `accelerator` tells its TrainJob, and learns from it. Outside of one it does nothing."""
+    """What a loop that uses `accelerator` tells its TrainJob, and learns from it. Outside of one it does nothing.
 
-    def __init__(self, accelerator: Accelerator) -> None:
+    `every`: also saves every so many seconds, or with "auto" as often as training waits for saves in at most 1 % of its
+    time; all ranks agree on it. None: only before the run or a node ends.
+    """
+
+    def __init__(self, accelerator: Accelerator, every: Optional[Union[Literal["auto"], float]] = None) -> None:
+        """Raises ValueError."""
         self._accelerator = accelerator
-        self._agreement = Agreement()
+        self._agreement = Agreement(every)
 
     def step(self, step: int, total: Optional[int] = None, tokens: Optional[int] = None) -> bool:
-        """Whether to save a checkpoint now: True once for each notice, on the same call of all ranks.
+        """Whether to save a checkpoint now, on the same call of all ranks: when one is due, and once for each notice.
 
         Every rank must call it equally often, once after each batch. Batches that only accumulate gradients do not
         count. The arguments are those of `railhead.training.progress`.
@@ -37,7 +44,9 @@ class TrainJob:
     def save(self, metrics: Optional[Dict[str, Any]] = None) -> None:
         """Reports what `Accelerator.save_state` saves as a checkpoint; every rank must call it."""
         if is_rank():
+            began = time.monotonic()
             report_folder(self._accelerator.save_state, metrics)
+            self._agreement.note_save(time.monotonic() - began)
 
     def load(self) -> bool:
         """Loads the run's last checkpoint by `Accelerator.load_state`, and returns whether there is one.

@@ -1,5 +1,5 @@
 """For PyTorch Lightning: progress after each step, the time of each training_step under DDP, which finds slow ranks,
-and one more checkpoint before the run or a node ends.
+checkpoints that choose their time, and one more before the run or a node ends.
 
 Pass it as `Trainer(callbacks=[RayTrainReportCallback(), TrainJobCallback()])`.
 """
@@ -7,7 +7,8 @@ Pass it as `Trainer(callbacks=[RayTrainReportCallback(), TrainJobCallback()])`.
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Optional
+import time
+from typing import Any, Callable, Literal, Optional, Union
 
 from railhead import training
 from railhead.contract.callbacks import ignore
@@ -25,15 +26,19 @@ CHECKPOINT_NAME = "checkpoint.ckpt"  # as Ray Train's RayTrainReportCallback cal
 
 
 class TrainJobCallback(pl.Callback):
-    """Saves and reports a checkpoint on the same step of all ranks when a notice is new, once for each notice.
+    """Saves and reports a checkpoint on the same step of all ranks when one is due, and once for each new notice.
+
+    `every`: also saves every so many seconds, or with "auto" as often as training waits for saves in at most 1 % of its
+    time. None: only before the run or a node ends.
 
     It has the file and the metrics of those that Ray Train's RayTrainReportCallback reports after each epoch, so your
-    function resumes from both in the same way; override `save` if yours look different. Outside of a TrainJob it
+    function resumes from both in the same way; override `save` if yours look different. Outside of Ray Train it
     saves nothing.
     """
 
-    def __init__(self) -> None:
-        self._agreement = Agreement()
+    def __init__(self, every: Optional[Union[Literal["auto"], float]] = None) -> None:
+        """Raises ValueError."""
+        self._agreement = Agreement(every)
         self._step = 0
         self._total: Optional[int] = None
         self._end_marks: Callable[[], None] = ignore
@@ -54,7 +59,9 @@ class TrainJobCallback(pl.Callback):
         self._step = trainer.global_step
         training.progress(self._step, total=self._total)
         if self._agreement.is_time_to_save():
+            began = time.monotonic()
             self.save(trainer, pl_module)
+            self._agreement.note_save(time.monotonic() - began)
 
     def on_validation_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
         training.progress(trainer.global_step, total=self._total)  # a long evaluation is no hang

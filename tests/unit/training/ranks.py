@@ -72,7 +72,8 @@ def record_progress() -> list[tuple[Any, ...]]:
 class Rank:
     """Makes this process a rank of a TrainJob with its run in `folder`; `reports` has what reached the controller."""
 
-    def __init__(self, folder: str, *, checkpoint: str = "") -> None:
+    def __init__(self, folder: str, *, checkpoint: str = "", storage: str = "") -> None:
+        """`storage`: the URI of the run's storage; empty = the folder."""
         import torch.distributed as dist
         from ray.train import Checkpoint
 
@@ -88,7 +89,7 @@ class Rank:
         self._preemption = PreemptionContext()
         self._context = object.__new__(ray_context.TrainContext)
         fields: dict[str, Any] = dict.fromkeys(ray_context.TrainContext.__dataclass_fields__)
-        fields["storage_context"] = StorageContext(storage_path=folder, experiment_dir_name="run")
+        fields["storage_context"] = StorageContext(storage_path=storage or folder, experiment_dir_name="run")
         fields["execution_context"] = types.SimpleNamespace(
             train_context_callbacks=[],
             result_queue=self.reports,

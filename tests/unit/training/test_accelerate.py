@@ -14,7 +14,7 @@ STEPS = 4
 ACCUMULATED = 2
 
 
-def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
+def train(rank: int, folder: str, notified_at: int, resume_from: str, every: float | None = None) -> Any:
     """The reports, the steps of `progress` with their totals, and the weight at each of these steps."""
     import torch
     from accelerate import Accelerator
@@ -38,7 +38,7 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
     torch.nn.init.ones_(layer.weight)
     model, optimizer = accelerator.prepare(layer, torch.optim.SGD(layer.parameters(), lr=0.1))
     accelerator.register_for_checkpointing(steps)
-    job = TrainJob(accelerator)
+    job = TrainJob(accelerator, every)
     assert job.load() == bool(resume_from)
     weights = list[float]()
     for batch in range(ACCUMULATED * steps.done, ACCUMULATED * STEPS):
@@ -78,3 +78,10 @@ def test_outside_of_a_job_nothing_is_saved_or_loaded(monkeypatch: pytest.MonkeyP
     job = TrainJob(accelerator)
     assert not job.load() and not job.step(1, total=2)
     job.save({"loss": 1.0})
+
+
+@pytest.mark.slow  # test_checkpoints has the decision
+def test_saves_that_are_due_are_made_on_each_step(tmp_path: Path) -> None:
+    """Each step is a look of the ranks at each other, and each look finds a save due."""
+    (reports, *_), _ = run_ranks(2, train, tmp_path, str(tmp_path), 0, "", 1e-9)
+    assert [metrics["step"] for metrics, _ in reports] == list(range(1, STEPS + 1))

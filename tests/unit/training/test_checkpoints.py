@@ -33,6 +33,7 @@ class Ranks:
         monkeypatch.setattr(training, "end_notice", lambda: self._of_rank.notice)
         monkeypatch.setattr(time, "monotonic", lambda: self._of_rank.now)
         monkeypatch.setattr(_checkpoints, "_reduce", self._reduce)
+        monkeypatch.setattr(_checkpoints, "is_rank", lambda: True)
 
     def run(
         self,

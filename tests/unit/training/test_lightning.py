@@ -14,7 +14,7 @@ BATCHES, EPOCHS, ACCUMULATED = 8, 2, 2
 STEPS = BATCHES * EPOCHS // ACCUMULATED
 
 
-def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
+def train(rank: int, folder: str, notified_at: int, resume_from: str, every: float | None = None) -> Any:
     """The reports, and the steps of `progress` with their totals; the notice comes in the middle of an epoch."""
     import lightning.pytorch as pl
     import torch
@@ -69,7 +69,7 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
         devices=2,
         strategy="ddp",
         plugins=[Environment()],
-        callbacks=[TrainJobCallback()],
+        callbacks=[TrainJobCallback(every)],
         enable_checkpointing=False,
         num_sanity_val_steps=0,
         enable_progress_bar=False,
@@ -93,3 +93,10 @@ def test_a_notice_to_one_rank_makes_both_save_on_that_step(tmp_path: Path) -> No
     assert sections == other[3] == BATCHES * EPOCHS, "training_step is called within DDP"
     for reports, progress, epochs, _ in run_ranks(2, train, tmp_path, str(tmp_path), 0, checkpoint):
         assert (reports, [step for step, _ in progress], epochs) == ([], [4, 4, 5, 6, 7, 8, 8], EPOCHS)
+
+
+@pytest.mark.slow  # likewise
+def test_saves_that_are_due_are_made_on_each_step(tmp_path: Path) -> None:
+    """Each step is a look of the ranks at each other, and each look finds a save due."""
+    (reports, *_), _ = run_ranks(2, train, tmp_path, str(tmp_path), 0, "", 1e-9)
+    assert [metrics["step"] for metrics, _ in reports] == list(range(1, STEPS + 1))

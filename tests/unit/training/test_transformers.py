@@ -11,7 +11,7 @@ from tests.unit.training.ranks import Rank, record_progress, run_ranks
 STEPS = 8
 
 
-def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
+def train(rank: int, folder: str, notified_at: int, resume_from: str, every: float | None = None) -> Any:
     """The reports, the steps of `progress` with their totals, the evaluated steps, and the marked forward passes."""
     import torch
     import transformers
@@ -55,7 +55,7 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
         disable_tqdm=True,
     )
     rows = [{"x": torch.tensor([float(number)]), "labels": torch.tensor([1.0])} for number in range(6)]
-    callbacks = [TrainJobCallback(), RayTrainReportCallback(), Watch()]
+    callbacks = [TrainJobCallback(every), RayTrainReportCallback(), Watch()]
     trainer = transformers.Trainer(Model(), arguments, train_dataset=rows, eval_dataset=rows, callbacks=callbacks)
     trainer.train(resume_from_checkpoint=os.path.join(resume_from, "checkpoint") if resume_from else None)
     reports = [(metrics["step"], path) for metrics, path in me.finish_uploads()]
@@ -74,3 +74,10 @@ def test_a_notice_to_one_rank_makes_both_save_on_that_step(tmp_path: Path) -> No
     assert {"rng_state_0.pth", "rng_state_1.pth"} <= {p.name for p in Path(checkpoint, "checkpoint").iterdir()}
     for reports, progress, _, _ in run_ranks(2, train, tmp_path, str(tmp_path), 0, checkpoint):
         assert (reports, [step for step, _, _ in progress]) == ([], [6, 7, 8, 8, 8, 8])
+
+
+def test_saves_that_are_due_leave_out_no_evaluation(tmp_path: Path) -> None:
+    """Each step is a look of the ranks at each other, and each look finds a save due."""
+    (reports, _, evaluated, _), other = run_ranks(2, train, tmp_path, str(tmp_path), 0, "", 1e-9)
+    assert reports == other[0] and [step for step, _ in reports] == list(range(1, STEPS + 1))
+    assert evaluated == other[2] == [5, STEPS]
