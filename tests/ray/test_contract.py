@@ -31,12 +31,11 @@ from railhead.driver.head.ray_cluster import ACCELERATOR
 from railhead.driver.mailbox.progress import _STATES
 from railhead.driver.pod import ray_start
 from railhead.driver.pod.ray_start import DEFAULTS
-from railhead.driver.rank.watched_uploads import MARKER_CHECK
 from railhead.driver.ray import controller_parts, supported_versions
 from railhead.driver.ray.checkpoint_manager import find_fields
 from railhead.driver.ray.daemons import AGENT_OPTION, OPTIONS
 from railhead.driver.ray.start_worker import CONTEXT, LANGUAGE
-from railhead.driver.ray.train_context import COPIED, COPY, METHODS, NOTICE, REPORT, UPLOAD
+from railhead.driver.ray.train_context import COPIED, COPY, MARKER_CHECK, METHODS, NOTICE, REPORT, UPLOAD
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.elastic import Bounds, make_sizes
 from railhead.driver.train_controller.failures.failure_policy import make_retries

@@ -3,7 +3,7 @@
 A save copies the state to the memory of the host, and torch writes it straight into the run's folder while training
 continues. Nobody knows of the checkpoint until the ranks, at one of their looks at each other, find that all have
 written their parts; then all report it together, which takes no upload. So a part that never gets written ends
-nothing: the ranks give that save up together, training goes on, and the next one begins in a new folder.
+nothing: the ranks give that save up together, keep training, and the next one begins in a new folder.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class PacedSaves:
         return (int(not running.is_done), int(running.has_failed), int(running.is_stuck(now)), int(is_early))
 
     def _end_running(self, look: Look) -> None:
-        """Commits the save if all ranks have written their parts; raises if one has failed; gives it up if one cannot
-        go on."""
+        """Commits the save if all ranks have written their parts; raises if one has failed; gives it up if one is
+        stuck."""
         running = self._running
         if running is None:
             return
@@ -185,7 +185,7 @@ class PacedSaves:
         rank = dist.get_rank() if dist.is_initialized() else 0
         text = (
             f"the storage has not answered rank {rank} for {now - running.progress.moved_at:.0f} s while it wrote "
-            f"{running.progress.path}, so this checkpoint was given up; training goes on, and the next save tries "
+            f"{running.progress.path}, so this checkpoint was given up; training continues, and the next save tries "
             "again in a new folder"
         )
         print(f"railhead.training.dcp: {text}", flush=True)

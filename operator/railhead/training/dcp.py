@@ -39,7 +39,7 @@ def save(state: State, *, metrics: Metrics = None, in_background: bool = False, 
             saves; "auto": as often as training waits for saves in at most 1 % of its time, and at most every 30 s;
             "continuous": again as soon as the last save is committed. All ranks agree about every two seconds on what
             is due, also when the run or a node is about to end; the other calls cost nothing. A save whose storage
-            does not answer is given up after 5 minutes, and training goes on. Call `save` without `every` after the
+            does not answer is given up after 5 minutes, and training continues. Call `save` without `every` after the
             loop: it commits what is being written, and saves the end.
 
     Returns whether a save was made, or with `every` whether one has begun.

@@ -111,7 +111,7 @@ def test_a_save_that_does_not_end_is_given_up_by_all_ranks_and_the_next_one_is_c
     for _, folder in zero:
         assert ".metadata" in read_metadata(folder)
     first, *others = shown_by_1
-    assert "rank 1 " in first and "__1_0.distcp" in first and str(tmp_path) in first and "training goes on" in first
+    assert "rank 1 " in first and "__1_0.distcp" in first and str(tmp_path) in first and "training continues" in first
     assert others and not any(others), "it is over with the next commit"
     assert not any(shown_by_0), "the other rank only waits"
 

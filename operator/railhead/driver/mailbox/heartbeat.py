@@ -49,7 +49,7 @@ class Heartbeat:
         gpus: of the ranks that have answered, at most `MOST_GPUS`.
         blocked: seconds that rank 0 has spent in ray.train.report so far.
         slow_ranks: as in the report.
-        stuck_save: why no checkpoints are written for now, of the first rank that says so.
+        stuck_save: why no checkpoints are written for now, by the first rank that tells one.
     """
 
     number: int

@@ -4,12 +4,13 @@ as `rank.watched_uploads` does with one that Ray uploads. Outside of a TrainJob 
 
 from __future__ import annotations
 
+import errno
 import time
 
 from railhead.driver.mailbox.heartbeat import Uploads
 from railhead.driver.messages.attempt_errors import RankErrorKind, build_training_error, note_exception
 from railhead.driver.rank import steps
-from railhead.driver.rank.watched_uploads import announce_upload, count_upload, is_mount_missing
+from railhead.driver.rank.watched_uploads import announce_upload, count_upload
 from railhead.driver.ray.train_context import are_reports_watched, attach_write, check_mount
 from railhead.driver.ray.types import RayCheckpoint, Storage
 from railhead.driver.storage.storage_call import is_of_storage
@@ -27,8 +28,12 @@ class DirectUpload:
             announce_upload(storage, name)
 
     def check(self) -> None:
-        """Raises RuntimeError if the storage's mount is missing here: the files would land on the node's own disk."""
-        check_mount(self._storage)
+        """Raises OSError if the storage's mount is missing here: the files would land on the node's own disk."""
+        try:
+            check_mount(self._storage)
+        except RuntimeError as error:
+            # A number, since torch sends the error to other ranks without its traceback, by which Ray's is recognized.
+            raise OSError(errno.ENODEV, f"the run's folder is not mounted here: {error}") from error
 
     def finish(self, checkpoint: RayCheckpoint, *, files: int, size: int) -> None:
         """Tells the controller how much training the checkpoint keeps; call it before the checkpoint is reported."""
@@ -40,8 +45,8 @@ class DirectUpload:
 
 
 def note_storage_error(error: Exception, cause: BaseException) -> None:
-    """Attaches to `error` that the storage has failed rather than the application, if `cause` says so."""
-    if is_of_storage(cause, source="") or is_mount_missing(cause):
+    """Attaches to `error` that the storage has failed rather than the application, if that follows from `cause`."""
+    if is_of_storage(cause, source=""):
         note_exception(error, build_training_error(RankErrorKind.STORAGE, -1, cause))
 
 

@@ -78,7 +78,7 @@ def _copying(storage: Storage, name: str, path: str, files: Files) -> Iterator[N
         yield
         damage = files.find_damage(lambda: {file.name: file.size for file in folder.list_files(name)})
     except Exception as error:
-        if is_mount_missing(error) or is_of_storage(error, source=path):
+        if _is_mount_missing(error) or is_of_storage(error, source=path):
             note_exception(error, build_training_error(RankErrorKind.STORAGE, -1, error))
         elif os.path.isfile(path):
             raise NotADirectoryError(
@@ -94,7 +94,7 @@ def count_upload(upload: Uploads) -> None:
         steps.STEPS.uploads += upload
 
 
-def is_mount_missing(error: BaseException) -> bool:
+def _is_mount_missing(error: Exception) -> bool:
     """Whether Ray did not find its marker in the run's folder, which it looks for before each copy."""
     return MARKER_CHECK in {frame.name for frame in traceback.extract_tb(error.__traceback__)}
 

@@ -293,6 +293,17 @@ def test_retries_server_errors_but_not_rejections(server: Server, tmp_path: Path
     assert "training is not affected" in logged[0]
 
 
+def test_a_save_that_the_storage_does_not_answer_is_a_warning_until_the_next_commit(
+    server: Server, tmp_path: Path
+) -> None:
+    publisher, mailbox, _ = build(server, tmp_path)
+    text = "the storage has not answered rank 1 for 300 s while it wrote /runs/a/__1_0.distcp"
+    tell(mailbox.controller, heartbeat=Heartbeat(1, 0, 0, False, Steps(), stuck_save=text))
+    assert publisher.build_report().warning == RunWarning("CheckpointNotWritten", text)
+    tell(mailbox.controller, heartbeat=Heartbeat(2, 0, 0, False, Steps()))
+    assert publisher.build_report().warning is None
+
+
 def test_a_temporary_warning_hides_the_runs_own_until_it_is_cleared(server: Server, tmp_path: Path) -> None:
     publisher, mailbox, _ = build(server, tmp_path)
     own, temporary = RunWarning("RunNameDiffers", "another name"), RunWarning("CheckpointNotWritten", "no space")

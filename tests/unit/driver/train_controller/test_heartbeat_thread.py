@@ -49,6 +49,14 @@ def test_rank_0_tells_how_long_reports_have_blocked_it() -> None:
     assert found is not None and found.blocked == 2.5
 
 
+def test_the_first_rank_whose_save_is_stuck_says_why() -> None:
+    pulse = HeartbeatMerger()
+    found = pulse.add({0: beat(0.0), 2: beat(0.0, stuck_save="two"), 1: beat(0.0, stuck_save="one")})
+    assert found is not None and found.stuck_save == "one"
+    found = pulse.add({0: beat(10.0), 2: beat(10.0), 1: beat(10.0)})
+    assert found is not None and not found.stuck_save
+
+
 def test_gpus_are_those_of_ranks_and_drivers_that_answer() -> None:
     first, second = GpuUse(0, 1, 2, 50), GpuUse(1, 1, 2, 60)
     pulse = HeartbeatMerger()
