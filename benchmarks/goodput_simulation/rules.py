@@ -21,6 +21,7 @@ from railhead.api.status import (
     ProgressStatus,
     RestartStatus,
     WorkersStatus,
+    replace_status,
 )
 from railhead.contract.failure import Failure, FailureClass, Payer
 from railhead.contract.times import format_time
@@ -41,7 +42,6 @@ from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import StatusChange, Unset
 from railhead.resources.base import OperatorSettings
 
 FRESH = (13.0, 10.6)  # make bench-head-loss: a fresh job
@@ -175,7 +175,7 @@ class Railhead:
         lost = PodView(pod, pod, names.WORKER, self._status.attempt, loss.fault.slot, node=loss.node, is_deleting=True)
         job = self._observe(now, lost)
         if failure.class_.policy.payer is Payer.APPLICATION:
-            self._apply(charge_failures(job, StatusChange(), 1))
+            self._status = charge_failures(job, self._status, 1)
         if loss.fault.kind is not Kind.HOST and not is_of_broken_gpu(failure):
             return Response(IN_PLACE, slots=())
         delay = (replacement_at(job) - now).total_seconds()
@@ -196,8 +196,7 @@ class Railhead:
         if settlement.refusal:
             raise GaveUp(settlement.refusal)
         avoided = self._avoid(job)
-        self._apply(settlement.count(StatusChange()))
-        self._status = self._status.model_copy(update={"attempt": self._status.attempt + 1})
+        self._status = replace_status(settlement.count(self._status), attempt=self._status.attempt + 1)
         self._restarts = self._hangs = 0
         self._last = None
         delay = max((settlement.next_attempt_at - now).total_seconds(), 0.0)
@@ -208,11 +207,6 @@ class Railhead:
         lists = {"avoided_nodes": list(found.nodes), "formerly_avoided_nodes": list(found.former)}
         self._status = self._status.model_copy(update=lists)
         return tuple(node.name for node in found.nodes)
-
-    def _apply(self, change: StatusChange) -> None:
-        fields = {"restarts": change.restarts, "budget": change.budget}
-        known = {name: value for name, value in fields.items() if not isinstance(value, Unset)}
-        self._status = self._status.model_copy(update=known)
 
     def _observe(self, now: datetime, *pods: PodView) -> Job:
         observed = Observed(now, "default", "job", "uid", 1, False, self._spec, self._status, pods, _SETTINGS)

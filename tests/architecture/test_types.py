@@ -1,4 +1,4 @@
-"""mypy finds a misspelt field of the status and a misspelt failure class; correct ones pass."""
+"""mypy finds a misspelt field of the status, a wrong type and a misspelt failure class; correct ones pass."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from mypy import api
 
 PROJECT = Path(__file__).resolve().parents[2]
 SNIPPET = """
-from railhead.api.status import WorkersStatus
+from railhead.api.status import JobStatus, WorkersStatus, replace_status
 from railhead.contract.failure import Failure, FailureClass
-from railhead.planning.status_change import StatusChange
 
-StatusChange(phase="Running", workers=WorkersStatus(desired=3), clean_up_time="now")
+STATUS = replace_status(JobStatus(), phase="Running", workers=WorkersStatus(desired=3), clean_up_time="now")
 Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", "raise its memory")
-StatusChange(cleanup_time="now")
-StatusChange(phase="Runing")
-StatusChange(workers={"desired": 3})
-StatusChange(workers=WorkersStatus(desird=3))
+replace_status(STATUS, cleanup_time="now")
+replace_status(STATUS, phase="Runing")
+replace_status(STATUS, workers={"desired": 3})
+replace_status(STATUS, workers=WorkersStatus(desird=3))
+replace_status(STATUS, workers=None)
+WorkersStatus(desired="3")
+STATUS.phase = "Failed"
 Failure("OutOfMemory", "OOMKilled", "raise its memory")
 Failure(FailureClass.OUT_OF_MEMRY, "OOMKilled", "raise its memory")
 """
@@ -29,4 +31,4 @@ def test_misspelt_fields_and_classes_are_type_errors(tmp_path: Path) -> None:
     report, problems, _ = api.run(["--config-file", str(PROJECT / "pyproject.toml"), str(file)])
     assert not problems
     found = [line.split(":")[1] for line in report.splitlines() if ": error:" in line]
-    assert found == ["8", "9", "10", "11", "12", "13"], report
+    assert found == [str(line) for line in range(7, 16)], report

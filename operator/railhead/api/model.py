@@ -4,7 +4,8 @@ are read, of which any part may have an unexpected type.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -14,6 +15,8 @@ from railhead.contract.failure import FailureClass
 # `train.py:main` would be the module `py` of a package `train`, which only an import in the pods would refuse.
 NO_FILE = ("", "!self.contains('.py:')", "must name a module, not a file: write train:main for main of train.py")
 NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+P = ParamSpec("P")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Model(BaseModel):
@@ -30,6 +33,19 @@ class StatusModel(BaseModel):
 
 # Of a list whose items have a unique name each.
 NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
+
+
+def make_replace(_model: Callable[P, M]) -> Callable[Concatenate[M, P], M]:
+    """Makes a function that copies a value of the model with other values of the named fields.
+
+    mypy checks their names and types like those of the constructor's arguments, and nothing in the dictionary that
+    `model_copy` takes.
+    """
+
+    def replace(value: M, /, *_: P.args, **changes: P.kwargs) -> M:
+        return value.model_copy(update=changes)
+
+    return replace
 
 
 def checked(*checks: tuple[str, str, str]) -> ConfigDict:

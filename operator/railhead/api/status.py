@@ -6,6 +6,7 @@ times; the report endpoint owns progress, checkpoint, bestCheckpoint, runURI and
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from pydantic import Field, ValidationError
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
 from railhead.api.conditions import MAX_CONDITIONS, Condition, find_condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
-from railhead.api.model import ClassName, StatusModel, optional, text_field, time_field
+from railhead.api.model import ClassName, StatusModel, make_replace, optional, text_field, time_field
 from railhead.api.queue import AdmissionStatus
 from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang
@@ -338,6 +339,15 @@ class JobStatus(StatusModel):
         f"The last {MAX_AVOIDED_NODES} nodes that were avoided and may get pods again.", max_length=MAX_AVOIDED_NODES
     )
 
+    def with_conditions(self, *conditions: Condition) -> JobStatus:
+        """Returns the status with these conditions, each instead of the one of its type; all others stay."""
+        kept = self.without_conditions([condition.type for condition in conditions]).conditions
+        return replace_status(self, conditions=[*kept, *conditions])
+
+    def without_conditions(self, types: Collection[str]) -> JobStatus:
+        """Returns the status without the conditions of these types."""
+        return replace_status(self, conditions=[each for each in self.conditions if each.type not in types])
+
     def find_condition(self, type_: str) -> Condition | None:
         return find_condition(self.conditions, type_)
 
@@ -373,6 +383,10 @@ class JobStatus(StatusModel):
     @property
     def is_finished(self) -> bool:
         return self.has_condition("Complete") or self.has_condition("Failed")
+
+
+# For example `replace_status(status, phase="Failed", resize=None)`.
+replace_status = make_replace(JobStatus)
 
 
 def parse_status(raw: Any) -> JobStatus:

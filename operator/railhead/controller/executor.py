@@ -51,7 +51,7 @@ from railhead.planning.plan import (
     WorkloadPatch,
 )
 from railhead.planning.pod_view import PodEvents, PodView, Problem
-from railhead.planning.status_change import StatusWrite
+from railhead.planning.wanted_status import StatusWrite
 from railhead.resources.base import build_owner
 from railhead.together import run_with_slow_start
 

@@ -10,7 +10,16 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.run_status import RunStatus
-from railhead.api.status import FailureStatus, HeadStatus, Phase, ProgressStatus, Waiting, WorkersStatus
+from railhead.api.status import (
+    FailureStatus,
+    HeadStatus,
+    JobStatus,
+    Phase,
+    ProgressStatus,
+    Waiting,
+    WorkersStatus,
+    replace_status,
+)
 from railhead.contract.times import format_time
 from railhead.planning.children import (
     driver_removal,
@@ -27,11 +36,9 @@ from railhead.planning.facts.reported_progress import change_by_outcome, with_es
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import (
-    UNSET,
+from railhead.planning.wanted_status import (
     Requirement,
-    StatusChange,
-    Unset,
+    WantedStatus,
     make_condition,
     set_not_running,
     set_standing_conditions,
@@ -51,7 +58,7 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
     workers = count_workers(job, admission)
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
     message += NO_GANG if job.chosen_gang == "None" else ""
-    status = replace(
+    status = replace_status(
         set_not_running(job, types.RECONCILING, reason=phase, message=message),
         phase=phase,
         run=RunStatus(name=job.run_name, uid=job.uid, former_uids=list(job.ref.former_uids) or None),
@@ -70,14 +77,15 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
         resize=None,
         waiting=Waiting(since=format_time(job.now), again=again),
         start_time=job.status.start_time or format_time(job.now),
-        initial_checkpoint=find_initial_checkpoint(job) or UNSET,
-    ).requiring(Requirement.SAME_SPEC)  # an outdated spec must not start anything
+        initial_checkpoint=find_initial_checkpoint(job) or job.status.initial_checkpoint,
+    )
+    wanted = WantedStatus(status).requiring(Requirement.SAME_SPEC)  # an outdated spec must not start anything
     creates = (
         *prerequisites(job, attempt=attempt),
         head_pod(job, attempt=attempt, workers=workers),
         *worker_pods(job, attempt=attempt, slots=range(workers), round_=0),
     )
-    return Decision(status=status, creates=creates)
+    return Decision(wanted=wanted, creates=creates)
 
 
 def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = False) -> Decision:
@@ -90,7 +98,7 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
     decision = begin_attempt(job, attempt=attempt, phase=phase, again=again)
     return replace(
         decision,
-        status=decision.status and decision.status.requiring(Requirement.FRESH_PODS),  # the view may lack a head
+        wanted=decision.wanted and decision.wanted.requiring(Requirement.FRESH_PODS),  # the view may lack a head
         deletes=delete_all(job.pods),
         removes=(*driver_removal(job), *input_removal(job), *gang_removal(job)),
         events=(*_report_abandoned_pods(job), event),
@@ -113,9 +121,8 @@ def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
 def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     """The attempt is over: the next one follows, or the job fails."""
     status = _conclude(job, failure)
-    settlement = settle(job, failure, committed=status.apply(job.status).newest_index)
+    settlement = settle(job, failure, committed=status.newest_index)
     failure = settlement.failure
-    status = replace(status, failure=failure)
     if settlement.refusal:
         return fail_job(job, failure, because=settlement.refusal)
     message = (
@@ -124,12 +131,12 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     if failure.reason in GIVEN_UP:
         message += f" at {format_time(settlement.next_attempt_at)} or later"
     reason = failure.reason or "Restarting"
-    status = replace(status, phase="Restarting").with_conditions(
+    status = replace_status(status, phase="Restarting", failure=failure).with_conditions(
         make_condition(job, types.RECONCILING, reason="Restarting", message=message),
         make_condition(job, types.RUNNING, reason=reason, message=message, is_true=False),
     )
     return Decision(
-        status=status,
+        wanted=_require_pods(status),
         # A terminated pod holds no resources and is evidence: it stays until the next attempt starts.
         deletes=delete_all(pod for pod in job.pods if pod.is_live),
         removes=driver_removal(job),
@@ -142,7 +149,7 @@ def fail_job(job: Job, failure: FailureStatus, *, because: str) -> Decision:
     """No attempt follows. `decide_finished` deletes the pods."""
     message = f"{failure.class_}: {failure.message} ({because})"
     reason = failure.reason or failure.class_
-    status = replace(
+    status = replace_status(
         _conclude(job, failure),
         phase="Failed",
         completion_time=format_time(job.now),
@@ -152,20 +159,22 @@ def fail_job(job: Job, failure: FailureStatus, *, because: str) -> Decision:
         make_condition(job, types.STALLED, reason=reason, message=message),
         make_condition(job, types.RUNNING, reason="Failed", message=message, is_true=False),
     )
-    return Decision(status=status, events=(Event("Warning", "Failed", message[:1000]),))
+    return Decision(wanted=_require_pods(status), events=(Event("Warning", "Failed", message[:1000]),))
 
 
-def _conclude(job: Job, failure: FailureStatus) -> StatusChange:
-    """The failure and the last checkpoints. An attempt ends once, for one cause: the view must hold all its pods."""
-    change = replace(set_standing_conditions(job), failure=failure, progress=_end_estimate(job)).requiring(
-        Requirement.FRESH_PODS
-    )
-    return change_by_outcome(change, job.status, job.outcome, job.now)
+def _conclude(job: Job, failure: FailureStatus) -> JobStatus:
+    """The failure and the last checkpoints."""
+    status = replace_status(set_standing_conditions(job), failure=failure, progress=_end_estimate(job.status.progress))
+    return change_by_outcome(status, job.outcome, job.now)
 
 
-def _end_estimate(job: Job) -> ProgressStatus | Unset:
+def _require_pods(status: JobStatus) -> WantedStatus:
+    """An attempt ends once, for one cause: the view must hold all its pods."""
+    return WantedStatus(status).requiring(Requirement.FRESH_PODS)
+
+
+def _end_estimate(progress: ProgressStatus) -> ProgressStatus:
     """How long training takes is not known until the next attempt trains."""
-    progress = job.status.progress
     if progress.remaining is None:
-        return UNSET
+        return progress
     return with_estimate(progress, percent=progress.percent_complete, seconds=None)

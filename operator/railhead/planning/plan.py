@@ -12,9 +12,10 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Any, Literal
 
-from railhead.planning.observed import Announced
+from railhead.api.status import JobStatus
+from railhead.planning.observed import Announced, Observed
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import StatusChange, StatusWrite
+from railhead.planning.wanted_status import StatusWrite, WantedStatus
 
 ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy", "PodGroup", "Workload"]
 
@@ -212,12 +213,23 @@ class Decision(Effects):
     """The result of a decision, completed by amendments. An empty one means: nothing to do until something changes.
 
     Attributes:
-        status: the intent, written before anything else is done.
+        wanted: the intent, written before anything else is done; None = nothing needs to be written.
         last: written when everything else is done; it records what cannot be observed afterwards.
     """
 
-    status: StatusChange | None = None
-    last: StatusChange | None = None
+    wanted: WantedStatus | None = None
+    last: WantedStatus | None = None
+
+    def status_after(self, observed: Observed) -> JobStatus:
+        """Returns the status that the job has after this decision, but for `last`."""
+        if self.wanted is None:
+            return observed.status
+        return self.wanted.status
+
+    def with_status(self, status: JobStatus) -> Decision:
+        """Returns the decision with this status to write; what it requires stays."""
+        wanted = self.wanted or WantedStatus(status)
+        return replace(self, wanted=replace(wanted, status=status, is_guard=False))
 
     def with_wake_by(self, at: datetime | None) -> Decision:
         """Returns the decision with a wake-up at this time at the latest."""
@@ -228,7 +240,7 @@ class Decision(Effects):
 
 @dataclass(frozen=True)
 class Plan(Effects):
-    """A decision with its status changes turned into writes; changes without effect are left out."""
+    """A decision with its wanted statuses turned into writes; one that the job has already is left out."""
 
     status: StatusWrite | None = None
     last: StatusWrite | None = None

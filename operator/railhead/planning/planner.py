@@ -52,7 +52,8 @@ from railhead.planning.facts.admission import add_queue_obstacle
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Effects, Event, Plan
-from railhead.planning.status_change import (
+from railhead.planning.wanted_status import (
+    WantedStatus,
     build_status_write,
     changes_anything,
     make_condition,
@@ -141,19 +142,21 @@ def _decide(job: Job) -> Decision:
 
 
 def _seal(observed: Observed, decision: Decision) -> Plan:
-    """Turns the status changes into writes; those that change nothing are left out."""
+    """Turns the wanted statuses into writes; one that the job has already is left out."""
     effects = {field.name: getattr(decision, field.name) for field in fields(Effects)}
     return Plan(
         **effects,
-        status=build_status_write(observed, decision.status),
+        status=build_status_write(observed, decision.wanted),
         last=build_status_write(observed, decision.last),
     )
 
 
 def _decide_invalid(observed: Observed, error: InvalidSpec) -> Decision:
     """Reports a spec that was stored under another schema in the status, and touches nothing else."""
-    status = set_standing_conditions(
-        observed, make_condition(observed, types.STALLED, reason="InvalidSpec", message=str(error))
+    wanted = WantedStatus(
+        set_standing_conditions(
+            observed, make_condition(observed, types.STALLED, reason="InvalidSpec", message=str(error))
+        )
     )
-    is_news = changes_anything(observed, status)
-    return Decision(status=status, events=(Event("Warning", "InvalidSpec", str(error)),) if is_news else ())
+    is_news = changes_anything(observed, wanted)
+    return Decision(wanted=wanted, events=(Event("Warning", "InvalidSpec", str(error)),) if is_news else ())

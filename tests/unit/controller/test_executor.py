@@ -17,7 +17,7 @@ from railhead.planning.observed import Denial
 from railhead.planning.plan import ChildPolicy, Create, Delete, DeleteJob, Event, Plan, Remove
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
-from railhead.planning.status_change import StatusWrite
+from railhead.planning.wanted_status import StatusWrite
 from railhead.together import MOST_AT_A_TIME
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client

@@ -15,7 +15,6 @@ from railhead.planning.decisions.next_attempt import decide_next_attempt
 from railhead.planning.decisions.workers import decide_outdated_pods, decide_stale_pods
 from railhead.planning.observed import Denial
 from railhead.planning.pod_view import UNANSWERED_SECONDS, Problem
-from railhead.planning.status_change import UNSET
 from tests.model.actors.denying_policy import DENIALS, UNEXPLAINED, Answer
 from tests.model.api_server import Place
 from tests.model.faults import Faults
@@ -214,7 +213,7 @@ def test_a_denied_worker_delays_nothing_between_two_tries_and_during_one(seconds
     old = make_worker(0)
     denial = make_denial(old, at=NOW - timedelta(seconds=seconds))
     decision = decide_next_attempt(replace(make_job(old, status=LOST), denials=(denial,)))
-    assert decision is not None and decision.status is not None and decision.status.attempt == 2
+    assert decision is not None and decision.wanted is not None and decision.wanted.status.attempt == 2
     later = {**RUNNING_STATUS, "attempt": 2}
     stale = decide_stale_pods(replace(make_job(old, make_head(2), status=later), denials=(denial,)))
     assert (stale is None) == (seconds < 15), "the next try is a pass of its own"
@@ -228,7 +227,7 @@ def test_a_denial_of_long_ago_says_nothing_about_a_delete_now() -> None:
     lost = replace(make_job(old, status=LOST), denials=denials)
     decision = decide_next_attempt(lost)
     assert decision is not None and [each.name for each in decision.deletes] == [old.name]
-    assert decision.status is None or decision.status.attempt is UNSET, "it is waited for"
+    assert decision.status_after(lost).attempt == 1, "it is waited for"
     assert replace(make_job(head, status=RUNNING_STATUS), denials=denials).find_protected_end(head) is None
 
 

@@ -26,7 +26,6 @@ from railhead.planning.facts.settlement import IN_A_ROW, settle
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 from railhead.planning.queue_view import NODE_FAILURES, Assignment
-from railhead.planning.status_change import StatusChange
 from tests.model.oracles import check_goodput
 from tests.unit.builders import NOW, RUNNING_STATUS, make_attempt, make_head, make_job, make_spec, make_worker
 from tests.unit.kueue import ADMISSION, make_admitted, queued_spec, served
@@ -143,7 +142,7 @@ def test_a_loss_is_judged_alike_whenever_that_is_done(job: Job, seconds: int) ->
         seen = replace(job, now=now)
         assert seen.status.failure is not None
         settlement = settle(seen, seen.status.failure, committed=seen.status.newest_index)
-        counted = settlement.count(StatusChange())
+        counted = settlement.count(seen.status)
         verdicts.append((settlement.refusal, settlement.payer, settlement.next_attempt_at, counted.restarts))
     assert verdicts[0] == verdicts[1]
 

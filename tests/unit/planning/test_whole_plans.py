@@ -11,7 +11,7 @@ from railhead.api.goodput import GoodputStatus
 from railhead.api.names import HEADS_SERVICE, head_name, worker_name
 from railhead.planning.plan import Delete, Event, Plan
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import StatusWrite
+from railhead.planning.wanted_status import StatusWrite
 from tests.unit.builders import (
     NOW,
     RUNNING_STATUS,

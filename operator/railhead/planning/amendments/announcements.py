@@ -20,12 +20,12 @@ from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api.slow_ranks import list_spells
-from railhead.api.status import RESTING, DriverWarning
+from railhead.api.status import RESTING, DriverWarning, JobStatus
 from railhead.contract.metric_rule import METRIC_RULE, WITHOUT_RULE
 from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
-from railhead.planning.status_change import StatusChange, make_condition
+from railhead.planning.wanted_status import make_condition
 
 TRUE_TYPES = (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED, types.METRIC_RULE_FIRED)
 TYPES = (types.RESUMABLE, *TRUE_TYPES, types.END_NOTICE, types.RAY_TESTED)
@@ -43,15 +43,15 @@ ENDS = ("Succeeded", "Failed", *RESTING)
 
 
 def add_warning(job: Job, decision: Decision) -> Decision:
-    """Adds the condition to the decision's status change, with an event if it is new, or removes it."""
-    if decision.status is None or decision.status.is_guard:
+    """Adds the condition to the status that the decision writes, with an event if it is new, or removes it."""
+    if decision.wanted is None or decision.wanted.is_guard:
         return decision
     warning = _find_warning(job)
-    status = _show(job, decision.status, warning)
+    decision = decision.with_status(_show(job, decision.wanted.status, warning))
     if warning is None or job.status.reason_of(_type_of(warning)) == warning.reason:
-        return replace(decision, status=status)
+        return decision
     event = Event("Warning", warning.reason, warning.message)
-    return replace(decision, status=status, events=(*decision.events, event))
+    return replace(decision, events=(*decision.events, event))
 
 
 def _find_warning(job: Job) -> DriverWarning | None:
@@ -64,7 +64,7 @@ def _find_warning(job: Job) -> DriverWarning | None:
     return None
 
 
-def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> StatusChange:
+def _show(job: Job, status: JobStatus, warning: DriverWarning | None) -> JobStatus:
     cleared = status.without_conditions(TYPES)
     if warning is None:
         return cleared
@@ -81,7 +81,7 @@ def _type_of(warning: DriverWarning) -> str:
 
 def announce_commit(job: Job, decision: Decision) -> Decision:
     """Adds the event if a commit is due to be announced, else the time when it will be."""
-    status = (decision.status or StatusChange()).apply(job.status)
+    status = decision.status_after(job)
     found = status.checkpoint
     if job.announced is None or found is None or found.index <= job.announced.index:
         return decision

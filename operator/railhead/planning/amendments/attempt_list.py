@@ -9,36 +9,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.attempts import MAX_ATTEMPTS, MAX_NODE, MAX_REASON, PLAIN, Attempt
-from railhead.api.status import JobStatus
+from railhead.api.status import JobStatus, replace_status
 from railhead.contract.numbers import MAX_INT32
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
-from railhead.planning.status_change import changes_anything
+from railhead.planning.wanted_status import changes_anything
 
 MOST = MAX_INT32
 
 
 def list_attempts(job: Job, decision: Decision) -> Decision:
     """Brings the list up to date if the decision writes the status."""
-    change = decision.status
+    wanted = decision.wanted
     old = job.status
-    if change is None or change.is_guard:
+    if wanted is None or wanted.is_guard:
         return decision
-    new = change.apply(old)
+    new = wanted.status
     if new.attempt == old.attempt:
         attempts = _update(job, new)
     elif new.is_resting:
         attempts = _skip(job, new)
     else:
         attempts = _begin(job, new.attempt, _update(job, old))
-    if (attempts or None) == old.attempts or not changes_anything(job, change):
+    if (attempts or None) == old.attempts or not changes_anything(job, wanted):
         return decision
-    return replace(decision, status=replace(change, attempts=attempts or None))
+    return decision.with_status(replace_status(new, attempts=attempts or None))
 
 
 def _begin(job: Job, number: int, known: Sequence[Attempt]) -> list[Attempt]:
@@ -53,7 +52,7 @@ def _skip(job: Job, new: JobStatus) -> list[Attempt]:
     """
     first = job.status.attempt + 1
     last = min(new.attempt, MOST)
-    known = _update(job, new.model_copy(update={"attempt": job.status.attempt}))
+    known = _update(job, replace_status(new, attempt=job.status.attempt))
     for number in range(max(first, last - MAX_ATTEMPTS), last + 1):
         now = format_time(job.now)
         skipped = Attempt(number=number, generation=job.generation, start_time=now)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railhead.api.status import AvoidedNode
+from railhead.api.status import AvoidedNode, replace_status
 from railhead.contract.times import parse_time
 from railhead.planning.facts.avoided_nodes import (
     Avoidance,
@@ -18,7 +18,7 @@ from railhead.planning.facts.avoided_nodes import (
 )
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
-from railhead.planning.status_change import StatusChange, changes_anything
+from railhead.planning.wanted_status import changes_anything
 
 
 def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
@@ -34,18 +34,17 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
     names = {node.name for node in wanted.nodes}
     begun = [node for node in wanted.nodes if node.name not in known]
     ended = [node for node in listed.nodes if node.name not in names]
-    is_written = decision.status is not None and changes_anything(job, decision.status)
+    is_written = decision.wanted is not None and changes_anything(job, decision.wanted)
     if not ended and not is_written:
         return decision
-    status = replace(
-        decision.status or StatusChange(),
+    status = replace_status(
+        decision.status_after(job),
         avoided_nodes=list(wanted.nodes) or None,
         formerly_avoided_nodes=list(wanted.former) or None,
-        is_guard=False,
     )
     ends = [_report_end(job, node) for node in ended]
     begins = [_report(job, node) for node in begun]
-    return replace(decision, status=status, events=(*decision.events, *ends, *begins))
+    return replace(decision.with_status(status), events=(*decision.events, *ends, *begins))
 
 
 def _report(job: Job, node: AvoidedNode) -> Event:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api import names
+from railhead.api.status import replace_status
 from railhead.contract.times import format_time
 from railhead.json_object import Object
 from railhead.planning.decisions.show_progress import show_progress
@@ -25,7 +26,7 @@ from railhead.planning.job import Job
 from railhead.planning.observed import Rejection
 from railhead.planning.plan import POD, QUOTA_PROBE, Create, Decision, Event
 from railhead.planning.pod_view import Problem
-from railhead.planning.status_change import GUARD, Unset, changes_anything, set_not_running
+from railhead.planning.wanted_status import WantedStatus, changes_anything, make_guard, set_not_running
 from railhead.resources.quota_probe import build_quota_probe
 
 _REFUSED_WORKER = re.compile(r"Pod \S+-w(\d+)-\d+ was rejected: ")
@@ -71,7 +72,7 @@ def hold_back_creates(job: Job, decision: Decision) -> Decision:
     at = rejected_until(job, rejection, is_held=due is not None)
     if at <= job.now:
         return decision
-    if decision.status is not None and not decision.status.is_guard and changes_anything(job, decision.status):
+    if decision.wanted is not None and not decision.wanted.is_guard and changes_anything(job, decision.wanted):
         held = replace(decision, creates=())  # the next pass reports why
     else:
         held = _report_hold(job, decision, rejection)
@@ -90,11 +91,11 @@ def _report_hold(job: Job, decision: Decision, rejection: Rejection) -> Decision
     if not decision.deletes:
         return held
     # Without the compare, a pass with an outdated view would delete pods that are in use.
-    required = decision.status.requires if decision.status is not None else frozenset()
-    status = held.status
-    if status is None or not changes_anything(job, status):
-        status = GUARD
-    return replace(held, status=status.requiring(*required), deletes=decision.deletes)
+    required = decision.wanted.requires if decision.wanted is not None else frozenset()
+    wanted = held.wanted
+    if wanted is None or not changes_anything(job, wanted):
+        wanted = make_guard(job)
+    return replace(held, wanted=wanted.requiring(*required), deletes=decision.deletes)
 
 
 def _report(job: Job, problem: Problem) -> Decision:
@@ -105,7 +106,7 @@ def _report(job: Job, problem: Problem) -> Decision:
         return Decision()
     status = set_not_running(job, types.RECONCILING, reason=reason, message=message)
     news = Event("Warning", reason, message, is_series=True)
-    return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(news,))
+    return Decision(wanted=WantedStatus(replace_status(status, phase=job.status.phase or "Pending")), events=(news,))
 
 
 def _describe_hold(job: Job) -> str:
@@ -130,7 +131,7 @@ def probe_quota(job: Job, decision: Decision) -> Decision:
     Otherwise each attempt would make as many pods as fit, and hold them for nothing until it releases them.
     """
     pods = [each for each in decision.creates if isinstance(each, Create) and each.policy is POD]
-    head_name = names.head_name(job.name, job.uid, _find_attempt(job, decision))
+    head_name = names.head_name(job.name, job.uid, decision.status_after(job).attempt)
     head = next((each for each in pods if each.name == head_name), None)
     worker = next((each for each in pods if each is not head), None)
     if head is None or worker is None or not was_refused(job):
@@ -140,10 +141,3 @@ def probe_quota(job: Job, decision: Decision) -> Decision:
         return build_quota_probe(dict(head.build()), dict(worker.build()), workers=job.least_workers)
 
     return replace(decision, creates=(*decision.creates, Create(QUOTA_PROBE, head.name, build)))
-
-
-def _find_attempt(job: Job, decision: Decision) -> int:
-    """Returns the attempt that has the pods of this decision."""
-    if decision.status is None or isinstance(decision.status.attempt, Unset):
-        return job.attempt
-    return decision.status.attempt

@@ -15,7 +15,7 @@ from railhead.api import names
 from railhead.api.parsed_spec import InvalidSpec
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Event
-from railhead.planning.status_change import StatusChange, make_condition
+from railhead.planning.wanted_status import make_condition
 from railhead.resources.templates import has_cpu_limit
 
 NAMED = 3
@@ -42,11 +42,11 @@ def _show(observed: Observed, decision: Decision, type_: str, event: Event) -> D
     known = observed.status.find_condition(type_)
     if (known.message if known else "") == event.message:
         return decision
-    status = replace(decision.status or StatusChange(), is_guard=False)
+    status = decision.status_after(observed)
     if not event.message:
-        return replace(decision, status=status.without_conditions([type_]))
+        return decision.with_status(status.without_conditions([type_]))
     condition = make_condition(observed, type_, reason=event.reason, message=event.message)
-    return replace(decision, status=status.with_conditions(condition), events=(*decision.events, event))
+    return replace(decision.with_status(status.with_conditions(condition)), events=(*decision.events, event))
 
 
 def _describe_denials(observed: Observed, verb: str) -> str:

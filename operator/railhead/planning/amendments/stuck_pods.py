@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from railhead.api.status import MAX_STUCK_PODS, StuckPod
+from railhead.api.status import MAX_STUCK_PODS, StuckPod, replace_status
 from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import STUCK_SECONDS, PodView
-from railhead.planning.status_change import StatusChange
 
 
 def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
@@ -26,13 +25,13 @@ def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
     known = {pod.name for pod in listed}
     if wanted == listed or _is_still_good(wanted, known):
         return decision
-    status = replace(decision.status or StatusChange(), stuck_pods=wanted or None, is_guard=False)
+    status = replace_status(decision.status_after(observed), stuck_pods=wanted or None)
     new = [pod for pod in stuck if pod.name not in known]
     events = decision.events
     # A full list leaves out pods, so those that it does not name may have had their event.
     if new and len(listed) < MAX_STUCK_PODS:
         events = (*events, _report_stuck(new))
-    return replace(decision, status=status, events=events)
+    return replace(decision.with_status(status), events=events)
 
 
 def _is_still_good(wanted: Sequence[StuckPod], known: set[str]) -> bool:
@@ -42,8 +41,10 @@ def _is_still_good(wanted: Sequence[StuckPod], known: set[str]) -> bool:
 
 
 def _describe_stuck(pod: PodView) -> StuckPod:
-    since = pod.deletion_timestamp
-    return StuckPod(name=pod.name, node=pod.node, since=since and format_time(since))
+    since = None
+    if pod.deletion_timestamp is not None:
+        since = format_time(pod.deletion_timestamp)
+    return StuckPod(name=pod.name, node=pod.node, since=since)
 
 
 def _report_stuck(pods: Sequence[PodView]) -> Event:

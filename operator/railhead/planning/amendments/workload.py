@@ -31,7 +31,7 @@ from railhead.planning.queue_view import (
     REQUEUED,
     WorkloadView,
 )
-from railhead.planning.status_change import UNSET, StatusChange, to_json
+from railhead.planning.wanted_status import to_json
 from railhead.resources.queues.kueue import FINALIZER, WORKERS, compute_digest
 
 MAXIMUM_PASSED = "DeactivatedDueToMaximumExecutionTimeExceeded"
@@ -45,7 +45,7 @@ def keep_workload(job: Job, decision: Decision) -> Decision:
     """Adds the next change of the Workload."""
     if not job.queue.are_workloads_watched:
         return decision
-    phase = (decision.status or StatusChange()).apply(job.status).phase
+    phase = decision.status_after(job).phase
     ended = end_workload(job, decision)
     if ended is not decision or job.status.is_finished or job.is_deleting or phase in ("Succeeded", "Failed"):
         return ended
@@ -126,8 +126,8 @@ def _reclaim(job: Job, workload: WorkloadView, decision: Decision) -> WorkloadPa
     """Gives back the quota of workers that an elastic job has given up. The status has said before that no attempt of
     this admission uses it again: Kueue lets the number only grow, and subtracts it from what the Workload asked for."""
     admission = job.status.admission
-    change = decision.status
-    if admission is None or not job.is_elastic or (change is not None and change.admission is not UNSET):
+    new = decision.status_after(job)
+    if admission is None or not job.is_elastic or new.admission != admission or new.attempt != job.attempt:
         return None
     kept = admission.find(WORKERS).count
     left = workload.asked_workers - kept

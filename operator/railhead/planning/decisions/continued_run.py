@@ -12,13 +12,19 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api.run_status import MAX_FORMER_UIDS, RunStatus
-from railhead.api.status import HeadStatus, JobStatus, WorkersStatus
+from railhead.api.status import HeadStatus, JobStatus, WorkersStatus, replace_status
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.goodput_account import settle_time
 from railhead.planning.job import Job
 from railhead.planning.observed import RunHolder
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import Requirement, make_condition, set_not_running, set_standing_conditions
+from railhead.planning.wanted_status import (
+    Requirement,
+    WantedStatus,
+    make_condition,
+    set_not_running,
+    set_standing_conditions,
+)
 from railhead.resources.sizes import compute_sizes
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
@@ -47,9 +53,9 @@ def decide_restored(job: Job) -> Decision | None:
     message = f"This TrainJob was restored from one with uid {run.uid}; it continues in its run, {run.name}"
     suspended = make_condition(job, types.SUSPENDED, reason=RESTORED, message=message)
     suspended = suspended.model_copy(update={"last_transition_time": format_time(since)})
-    change = set_not_running(job, types.SUSPENDED, reason=RESTORED, message=message).with_conditions(suspended)
-    change = replace(
-        change,
+    status = set_not_running(job, types.SUSPENDED, reason=RESTORED, message=message).with_conditions(suspended)
+    status = replace_status(
+        status,
         phase="Suspended",
         run=RunStatus(name=run.name, uid=job.uid, former_uids=_list_former(job, run)),
         # Pods that this TrainJob already has are of an attempt that knew nothing of the run.
@@ -71,9 +77,9 @@ def decide_restored(job: Job) -> Decision | None:
         formerly_avoided_nodes=None,
     )
     gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
-    change = replace(change, goodput=settle_time(job.status, change.apply(job.status), now=since, gpus=gpus))
-    status = change.requiring(Requirement.FRESH_PODS)
-    return Decision(status=status, events=(Event("Normal", RESTORED, message),))
+    status = replace_status(status, goodput=settle_time(job.status, status, now=since, gpus=gpus))
+    wanted = WantedStatus(status).requiring(Requirement.FRESH_PODS)
+    return Decision(wanted=wanted, events=(Event("Normal", RESTORED, message),))
 
 
 def _list_former(job: Job, run: RunStatus) -> list[str]:
@@ -133,9 +139,9 @@ def decide_run(job: Job) -> Decision | None:
 def _hold(job: Job, reason: str, message: str) -> Decision:
     stalled = set_standing_conditions(job, make_condition(job, types.STALLED, reason=reason, message=message))
     if job.attempt == 0:
-        stalled = replace(stalled, phase="Pending")
+        stalled = replace_status(stalled, phase="Pending")
     decision = Decision(
-        status=stalled,
+        wanted=WantedStatus(stalled),
         deletes=delete_all(job.acting_pods),  # they began before the status was restored
         wake_at=job.now + timedelta(seconds=LOOK_SECONDS),
     )

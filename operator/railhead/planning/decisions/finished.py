@@ -7,12 +7,11 @@ spec.ttlSecondsAfterFinished deletes the TrainJob, as for a batch/v1 Job, and ga
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api.names import HEAD
-from railhead.api.status import HeadStatus, ProgressStatus, WorkersStatus
+from railhead.api.status import HeadStatus, JobStatus, ProgressStatus, WorkersStatus, replace_status
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time, parse_time
@@ -23,7 +22,7 @@ from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, DeleteJob, Event, delete_all
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import UNSET, StatusChange, Unset, set_not_running
+from railhead.planning.wanted_status import WantedStatus, set_not_running
 
 SIDECAR_SECONDS = 60  # for a head's other containers to end after its driver
 
@@ -38,24 +37,24 @@ def decide_success(job: Job) -> Decision | None:
     if outcome is None or not job.has_succeeded:
         return None
     message = f"Training finished in attempt {job.attempt}" + (f": {outcome.message}" if outcome.message else "")
-    status = replace(
+    status = replace_status(
         set_not_running(job, types.COMPLETE, reason="Succeeded", message=message),
         phase="Succeeded",
         completion_time=format_time((head.finished_at if head else None) or job.now),
-        head=HeadStatus(pod=head.name, node=head.node) if head else UNSET,
+        head=HeadStatus(pod=head.name, node=head.node) if head else job.status.head,
         workers=WorkersStatus(desired=job.desired_workers),
         progress=_find_last_progress(job, outcome),
     )
-    status = change_by_outcome(status, job.status, outcome, job.now)
-    return Decision(status=status, events=(Event("Normal", "Succeeded", message),))
+    status = change_by_outcome(status, outcome, job.now)
+    return Decision(wanted=WantedStatus(status), events=(Event("Normal", "Succeeded", message),))
 
 
-def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
-    """The final progress, if the driver's last report has not arrived (yet)."""
+def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus:
+    """The final progress, also if the driver's last report has not arrived (yet)."""
     known = job.progress
     if known.state == "FINISHED":  # by Ray Train, before the driver's own end
         if known.percent_complete == 100:
-            return UNSET
+            return known
         return with_estimate(known, percent=100, seconds=0)
     last = ProgressStatus(
         attempt=job.attempt,
@@ -89,7 +88,7 @@ def decide_finished(observed: Observed) -> Decision | None:
     if has_sidecar:
         wake_at = due
     return Decision(
-        status=find_last_checkpoint(observed),
+        wanted=find_last_checkpoint(observed),
         deletes=delete_all(pod for pod in observed.pods if pod not in kept),
         wake_at=wake_at,
     )
@@ -106,20 +105,20 @@ def may_commit(observed: Observed, head: PodView) -> bool:
     return end is None or observed.now < end
 
 
-def find_last_checkpoint(observed: Observed) -> StatusChange | None:
-    """The checkpoints that `add_last_checkpoint` would add, or None."""
-    change = add_last_checkpoint(observed, StatusChange())
-    if change != StatusChange():
-        return change
+def find_last_checkpoint(observed: Observed) -> WantedStatus | None:
+    """The status with the checkpoints that `add_last_checkpoint` adds, or None if it adds nothing."""
+    status = add_last_checkpoint(observed, observed.status)
+    if status != observed.status:
+        return WantedStatus(status)
     return None
 
 
-def add_last_checkpoint(observed: Observed, change: StatusChange) -> StatusChange:
+def add_last_checkpoint(observed: Observed, status: JobStatus) -> JobStatus:
     """Adds the checkpoints in the termination message of a terminated head, if the status lacks them."""
     head = observed.head
     if head is None or not head.has_ended:
-        return change
-    return change_by_outcome(change, observed.status, head.outcome, observed.now)
+        return status
+    return change_by_outcome(status, head.outcome, observed.now)
 
 
 def decide_deletion(job: Job) -> Decision | None:
@@ -136,7 +135,7 @@ def decide_clean_up(job: Job) -> Decision | None:
     deletes = delete_all(job.pods)
     if job.status.clean_up_time:
         return Decision(deletes=deletes)
-    done = StatusChange(clean_up_time=format_time(job.now))
+    done = WantedStatus(replace_status(job.status, clean_up_time=format_time(job.now)))
     return Decision(deletes=deletes, removes=(*removals(job), *driver_removal(job)), last=done)
 
 

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from railhead.api import conditions as types
 from railhead.api.names import HEAD, WORKER
 from railhead.api.run import ResumeFrom
-from railhead.api.status import CountedRestarts
+from railhead.api.status import CountedRestarts, replace_status
 from railhead.contract.times import parse_time
 from railhead.planning.attempt import begin_attempt, begin_next_attempt
 from railhead.planning.children import find_source_checkpoint
@@ -28,7 +28,7 @@ from railhead.planning.facts.settlement import Settlement
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
-from railhead.planning.status_change import StatusChange, make_condition, set_standing_conditions
+from railhead.planning.wanted_status import WantedStatus, make_condition, set_standing_conditions
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
 NOT_FOUND = "SourceNotFound"
@@ -53,7 +53,7 @@ def decide_resume_source(job: Job) -> Decision | None:
     if is_news:
         events = (Event("Warning", reason, message),)
     return Decision(
-        status=replace(stalled, phase="Pending"),  # also of one that was created suspended
+        wanted=WantedStatus(replace_status(stalled, phase="Pending")),  # also of one that was created suspended
         events=events,
         wake_at=job.now + timedelta(seconds=LOOK_SECONDS),
     )
@@ -122,7 +122,7 @@ def decide_next_attempt(job: Job) -> Decision | None:
         return Decision(wake_at=settlement.next_attempt_at)
     again = job.status.waiting is None or job.status.waiting.again
     decision = begin_next_attempt(job, reason="AttemptStarted", phase="Restarting" if again else "Pending", again=again)
-    return replace(decision, status=decision.status and settlement.count(decision.status))
+    return decision.with_status(settlement.count(decision.status_after(job)))
 
 
 def _find_awaited(job: Job) -> list[PodView]:
@@ -153,7 +153,7 @@ def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decis
     status = set_standing_conditions(
         job, make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message)
     )
-    return Decision(status=status, deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))
+    return Decision(wanted=WantedStatus(status), deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))
 
 
 def decide_restarts_in_place(job: Job) -> Decision | None:
@@ -164,9 +164,11 @@ def decide_restarts_in_place(job: Job) -> Decision | None:
     charged = reported.charged - counted.charged
     if number <= 0:
         return None
-    status = StatusChange(counted_restarts=reported)
+    status = replace_status(job.status, counted_restarts=reported)
+    if charged > 0:
+        status = charge_failures(job, status, charged)
     return Decision(
-        status=charge_failures(job, status, charged) if charged > 0 else status,
+        wanted=WantedStatus(status),
         events=(Event("Warning", "RestartedInPlace", _describe(job, reported)),),
     )
 

@@ -6,13 +6,12 @@ time the number of missing pods has halved, so that a gang of 512 pods costs ten
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api.conditions import Condition
 from railhead.api.scaling import START_WAIT_SECONDS
-from railhead.api.status import HeadStatus, Phase, WorkersStatus
+from railhead.api.status import HeadStatus, JobStatus, Phase, WorkersStatus, replace_status
 from railhead.contract.times import parse_time
 from railhead.planning.facts.admission import explain_held_pod
 from railhead.planning.facts.avoided_nodes import explain_avoided, explain_used_again
@@ -21,8 +20,8 @@ from railhead.planning.facts.reasons import GATED, HELD_BY_KUEUE, REPORTS_MISSIN
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView, Problem
-from railhead.planning.status_change import (
-    StatusChange,
+from railhead.planning.wanted_status import (
+    WantedStatus,
     await_again,
     make_condition,
     set_not_running,
@@ -59,14 +58,14 @@ def _show_ready(job: Job, decision: Decision) -> Decision:
     known = job.status.workers
     if job.workers_up == known.ready:
         return decision
-    if decision.status is None:
+    if decision.wanted is None:
         since = parse_time(job.status.waiting.since) if job.status.waiting else None
         if since is None or not _is_ready_news(job):
             return decision
         if since + QUICK_START > job.now:
             return decision.with_wake_by(since + QUICK_START)
     workers = WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=known.joined)
-    return replace(decision, status=replace(decision.status or StatusChange(), workers=workers))
+    return decision.with_status(replace_status(decision.status_after(job), workers=workers))
 
 
 def _is_ready_news(job: Job) -> bool:
@@ -85,7 +84,7 @@ def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
     message = f"Pod {pod.name} cannot start: {why}{explain_avoided(job, pod)}"
     status = set_not_running(job, types.RECONCILING, reason=problem.reason, message=message)
     event = Event("Warning", problem.reason, message, is_series=True)
-    return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(event,))
+    return Decision(wanted=WantedStatus(replace_status(status, phase=job.status.phase or "Pending")), events=(event,))
 
 
 def _show_that_problem_is_past(job: Job) -> Decision:
@@ -94,18 +93,19 @@ def _show_that_problem_is_past(job: Job) -> Decision:
         return Decision()
     phase: Phase = job.status.phase or "Pending"
     message = f"All pods of attempt {job.attempt} are created and starting{explain_used_again(job)}"
-    return Decision(status=replace(set_not_running(job, types.RECONCILING, reason=phase, message=message), phase=phase))
+    status = set_not_running(job, types.RECONCILING, reason=phase, message=message)
+    return Decision(wanted=WantedStatus(replace_status(status, phase=phase)))
 
 
-def _count_pods(job: Job, change: StatusChange, *, joined: int) -> StatusChange:
+def _count_pods(job: Job, status: JobStatus, *, joined: int) -> JobStatus:
     head = job.head
     desired = job.desired_workers
     if job.is_elastic:
         ready = job.workers_up
     else:
         ready = desired
-    return replace(
-        change,
+    return replace_status(
+        status,
         head=HeadStatus(pod=head.name, node=head.node) if head else job.status.head,
         workers=WorkersStatus(desired=desired, ready=ready, joined=joined),
     )
@@ -125,15 +125,16 @@ def _starting(job: Job) -> Decision:
         reason = REPORTS_MISSING
         message = _describe_missing_report(job)
         due = None
-    status = replace(set_not_running(job, types.RECONCILING, reason=reason, message=message), phase=phase)
+    status = replace_status(set_not_running(job, types.RECONCILING, reason=reason, message=message), phase=phase)
     if was_running:
         status = await_again(job, status)
     is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
     events: tuple[Event, ...] = ()
     if is_news:
         events = (Event("Warning", REPORTS_MISSING, message),)
+    joined = job.progress.joined if job.is_elastic else job.status.workers.joined
     return Decision(
-        status=_count_pods(job, status, joined=job.progress.joined if job.is_elastic else job.status.workers.joined),
+        wanted=WantedStatus(_count_pods(job, status, joined=joined)),
         events=events,
         wake_at=due,
     )
@@ -166,10 +167,11 @@ def _training(job: Job) -> Decision:
         pods = f"{job.desired_workers}"
     message = f"Training runs on {pods} worker pods (attempt {job.attempt})"
     running = make_condition(job, types.RUNNING, reason="Training", message=message)
-    status = replace(set_standing_conditions(job, running, *_wait_for_workers(job)), phase="Running", waiting=None)
+    status = set_standing_conditions(job, running, *_wait_for_workers(job))
+    status = replace_status(status, phase="Running", waiting=None)
     is_news = job.status.phase != "Running"
     return Decision(
-        status=_count_pods(job, status, joined=joined),
+        wanted=WantedStatus(_count_pods(job, status, joined=joined)),
         events=(Event("Normal", "Started", f"{message}{_describe_origin(job)}"),) if is_news else (),
     )
 

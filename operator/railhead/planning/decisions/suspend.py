@@ -16,7 +16,7 @@ import re
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api.status import HeadStatus, Phase, WorkersStatus
+from railhead.api.status import HeadStatus, Phase, WorkersStatus, replace_status
 from railhead.planning.attempt import begin_next_attempt
 from railhead.planning.children import gang_removal
 from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
@@ -25,7 +25,7 @@ from railhead.planning.facts.reasons import QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import Problem
-from railhead.planning.status_change import UNSET, Requirement, StatusChange, make_condition, set_not_running
+from railhead.planning.wanted_status import Requirement, WantedStatus, make_condition, set_not_running
 
 SUSPENDING = "Suspending"
 SUSPENDED = "Suspended"
@@ -53,17 +53,18 @@ def wind_down(job: Job) -> Decision | None:
         return None
     if not job.acting_pods:
         return _rest(job)
-    return replace(_stop_pods(job), status=find_last_checkpoint(job) if phase == "Suspending" else _announce(job))
+    return replace(_stop_pods(job), wanted=find_last_checkpoint(job) if phase == "Suspending" else _announce(job))
 
 
-def _announce(job: Job) -> StatusChange:
+def _announce(job: Job) -> WantedStatus:
     """Returns the state Suspending, with the last checkpoint of a head that has just ended."""
     grace = job.spec.end_seconds
     obstacle = None if job.spec.suspend else job.obstacle
     why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). " if obstacle else ""
     message = f"{why}A driver that trains ends after one more checkpoint, within {grace} s; then the pods are deleted"
-    status = replace(set_not_running(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
-    return add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))
+    status = set_not_running(job, types.RECONCILING, reason=SUSPENDING, message=message)
+    status = add_last_checkpoint(job, replace_status(status, phase="Suspending"))
+    return WantedStatus(status).requiring(Requirement.SAME_SPEC)
 
 
 def _stop_pods(job: Job) -> Decision:
@@ -106,8 +107,8 @@ def _find_rest(job: Job, *, then: str = "") -> tuple[Phase, Problem]:
 
 def _rest(job: Job) -> Decision:
     """Suspends or queues the job, of which no pod can act any more."""
-    last = find_last_checkpoint(job) or StatusChange()
-    checkpoint = last.apply(job.status).checkpoint
+    last = add_last_checkpoint(job, job.status)
+    checkpoint = last.checkpoint
     then = "starts from scratch"
     if checkpoint:
         then = f"continues from checkpoint {checkpoint.index}"
@@ -117,9 +118,9 @@ def _rest(job: Job) -> Decision:
     if is_queued:
         type_ = types.STALLED if why.reason == QUEUE_NAME_CONFLICT else types.RECONCILING
         status = status.with_conditions(make_condition(job, type_, reason=why.reason, message=why.message))
-    status = replace(
+    status = replace_status(
         status,
-        checkpoint=last.checkpoint,
+        checkpoint=checkpoint,
         best_checkpoint=last.best_checkpoint,
         phase=phase,
         head=HeadStatus(),
@@ -127,13 +128,14 @@ def _rest(job: Job) -> Decision:
         resize=None,
         waiting=None,
     )
+    wanted = WantedStatus(status)
     if job.status.phase != "Suspending":
-        status = status.requiring(Requirement.SAME_SPEC)
+        wanted = wanted.requiring(Requirement.SAME_SPEC)
     if job.status.attempt and not job.status.is_resting:
         # Pods that are not in the cache yet would lose their last checkpoint, and run without the queue's quota.
-        status = status.requiring(Requirement.FRESH_PODS)
+        wanted = wanted.requiring(Requirement.FRESH_PODS)
     event = Event("Normal", "Queued" if is_queued else SUSPENDED, why.message, is_series=is_queued)
-    return Decision(status=status, removes=gang_removal(job), events=(event,))
+    return Decision(wanted=wanted, removes=gang_removal(job), events=(event,))
 
 
 def decide_queue(job: Job) -> Decision | None:
@@ -154,6 +156,5 @@ def decide_resume(job: Job) -> Decision | None:
         return Decision(deletes=delete_all(job.acting_pods))
     is_queued = job.status.phase == "Queued"
     decision = begin_next_attempt(job, reason="Admitted" if is_queued else "Resumed", phase="Pending")
-    if decision.status is None:
-        return decision
-    return replace(decision, status=replace(decision.status, suspended_seconds=count_suspended(job) or UNSET))
+    seconds = count_suspended(job) or job.status.suspended_seconds
+    return decision.with_status(replace_status(decision.status_after(job), suspended_seconds=seconds))

@@ -22,7 +22,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.api.names import HEAD
-from railhead.api.status import Phase, Resize, Restarts, WorkersStatus
+from railhead.api.status import JobStatus, Phase, Resize, Restarts, WorkersStatus, replace_status
 from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
 from railhead.planning.decisions.show_progress import show_progress
 from railhead.planning.facts.avoided_nodes import describe_unstarted, find_outdated
@@ -41,7 +41,7 @@ from railhead.planning.facts.unstarted import find_unstarted
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import GUARD, UNSET, Requirement, StatusChange, Unset, await_again, set_not_running
+from railhead.planning.wanted_status import Requirement, WantedStatus, await_again, make_guard, set_not_running
 from railhead.resources.queues.kueue import WORKERS
 
 
@@ -69,7 +69,7 @@ def decide_outdated_pods(job: Job) -> Decision | None:
     if not outdated:
         return None
     is_head_alone = all(pod.role == HEAD for pod in outdated)
-    return _replace(job, outdated, GUARD if is_head_alone else StatusChange())
+    return _replace(job, outdated, WantedStatus(job.status, is_guard=is_head_alone))
 
 
 def decide_unstarted_pods(job: Job) -> Decision | None:
@@ -80,18 +80,18 @@ def decide_unstarted_pods(job: Job) -> Decision | None:
     message = f"{describe_unstarted(found[0])}; replacing it"
     if len(found) > 1:
         message = f"{message} and {len(found) - 1} more pods"
-    status = replace(_stand(job, POD_NOT_STARTED, message), worker_losses=add_refusal(job))
-    decision = _replace(job, [each.pod for each in found], status)
+    status = replace_status(_stand(job, POD_NOT_STARTED, message), worker_losses=add_refusal(job))
+    decision = _replace(job, [each.pod for each in found], WantedStatus(status))
     return replace(decision, events=(Event("Warning", POD_NOT_STARTED, message),))
 
 
-def _replace(job: Job, pods: Sequence[PodView], status: StatusChange) -> Decision:
+def _replace(job: Job, pods: Sequence[PodView], wanted: WantedStatus) -> Decision:
     slots = [pod.slot for pod in pods if pod.role == names.WORKER]
     if not slots:
-        return Decision(status=status, deletes=delete_all(pods))
+        return Decision(wanted=wanted, deletes=delete_all(pods))
     round_ = job.status.round + 1
     return Decision(
-        status=replace(status, round=round_),
+        wanted=replace(wanted, status=replace_status(wanted.status, round=round_)),
         creates=(
             *prerequisites(job, attempt=job.attempt),
             *worker_pods(job, attempt=job.attempt, slots=slots, round_=round_),
@@ -104,7 +104,7 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
     """Creates the missing pods: the operator stopped before it created them, or the API server rejected them. And what
     a pod cannot mount: somebody deleted it."""
     if find_missing_mount(job) is not None:
-        return Decision(status=GUARD, creates=prerequisites(job, attempt=job.attempt))
+        return Decision(wanted=make_guard(job), creates=prerequisites(job, attempt=job.attempt))
     if job.were_all_up:
         return None
     is_head_missing = job.head is None and not job.was_head_up
@@ -113,14 +113,14 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
     slots = job.empty_slots
     if not is_head_missing and not slots:
         return None
-    status = GUARD
+    wanted = make_guard(job)
     creates = list(prerequisites(job, attempt=job.attempt))
     if is_head_missing:
         # Reports that the view lacks may tell that this attempt has had a head.
-        status = GUARD.requiring(Requirement.FRESH_PODS)
+        wanted = wanted.requiring(Requirement.FRESH_PODS)
         creates.append(head_pod(job, attempt=job.attempt, workers=job.desired_workers))
     creates += worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round)
-    return Decision(status=status, creates=tuple(creates))
+    return Decision(wanted=wanted, creates=tuple(creates))
 
 
 def decide_replacement(job: Job) -> Decision | None:
@@ -143,19 +143,19 @@ def decide_replacement(job: Job) -> Decision | None:
         message = _describe_loss(job, lost, slots) + again
         standing = _stand(job, "WorkerLost", message)
         event = Event("Warning", "WorkerReplaced", message)
-    status = replace(
+    status = replace_status(
         standing,
         round=round_,
         worker_losses=add_loss(job),
         restarts=_count_disruption(job),
         workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
     )
-    status = await_again(job, status)
+    wanted = WantedStatus(await_again(job, status))
     if {pod.slot for pod in lost} != set(slots):
-        status = status.requiring(Requirement.FRESH_PODS)  # gone without a trace, or not seen yet
+        wanted = wanted.requiring(Requirement.FRESH_PODS)  # gone without a trace, or not seen yet
     pods = worker_pods(job, attempt=job.attempt, slots=slots, round_=round_)
     return Decision(
-        status=status,
+        wanted=wanted,
         creates=(*prerequisites(job, attempt=job.attempt), *pods),
         deletes=delete_all(job.workers.lost),
         events=(event,),
@@ -182,20 +182,20 @@ def _describe_gone(job: Job, slot: int) -> str:
     return f"{name.removesuffix('0')}* (gone without a trace)"
 
 
-def _stand(job: Job, reason: str, message: str) -> StatusChange:
+def _stand(job: Job, reason: str, message: str) -> JobStatus:
     """An elastic job may continue without them: its driver reports so, and `show_progress` shows it."""
     if job.is_elastic:
-        return StatusChange()
+        return job.status
     is_first = job.status.waiting is not None and not job.status.waiting.again
     phase: Phase = "Pending" if is_first and reason == POD_NOT_STARTED else "Restarting"
-    return replace(set_not_running(job, types.RECONCILING, reason=reason, message=message), phase=phase)
+    return replace_status(set_not_running(job, types.RECONCILING, reason=reason, message=message), phase=phase)
 
 
-def _count_disruption(job: Job) -> Restarts | Unset:
+def _count_disruption(job: Job) -> Restarts:
     known = job.status.restarts
     if is_disrupted(job):
         return known.model_copy(update={"disruptions": known.disruptions + 1})
-    return UNSET
+    return known
 
 
 def decide_resize(job: Job) -> Decision | None:
@@ -204,19 +204,19 @@ def decide_resize(job: Job) -> Decision | None:
         return None
     surplus = delete_all(pod for pod in job.surplus_workers if pod.name not in job.denied)
     if surplus:
-        return Decision(status=GUARD.requiring(Requirement.SAME_DESIRED_WORKERS), deletes=surplus)
+        return Decision(wanted=make_guard(job).requiring(Requirement.SAME_DESIRED_WORKERS), deletes=surplus)
     wanted = job.wanted_workers
     resize = job.status.resize
     if wanted > job.desired_workers:
         return _apply(job, wanted)
     if wanted == job.desired_workers:
         if resize is not None:
-            return _announce(None)
+            return _announce(job, None)
         return None
     if not job.is_training:
         return _apply(job, wanted)
     if resize is None or resize.worker_pods != wanted:
-        return _announce(Resize(worker_pods=wanted, after_checkpoint=job.status.newest_index))
+        return _announce(job, Resize(worker_pods=wanted, after_checkpoint=job.status.newest_index))
     if job.status.newest_index > resize.after_checkpoint:
         return _apply(job, wanted)
     return None
@@ -232,15 +232,17 @@ def _apply(job: Job, wanted: int) -> Decision:
     now = job.desired_workers
     workers = WorkersStatus(desired=wanted, ready=min(known.ready, now, wanted), joined=known.joined)
     message = f"Resizing from {now} to {wanted} worker pods (spec.scaling.desiredWorkers)"
-    round_ = job.status.round + 1 if wanted < now else UNSET
-    status = StatusChange(workers=workers, resize=None, round=round_).requiring(Requirement.SAME_SPEC)
+    round_ = job.status.round + 1 if wanted < now else job.status.round
+    status = replace_status(job.status, workers=workers, resize=None, round=round_)
     admission = job.status.admission
     if admission is not None and wanted < admission.find(WORKERS).count:
         message += f"; LocalQueue {admission.queue} gets the quota back, so a larger number needs another admission"
-        status = replace(status, admission=admission.keep(WORKERS, wanted))
-    return Decision(status=status, events=(Event("Normal", "Resized", message),))
+        status = replace_status(status, admission=admission.keep(WORKERS, wanted))
+    events = (Event("Normal", "Resized", message),)
+    return Decision(wanted=WantedStatus(status).requiring(Requirement.SAME_SPEC), events=events)
 
 
-def _announce(resize: Resize | None) -> Decision:
+def _announce(job: Job, resize: Resize | None) -> Decision:
     """An outdated spec must not remove pods."""
-    return Decision(status=StatusChange(resize=resize).requiring(Requirement.SAME_SPEC))
+    status = replace_status(job.status, resize=resize)
+    return Decision(wanted=WantedStatus(status).requiring(Requirement.SAME_SPEC))

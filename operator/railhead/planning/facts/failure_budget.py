@@ -7,14 +7,12 @@ start. spec.disruptionLimit never refills.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime
 
 from railhead.api.spec import TrainJobSpec
-from railhead.api.status import Budget, JobStatus
+from railhead.api.status import Budget, JobStatus, replace_status
 from railhead.planning.facts.charged_failures import count_charged
 from railhead.planning.job import Job
-from railhead.planning.status_change import StatusChange
 
 
 def count_failures(job: Job, *, committed: int) -> int:
@@ -22,12 +20,12 @@ def count_failures(job: Job, *, committed: int) -> int:
     return count_charged(job.status, job.now, reset_seconds=job.spec.backoff_reset_seconds, committed=committed)
 
 
-def charge_failures(job: Job, change: StatusChange, number: int) -> StatusChange:
+def charge_failures(job: Job, status: JobStatus, number: int) -> JobStatus:
     """Adds failures of the application to those that spec.backoffLimit counts; refilling begins again."""
     committed = job.status.newest_index
     failures = count_failures(job, committed=committed) + number
-    restarts = change.apply(job.status).restarts.model_copy(update={"application": failures})
-    return replace(change, restarts=restarts, budget=Budget(checkpoint=committed))
+    restarts = status.restarts.model_copy(update={"application": failures})
+    return replace_status(status, restarts=restarts, budget=Budget(checkpoint=committed))
 
 
 def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime) -> int:

@@ -1,4 +1,4 @@
-"""A driver's report as a change of the status within the CRD's bounds.
+"""What a driver's report changes in the status, within the CRD's bounds.
 
 It comes from a pod, so it may hold anything of the right types; a single value out of bounds
 would make the API server reject the whole status write, again and again, and terminals act on control characters.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
 
@@ -23,6 +23,7 @@ from railhead.api.status import (
     ProgressStatus,
     RestartStatus,
     ResumedFromStatus,
+    replace_status,
 )
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, parse_exit_code
@@ -45,15 +46,14 @@ from railhead.contract.report import (
 from railhead.contract.spent import Spent
 from railhead.contract.text import clean_line, clean_text
 from railhead.contract.times import format_time, parse_time
-from railhead.planning.status_change import UNSET, StatusChange, Unset
 
 REASON = r"[A-Z][A-Za-z0-9]{0,63}"
 TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[-+][0-9]{2}:[0-9]{2})"
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # of seconds, the largest first
 
 
-def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> StatusChange:
-    """Returns what a report of the job's current attempt changes; `nodes`: of the job's pods, by name."""
+def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> JobStatus:
+    """Returns the status with what a report of the current attempt changes; `nodes`: of the job's pods, by name."""
     progress = ProgressStatus(
         attempt=report.attempt,
         state=report.state,
@@ -77,14 +77,13 @@ def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, s
         progress, percent=_cut_step(report.steps.percent, 100), seconds=_cut_step(report.steps.remaining_seconds)
     )
     is_news = without_measures(progress) != without_measures(status.progress)
-    change = StatusChange()
     if is_news:  # else the report only shows that the driver is alive
-        change = replace(change, progress=progress)
+        status = replace_status(status, progress=progress)
     if _is_uri(report.run_uri):
-        change = replace(change, run_uri=report.run_uri)
+        status = replace_status(status, run_uri=report.run_uri)
     if report.resumed_from and _is_uri(report.resumed_from.uri):
-        change = replace(change, resumed_from=ResumedFromStatus(uri=report.resumed_from.uri))
-    return _add_checkpoints(change, status, report, attempt=report.attempt, time=report.time)
+        status = replace_status(status, resumed_from=ResumedFromStatus(uri=report.resumed_from.uri))
+    return _add_checkpoints(status, report, attempt=report.attempt, time=report.time)
 
 
 def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int | None) -> ProgressStatus:
@@ -102,21 +101,19 @@ def without_measures(progress: ProgressStatus) -> ProgressStatus:
     return with_estimate(progress, percent=None, seconds=None).model_copy(update=changes)
 
 
-def change_by_outcome(change: StatusChange, status: JobStatus, outcome: Outcome | None, now: datetime) -> StatusChange:
+def change_by_outcome(status: JobStatus, outcome: Outcome | None, now: datetime) -> JobStatus:
     """Adds the checkpoints that only the driver's termination message reports."""
     if outcome is None:
-        return change
-    return _add_checkpoints(change, status, outcome, attempt=status.attempt, time=format_time(now))
+        return status
+    return _add_checkpoints(status, outcome, attempt=status.attempt, time=format_time(now))
 
 
-def _add_checkpoints(
-    change: StatusChange, status: JobStatus, said: Report | Outcome, *, attempt: int, time: str
-) -> StatusChange:
+def _add_checkpoints(status: JobStatus, said: Report | Outcome, *, attempt: int, time: str) -> JobStatus:
     """Adds those of a driver's checkpoints that are new; `time`: for a commit that has none."""
-    return replace(
-        change,
+    return replace_status(
+        status,
         checkpoint=_find_newer(said.checkpoint, status, attempt=attempt, time=time),
-        best_checkpoint=_find_changed_best(said.best_checkpoint, status, attempt=attempt),
+        best_checkpoint=_find_best(said.best_checkpoint, status, attempt=attempt),
     )
 
 
@@ -203,10 +200,10 @@ def _cut_outcome(outcome: ReportedOutcome | None) -> OutcomeStatus | None:
 
 def _find_newer(
     newest: CommittedCheckpoint | None, status: JobStatus, *, attempt: int, time: str
-) -> CheckpointStatus | Unset:
-    """The driver's newest commit, if the status has only earlier ones."""
+) -> CheckpointStatus | None:
+    """The driver's newest commit, if the status has only earlier ones; else that of the status."""
     if newest is None or not _is_usable(newest) or newest.index <= status.newest_index:
-        return UNSET
+        return status.checkpoint
     return CheckpointStatus(
         uri=newest.uri,
         index=newest.index,
@@ -216,24 +213,20 @@ def _find_newer(
     )
 
 
-def _find_changed_best(
-    best: CommittedCheckpoint | None, status: JobStatus, *, attempt: int
-) -> CheckpointStatus | Unset | None:
-    """The best checkpoint, if the driver names another one; None if it no longer has one."""
+def _find_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt: int) -> CheckpointStatus | None:
+    """The best checkpoint that the driver names, or None if it no longer has one; that of the status if it says
+    nothing."""
     known = status.best_checkpoint
-    if best == NO_CHECKPOINT and known is not None:
+    if best == NO_CHECKPOINT:
         return None
     if best is None or not _is_usable(best) or not 0 < best.attempt <= attempt:
-        return UNSET
+        return known
     metrics = cut_metrics(best.metrics)
     if known is not None and (known.uri, known.index) == (best.uri, best.index):
         metrics = metrics or known.metrics  # a shortened termination message has none
-    found = CheckpointStatus(
+    return CheckpointStatus(
         uri=best.uri, index=best.index, time=keep_time(best.time), metrics=metrics, attempt=best.attempt
     )
-    if found == known:
-        return UNSET
-    return found
 
 
 def _is_usable(checkpoint: CommittedCheckpoint) -> bool:

@@ -10,11 +10,11 @@ The counters change in the write that starts the next attempt, so that deciding 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api.attempts import Attempt
-from railhead.api.status import FailureStatus
+from railhead.api.status import FailureStatus, JobStatus, replace_status
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, FailureClass, Payer
 from railhead.contract.metric_rule import METRIC_RULE
 from railhead.contract.times import parse_time
@@ -29,7 +29,6 @@ from railhead.planning.facts.pod_failure import LossReason, apply_rules, blame_a
 from railhead.planning.facts.reasons import GIVEN_UP, NODE_REFUSED_POD, RELEASED
 from railhead.planning.facts.suspects import is_of_new_node
 from railhead.planning.job import Job
-from railhead.planning.status_change import StatusChange
 
 IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault
 
@@ -151,8 +150,8 @@ class Settlement:
                 return self._count_alike()
         return self.job.status.restarts.without_progress
 
-    def count(self, change: StatusChange) -> StatusChange:
-        """Adds the lost attempt to the counters, in the change that begins the next one."""
+    def count(self, status: JobStatus) -> JobStatus:
+        """Adds the lost attempt to the counters of the status that begins the next one."""
         restarts = self.job.status.restarts
         in_a_row = restarts.without_progress
         disruptions = restarts.disruptions
@@ -163,10 +162,10 @@ class Settlement:
         if self.payer is Payer.DISRUPTION:
             disruptions += 1
         restarts = restarts.model_copy(update={"disruptions": disruptions, "without_progress": in_a_row})
-        change = replace(change, restarts=restarts)
+        status = replace_status(status, restarts=restarts)
         if self.payer is Payer.APPLICATION:
-            return charge_failures(self.job, change, 1)
-        return change
+            return charge_failures(self.job, status, 1)
+        return status
 
     @property
     def _has_new_checkpoint(self) -> bool:

@@ -17,7 +17,7 @@ from railhead.planning.facts.reasons import REJECTIONS
 from railhead.planning.observed import Rejection
 from railhead.planning.plan import POD, Create, Decision, delete_all
 from railhead.planning.pod_view import Problem
-from railhead.planning.status_change import GUARD, Requirement
+from railhead.planning.wanted_status import Requirement, make_guard
 from tests.model.api_server import Object
 from tests.model.operator import PODS
 from tests.unit.builders import NOW, is_empty, make_head, make_job, make_worker
@@ -234,15 +234,14 @@ def test_what_is_deleted_while_creates_are_held_back_is_compared_with_the_cluste
     rejection = Rejection(Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW, since=NOW)
     create = Create(POD, "digits-w1", dict)
     old = make_worker(0)
-    guarded = GUARD.requiring(Requirement.FRESH_PODS)
-    decision = Decision(status=guarded, creates=(create,), deletes=delete_all([old]))
     job = replace(make_job(make_head(), old, status={"phase": "Pending", "attempt": 1}), rejection=rejection)
+    guarded = make_guard(job).requiring(Requirement.FRESH_PODS)
+    decision = Decision(wanted=guarded, creates=(create,), deletes=delete_all([old]))
     held = hold_back_creates(job, decision)
     assert not held.creates and held.deletes == decision.deletes
-    assert held.status is not None and Requirement.FRESH_PODS in held.status.requires
-    reported = held.status.apply(job.status).model_copy(update={"conditions": list(held.status.set_conditions)})
-    again = hold_back_creates(replace(job, status=reported), decision)
-    assert again.status is not None and again.status.is_guard and Requirement.FRESH_PODS in again.status.requires
+    assert held.wanted is not None and Requirement.FRESH_PODS in held.wanted.requires
+    again = hold_back_creates(replace(job, status=held.wanted.status), decision)
+    assert again.wanted is not None and again.wanted.is_guard and Requirement.FRESH_PODS in again.wanted.requires
 
 
 def test_a_new_operator_remembers_that_a_job_does_not_fit() -> None:

@@ -11,7 +11,6 @@ from railhead.api.status import parse_status
 from railhead.contract.times import format_time
 from railhead.planning.facts.settlement import Settlement
 from railhead.planning.facts.suspects import is_likely, is_of_new_node, is_sure
-from railhead.planning.status_change import StatusChange
 from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_job, make_spec
 
 FAILED = {
@@ -73,5 +72,5 @@ def test_broken_hardware_counts_only_on_a_node_that_the_job_has_avoided_before(
         job = make_job(make_head(), status=status, spec=make_spec(scheduling={"nodeAvoidance": avoidance}))
         settlement = Settlement(job, parsed.failure, -1)
         assert (settlement.refusal == "") == (is_new and avoidance == "Auto")
-        counted = settlement.count(StatusChange()).apply(parsed).restarts
+        counted = settlement.count(parsed).restarts
         assert counted.without_progress == (3 if is_new and avoidance == "Auto" else 4)
