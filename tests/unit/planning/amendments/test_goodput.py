@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+from railhead.api import conditions as types
 from railhead.contract.spent import Spent
-from tests.unit.builders import RUNNING_STATUS, make_head, make_worker
+from railhead.contract.times import format_time
+from railhead.planning.amendments.count_time import count_running_time
+from railhead.planning.facts.failure_budget import charge_failures
+from railhead.planning.plan import Decision
+from railhead.planning.wanted_status import WantedStatus, set_not_running
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_job, make_worker
 from tests.unit.planning.simulation import Simulation
 from tests.unit.planning.state import decide
 
@@ -20,6 +27,27 @@ def test_time_that_passes_is_no_reason_for_a_write() -> None:
     goodput = {"time": "2026-01-01T11:00:00Z"}
     plan = decide(make_head(), make_worker(0), make_worker(1), status={**RUNNING_STATUS, "goodput": goodput})
     assert plan.status is None
+
+
+def test_the_time_until_a_queued_job_is_restored_is_not_counted_as_queued() -> None:
+    """The restore settles the account until the backup, and that adds nothing to it."""
+    goodput = {"time": "2026-01-01T11:00:00Z", "wallSeconds": 9, "lostSeconds": {"queued": 9}, "percent": "0.0"}
+    status = {"phase": "Queued", "attempt": 1, "run": {"name": "digits", "uid": "of-the-backup"}, "goodput": goodput}
+    restored = decide(status=status)
+    assert restored.status is not None and restored.status.fields["phase"] == "Suspended"
+    assert "goodput" not in restored.status.fields
+
+
+def test_a_budget_that_begins_again_counts_nothing_of_the_training_before_it() -> None:
+    an_hour_ago = format_time(NOW - timedelta(hours=1))
+    running = {"type": types.RUNNING, "status": "True", "reason": "Training", "lastTransitionTime": an_hour_ago}
+    job = make_job(status={**RUNNING_STATUS, "conditions": [running], "budget": {}})
+    stopped = set_not_running(job, types.RECONCILING, reason="Restarting", message="")
+    ended = count_running_time(job, Decision(wanted=WantedStatus(stopped))).status_after(job)
+    assert ended.budget is not None and ended.budget.running_seconds == 3600
+    charged = charge_failures(job, stopped, 1)
+    assert charged.budget == job.status.budget
+    assert count_running_time(job, Decision(wanted=WantedStatus(charged))).status_after(job) == charged
 
 
 def test_a_job_is_accounted_for_from_its_start_to_its_end() -> None:
