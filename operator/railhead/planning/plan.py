@@ -227,7 +227,7 @@ class Decision(Effects):
         return self.wanted.status
 
     def with_status(self, status: JobStatus) -> Decision:
-        """Returns the decision with this status to write; what it requires stays."""
+        """Returns the decision with this status to write, also of a guard; what it requires stays."""
         wanted = self.wanted or WantedStatus(status)
         return replace(self, wanted=replace(wanted, status=status, is_guard=False))
 

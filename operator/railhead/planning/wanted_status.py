@@ -69,6 +69,7 @@ class StatusWrite:
 
 
 def make_guard(observed: Observed) -> WantedStatus:
+    """Wants the status as it is, and has it compared."""
     return WantedStatus(observed.status, is_guard=True)
 
 
@@ -130,9 +131,9 @@ def build_status_write(observed: Observed, wanted: WantedStatus | None) -> Statu
 
 
 def find_changed_fields(old: JobStatus, new: JobStatus) -> dict[str, Any]:
-    """The fields in which the statuses differ, by their key, with the new values as JSON; None removes a field.
+    """Returns the fields in which the statuses differ: by key, the new value as JSON; None removes the field.
 
-    Nothing is written of the other fields, so what this version does not know of them stays.
+    All other fields stay as they are stored, with whatever this version does not know of them.
     """
     fields: dict[str, Any] = {}
     for name, field in JobStatus.model_fields.items():
