@@ -17,7 +17,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import CommittedCheckpoint, Report, ReportedOutcome, RestartInPlace, State
 from railhead.contract.times import format_time, parse_time
 from railhead.controller.operator_metrics import find_loss
-from railhead.driver.head.time_account import TimeAccount
+from railhead.driver.head.time_meter import TimeMeter
 from railhead.driver.mailbox.progress import Progress, ReportTimes
 from railhead.resources.base import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object, Place
@@ -51,7 +51,7 @@ class Driver:
     alone_until: datetime = NOW
     due: datetime = NOW  # of the next commit
     restart: RestartInPlace | None = None
-    account: TimeAccount = field(default_factory=lambda: TimeAccount(now=0.0))
+    meter: TimeMeter = field(default_factory=lambda: TimeMeter(now=0.0))
     begun: datetime = NOW
     groups: int = 0
     blocked: float = 0.0
@@ -66,8 +66,8 @@ class Driver:
             times=replace(BLOCKED, blocked=self.blocked),
         )
         seconds = (now - self.begun).total_seconds()
-        self.account.update(progress, None, restart=self.restart, outcome=outcome, now=seconds)
-        spent = asdict(self.account.spent)
+        self.meter.update(progress, None, restart=self.restart, outcome=outcome, now=seconds)
+        spent = asdict(self.meter.spent)
         assert 0 <= spent.pop("uncommitted") <= spent["productive"] and sum(spent.values()) <= seconds * 1000
 
 
@@ -640,7 +640,7 @@ class World:
                 reports=driver.commits,
                 joined=self._count_joined(head),
                 time=format_time(self.now),
-                spent=driver.account.spent,
+                spent=driver.meter.spent,
                 checkpoint=self._checkpoint(driver),
                 run_uri="/runs",
                 lost_pods=tuple(sorted(self.unreachable | self._find_cut_off(head))),

@@ -35,7 +35,7 @@ from railhead.contract.report import (
 from railhead.contract.times import now_text
 from railhead.driver.container.hosts import compute_pause, find_in_hosts_file
 from railhead.driver.head.estimate import MetricReader, RunEstimate
-from railhead.driver.head.time_account import TimeAccount
+from railhead.driver.head.time_meter import TimeMeter
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.exception_text import read_text
 from railhead.driver.messages.log import log
@@ -90,7 +90,7 @@ class Publisher:
         self.answer = answer or Answer()
         self._report = base
         self._estimate = estimate or RunEstimate(MetricReader())
-        self._account = TimeAccount(now=time.monotonic())
+        self._meter = TimeMeter(now=time.monotonic())
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._given_up = threading.Event()
@@ -154,7 +154,7 @@ class Publisher:
                 end = base.state
                 state = base.state
             steps = self._estimate.add(steps, progress, now=now, end=end)
-            self._account.update(progress, fit.heartbeat, restart=fit.restart, outcome=base.outcome, now=now)
+            self._meter.update(progress, fit.heartbeat, restart=fit.restart, outcome=base.outcome, now=now)
         resumed_from = None
         if progress.resumed_from:
             resumed_from = ResumedFrom(progress.resumed_from)
@@ -269,7 +269,7 @@ class Publisher:
 
     def _post(self, report: Report, endpoint: Endpoint) -> bool:
         """Sends the report; tells whether it need not be sent again."""
-        body = replace(report, time=now_text(), spent=self._account.spent).to_json()
+        body = replace(report, time=now_text(), spent=self._meter.spent).to_json()
         try:
             status, answer = self._request(body, endpoint)
         except (OSError, http.client.HTTPException, ValueError) as error:

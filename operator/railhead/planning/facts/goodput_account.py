@@ -1,7 +1,9 @@
 """Accounts for the job's time as of a moment: productive and lost seconds add up to all of it.
 
-Time is settled once, in whole seconds: each settlement divides the seconds since the last one between what the driver
-has counted since then and, for the rest, the state in which the job was. docs/concepts/goodput.md has the precedence.
+Each settlement divides the whole seconds since the last one: first by what the driver of the attempt has measured, the
+rest by the state in which the job was. Training is open until something decides what it was: a checkpoint keeps it, a
+loss makes it `retrained`, and a hang or ray.train.report takes its part of it. Open seconds count as productive, and a
+later settlement may give them to another cause; all others stay. docs/concepts/goodput.md has the precedence.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.reasons import BY_QUOTA, RELEASED
 
-# A driver may report more than has passed since the last settlement. The first of these get their time first.
-PRECEDENCE = ("productive", "retrained", "hanging", "checkpointing", "restoring", "starting")
 PRODUCTIVE = "productive"
+KEPT = "kept"  # training that no loss can take back
+OPEN = "open"  # training that nothing has decided yet
+# What a driver measures besides training that a checkpoint keeps.
+MEASURED = ("retrained", "hanging", "checkpointing", "restoring", "starting")
 
 
 def is_over(status: JobStatus) -> bool:
@@ -66,36 +70,20 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
     if known is None or since is None:
         return GoodputStatus(time=format_time(now))  # counting begins
 
-    # How many seconds are settled, and what each was spent on.
     spent = _find_spent(old)
     ends = old.attempt != new.attempt or is_over(new)
     until = now
     if spent is not None and not ends:
-        # The driver counts the time since its last report itself: it is settled with the next report.
+        # The driver measures the time since its last report itself: it is settled with the next report.
         until = min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
-    before = _find_settled(known, old.attempt)
-    shares, back = _find_new(spent or SpentStatus(), before)
-    kept = count_kept(known)
-    divided = divide(shares, seconds, rest=find_cause(old))
-    divided.update(_take_back(back, known.productive_seconds - kept))
-
-    # The sums with these seconds.
-    productive = known.productive_seconds + divided[PRODUCTIVE]
-    open_seconds = productive - kept  # what the end of the attempt may take back
-    lost = dict(known.lost_seconds)
-    for cause, part in divided.items():
-        if cause != PRODUCTIVE:
-            lost[cause] += part
-    settled = known.settled
+    given, settled = _divide(known, spent, seconds, attempt=old.attempt, rest=find_cause(old))
     if ends:
         settled = None
-    elif spent is not None:
-        settled = _settle(spent, before, divided, attempt=old.attempt, most=open_seconds)
-    if spent is not None and ends and _is_uncommitted_lost(old, new):
-        retrained = min(round(spent.uncommitted / 1000), open_seconds)
-        productive -= retrained
-        lost["retrained"] += retrained
+        if spent is not None and _is_uncommitted_lost(old, new):
+            given["retrained"] += given.pop(OPEN)
+    productive = count_kept(known) + given.pop(KEPT, 0) + given.pop(OPEN, 0)
+    lost = Counter(dict(known.lost_seconds)) + given
     total = _add_seconds(known, seconds, productive=productive, lost=lost, held_gpus=_count_held(old, gpus), gpus=gpus)
     return total.model_copy(
         update={
@@ -104,6 +92,58 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
             "settled": settled,
         }
     )
+
+
+def _divide(
+    known: GoodputStatus, spent: SpentStatus | None, seconds: int, *, attempt: int, rest: str
+) -> tuple[Counter[str], SettledStatus | None]:
+    """Divides these new seconds, and the open ones, between causes; `rest` gets those that no driver has measured.
+
+    Returns the seconds by cause, and what of `spent` is settled then.
+    """
+    left = seconds + _count_open(known)
+    if spent is None:
+        return Counter({rest: seconds}) + Counter({OPEN: left - seconds}), known.settled
+    before = Counter[str]()
+    # An operator that does not count may have led when an earlier attempt ended, and has left what was settled of it.
+    if known.settled is not None and known.settled.attempt == attempt:
+        before = _read_seconds(known.settled)
+    told = _read_seconds(spent)
+    given = Counter[str]()
+    for cause in (KEPT, *MEASURED):  # a driver may claim more than there is
+        given[cause] = min(max(told[cause] - before[cause], 0), left)
+        left -= given[cause]
+    # A second of each cause may wait for its time, since two clocks differ by a little. Any more of it was settled by
+    # the state of the job before the driver's first report.
+    decided = Counter({cause: max(before[cause] + given[cause], told[cause] - 1) for cause in given})
+    unmeasured = min(max(left - told[OPEN], 0), seconds)
+    given[OPEN] = left - unmeasured
+    given[rest] += unmeasured
+    return given, _write_settled(decided, open_seconds=given[OPEN], attempt=attempt)
+
+
+def _count_open(goodput: GoodputStatus) -> int:
+    return goodput.productive_seconds - count_kept(goodput)
+
+
+def _read_seconds(spent: SpentStatus) -> Counter[str]:
+    """Returns the whole seconds of each number, and as open training all others of their sum.
+
+    So no decided number decreases while the driver's do not, and none is wrong by a second.
+    """
+    milliseconds = {cause: getattr(spent, cause) for cause in MEASURED}
+    milliseconds[KEPT] = max(spent.productive - spent.uncommitted, 0)
+    total = sum(milliseconds.values()) + min(spent.uncommitted, spent.productive)
+    told = Counter({cause: number // 1000 for cause, number in milliseconds.items()})
+    told[OPEN] = total // 1000 - told.total()
+    return told
+
+
+def _write_settled(decided: Counter[str], *, open_seconds: int, attempt: int) -> SettledStatus:
+    seconds = {cause: decided[cause] for cause in MEASURED}
+    seconds[PRODUCTIVE] = decided[KEPT] + open_seconds
+    seconds["uncommitted"] = open_seconds
+    return SettledStatus(**{name: min(number * 1000, MOST) for name, number in seconds.items()}, attempt=attempt)
 
 
 def _add_seconds(
@@ -138,17 +178,6 @@ def _find_spent(status: JobStatus) -> SpentStatus | None:
     return status.progress.spent
 
 
-def _take_back(back: Mapping[str, int], open_seconds: int) -> Counter[str]:
-    """Moves whole seconds from the productive time to other causes, at most those that no checkpoint keeps."""
-    moved = Counter[str]()
-    for cause, milliseconds in back.items():
-        part = min(milliseconds // 1000, max(open_seconds, 0))
-        open_seconds -= part
-        moved[cause] += part
-        moved[PRODUCTIVE] -= part
-    return moved
-
-
 def _is_uncommitted_lost(old: JobStatus, new: JobStatus) -> bool:
     """Whether an attempt that ends has committed no checkpoint at its end, so that the next one trains this again."""
     return new.phase != "Succeeded" and old.newest_index == new.newest_index
@@ -161,27 +190,11 @@ def _count_held(status: JobStatus, gpus: int) -> int:
     return gpus
 
 
-def divide(shares: Mapping[str, int], seconds: int, *, rest: str) -> Counter[str]:
-    """Divides the seconds by these milliseconds, and gives the others to `rest`; by the largest remainder."""
-    left = seconds * 1000
-    parts = Counter[str]()
-    for cause in PRECEDENCE:
-        parts[cause] = min(shares.get(cause, 0), left)
-        left -= parts[cause]
-    parts[rest] += left
-    whole = Counter({cause: part // 1000 for cause, part in parts.items()})
-    missing = seconds - whole.total()
-    by_remainder = sorted((-(part % 1000), cause) for cause, part in parts.items())
-    for _, cause in by_remainder[:missing]:
-        whole[cause] += 1
-    return +whole  # without those that got nothing
-
-
 def count_kept(goodput: GoodputStatus | None) -> int:
     """Returns the productive seconds that no loss can take back: it never decreases."""
     if goodput is None:
         return 0
-    open_seconds = round(goodput.settled.uncommitted / 1000) if goodput.settled else 0
+    open_seconds = goodput.settled.uncommitted // 1000 if goodput.settled else 0
     return max(goodput.productive_seconds - open_seconds, 0)
 
 
@@ -192,40 +205,6 @@ def count_seconds(old: GoodputStatus | None, new: GoodputStatus | None) -> dict[
     for cause, number in new.lost_seconds if new else LostSeconds():
         seconds[to_camel(cause)] = number - getattr(before, cause)
     return {cause: number for cause, number in seconds.items() if number > 0}
-
-
-def _find_new(spent: SpentStatus, settled: SpentStatus) -> tuple[dict[str, int], dict[str, int]]:
-    """Returns the milliseconds to divide, and those of earlier settlements that are productive no longer."""
-    new = {cause: max(getattr(spent, cause) - getattr(settled, cause), 0) for cause in PRECEDENCE}
-    taken = max(settled.productive - spent.productive, 0)
-    back = {}
-    for cause in ("hanging", "retrained", "checkpointing"):
-        back[cause] = min(new[cause], taken)
-        new[cause] -= back[cause]
-        taken -= back[cause]
-    return new, back
-
-
-def _find_settled(known: GoodputStatus, attempt: int) -> SpentStatus:
-    """Returns what is settled of the attempt. An operator that does not count may have led when an earlier one ended,
-    and has left what was settled of that."""
-    settled = known.settled
-    if settled is None or settled.attempt != attempt:
-        return SpentStatus()
-    return settled
-
-
-def _settle(
-    spent: SpentStatus, before: SpentStatus, divided: Counter[str], *, attempt: int, most: int
-) -> SettledStatus:
-    """Returns what is settled now, with at most so many uncommitted seconds: rounding takes back nothing that is kept.
-    What rounding has left over, less than a second of each cause, is settled later."""
-    taken = {cause: divided[cause] * 1000 for cause in PRECEDENCE}
-    settled = {}
-    for cause in PRECEDENCE:
-        own = getattr(spent, cause)
-        settled[cause] = min(max(getattr(before, cause) + taken[cause], own - 999, 0), own + 999, MOST)
-    return SettledStatus(**settled, attempt=attempt, uncommitted=min(spent.uncommitted, max(most, 0) * 1000))
 
 
 def _is_loss(old: JobStatus, new: JobStatus) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +13,10 @@ from hypothesis import strategies as st
 
 from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SpentStatus
 from railhead.api.status import JobStatus, parse_status
+from railhead.contract.spent import Spent
 from railhead.contract.times import format_time
 from railhead.json_object import Object
-from railhead.planning.facts.goodput_account import count_kept, count_seconds, divide, find_cause, settle_time
+from railhead.planning.facts.goodput_account import MEASURED, count_kept, count_seconds, find_cause, settle_time
 from tests.unit.builders import NOW, RUNNING_STATUS
 
 HEAD = RUNNING_STATUS["head"]
@@ -153,14 +156,32 @@ def test_a_restart_in_place_moves_settled_time() -> None:
     assert lost(after) == {"retrained": 30, "restoring": 5}
 
 
-def test_remainders_go_to_the_largest_and_a_report_cannot_exceed_the_time() -> None:
-    assert divide({"productive": 1600, "checkpointing": 700}, 3, rest="other") == {
-        "productive": 1,
-        "checkpointing": 1,
-        "other": 1,
-    }
-    assert divide({"productive": 1600, "checkpointing": 1400}, 3, rest="other") == {"productive": 2, "checkpointing": 1}
-    assert divide({"productive": 10**15, "starting": 5000}, 7, rest="other") == {"productive": 7}
+@pytest.mark.parametrize(
+    ("spent", "seconds", "productive", "causes"),
+    [
+        ({"productive": 2600, "checkpointing": 1400}, 4, 3, {"checkpointing": 1}),
+        ({"productive": 2400, "checkpointing": 1600}, 4, 3, {"checkpointing": 1}),
+        ({"productive": 2600, "uncommitted": 2600, "checkpointing": 1600}, 5, 3, {"checkpointing": 1, "other": 1}),
+        ({"productive": MOST, "starting": 5000}, 7, 7, {}),
+        ({"productive": 4000, "retrained": MOST, "hanging": MOST}, 7, 4, {"retrained": 3}),
+    ],
+)
+def test_a_cause_gets_whole_seconds_and_a_report_cannot_exceed_the_time(
+    spent: dict[str, int], seconds: int, productive: int, causes: dict[str, int]
+) -> None:
+    told = at(spent=spent, second=seconds, goodput=GoodputStatus(time=format_time(NOW)))
+    after = settle(told, told, second=seconds)
+    assert after.goodput is not None and (after.goodput.productive_seconds, lost(after)) == (productive, causes)
+
+
+def test_what_a_first_report_claims_of_time_that_was_settled_before_it_is_not_waited_for() -> None:
+    """The endpoint was away for the driver's first 20 seconds, and the job's state has settled them."""
+    known = settle(at("Starting", goodput=GoodputStatus(time=format_time(NOW))), at("Starting"), second=20)
+    for second in (25, 45):
+        training = {"productive": (second - 22) * 1000}
+        told = at(spent={"starting": 22_000, **training}, second=second, goodput=known.goodput)
+        known = settle(told, told, second=second)
+    assert known.goodput is not None and (known.goodput.productive_seconds, lost(known)) == (23, {"starting": 22})
 
 
 @given(st.lists(st.integers(0, 40), min_size=60, max_size=60), st.integers(100, 900))
@@ -231,6 +252,54 @@ def test_the_sum_is_closed_for_any_reports(steps: list[tuple[str, dict[str, int]
         assert 0 <= goodput.lost_gpu_seconds <= goodput.gpu_seconds
         assert count_kept(goodput) >= kept, "a counter never decreases"
         kept = count_kept(goodput)
+
+
+TRUTH = st.lists(
+    st.tuples(
+        st.sampled_from(["train", "block", "commit", "hang", "lose", "restore"]),
+        st.integers(0, 4000),
+        st.booleans(),  # the report of it arrives, and is settled
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(TRUTH, st.integers(0, 999))
+def test_lost_reports_and_fractions_of_seconds_change_no_cause_by_a_second(
+    events: list[tuple[str, int, bool]], starting: int
+) -> None:
+    """A driver measures in milliseconds, and any of its reports may be the only one that arrives."""
+    counts = Counter[str]({"starting": starting})
+    status = settle(at("Starting", goodput=GoodputStatus(time=format_time(NOW))), at("Starting"), second=0)
+    for event, milliseconds, arrives in [*events, ("train", 0, True)]:
+        training = {"train": milliseconds, "block": milliseconds}.get(event, 0)
+        counts["productive"] += training
+        counts["uncommitted"] += training
+        counts["restoring"] += milliseconds * (event == "restore")
+        decided = {"block": milliseconds, "hang": milliseconds, "lose": MOST, "commit": MOST}.get(event, 0)
+        decided = min(decided, counts["uncommitted"])
+        counts["uncommitted"] -= decided
+        cause = {"block": "checkpointing", "hang": "hanging", "lose": "retrained"}.get(event)
+        if cause:
+            counts["productive"] -= decided
+            counts[cause] += decided
+        passed = counts.total() - counts["uncommitted"]
+        if arrives:
+            time = (NOW + timedelta(milliseconds=passed)).isoformat()
+            told = at(goodput=status.goodput)
+            progress = told.progress.model_copy(update={"spent": SpentStatus(**counts), "update_time": time})
+            told = told.model_copy(update={"progress": progress})
+            status = settle(told, told, second=passed // 1000 + 1)
+    assert status.goodput is not None and status.goodput.wall_seconds == passed // 1000
+    measured = {cause: counts[cause] for cause in ("starting", "restoring", "checkpointing", "retrained", "hanging")}
+    assert lost(status) == {cause: number // 1000 for cause, number in measured.items() if number >= 1000}
+    assert count_kept(status.goodput) == (counts["productive"] - counts["uncommitted"]) // 1000
+
+
+def test_no_number_of_the_driver_is_missing_from_the_account() -> None:
+    numbers = {"productive", "uncommitted", *MEASURED}
+    assert numbers == SpentStatus.model_fields.keys() == {each.name for each in fields(Spent)}
 
 
 def test_no_cause_is_missing_from_the_sum() -> None:

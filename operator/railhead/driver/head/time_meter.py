@@ -1,8 +1,11 @@
-"""Counts what the attempt's time is spent on, for status.goodput. Pure: the caller passes the time.
+"""Measures what the attempt's time is spent on, which the operator accounts for in status.goodput. Pure: the caller
+passes the time.
 
 Each stretch between two updates belongs to the state at the first of them. Each change of the mailbox makes the
 publisher update it, so a stretch in one state has no other state in it. Only what rank 0 has spent in
 ray.train.report follows later: with the checkpoint, else with the next heartbeat.
+
+Training is uncommitted until a checkpoint keeps it, or something else turns out to have taken it.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from railhead.driver.mailbox.heartbeat import Heartbeat
 from railhead.driver.mailbox.progress import Progress
 
 
-class TimeAccount:
-    """Counts what the time until the last update was spent on, as `spent`."""
+class TimeMeter:
+    """Measures what the time until the last update was spent on, as `spent`."""
 
     def __init__(self, *, now: float) -> None:
         self.spent = Spent()
@@ -41,26 +44,27 @@ class TimeAccount:
         outcome: Optional[ReportedOutcome] = None,
         now: float,
     ) -> None:
-        """Counts the time since the last update. `restart` and `outcome`: as the report has them."""
+        """Measures the time since the last update. `restart` and `outcome`: as the report has them."""
         self._add(int(now * 1000) - int(self._at * 1000))
         self._at = max(now, self._at)
-        self._count_reports(progress, beat)
-        self._count_commit(progress)
+        self._take_reports(progress, beat)
+        self._keep_commit(progress)
         # What ended a group's training, if that has happened since the last update.
-        end = outcome.outcome if outcome else ""
+        end = ""
+        if outcome is not None:
+            end = outcome.outcome
         is_restart = restart is not None and restart.number != self._restarts
         if restart is not None and is_restart:
             self._restarts = restart.number
             end = restart.cause
         if end == FailureClass.HANG.value:
-            hung = min(self._silent, self.spent.uncommitted)
+            self._take("hanging", self._silent)
             self._silent = 0
-            self._move("hanging", hung)
         self._watch_signs_of_life(progress, beat)
         self._cause = self._choose_cause(progress)
         # A new group begins with the last checkpoint, so what the old one has trained since then is trained again.
         if is_restart or self._cause == "restoring":
-            self._move("retrained", self.spent.uncommitted)
+            self._take("retrained", self.spent.uncommitted)
 
     def _add(self, passed: int) -> None:
         if passed <= 0 or not self._cause:
@@ -71,8 +75,8 @@ class TimeAccount:
             spent = replace(spent, uncommitted=spent.uncommitted + passed)
         self.spent = replace(spent, **{self._cause: getattr(spent, self._cause) + passed})
 
-    def _count_reports(self, progress: Progress, beat: Optional[Heartbeat]) -> None:
-        """Moves what the group has spent in reports since the last update: it was counted as productive."""
+    def _take_reports(self, progress: Progress, beat: Optional[Heartbeat]) -> None:
+        """Takes what the group has spent in reports since the last update: it was measured as training."""
         if progress.processes != self._processes:
             self._processes = progress.processes
             self._blocked = 0
@@ -80,17 +84,28 @@ class TimeAccount:
         if beat is not None:
             seconds = max(seconds, beat.blocked)
         blocked = round(seconds * 1000)
-        moved = min(max(blocked - self._blocked, 0), self.spent.uncommitted)
+        taken = self._take("checkpointing", max(blocked - self._blocked, 0))
         self._blocked = blocked
-        self._silent = max(self._silent - moved, 0)
-        self._move("checkpointing", moved)
+        self._silent = max(self._silent - taken, 0)
 
-    def _count_commit(self, progress: Progress) -> None:
-        """Takes what was trained up to the report of a committed checkpoint as safe."""
+    def _keep_commit(self, progress: Progress) -> None:
+        """Keeps what was trained up to the report of a committed checkpoint."""
         if progress.commits > self._commits:
             since = min(round(progress.times.trained * 1000), self.spent.uncommitted)
             self._commits = progress.commits
             self.spent = replace(self.spent, uncommitted=since)
+
+    def _take(self, cause: str, milliseconds: int) -> int:
+        """Takes uncommitted training that was this instead; returns how much, at most all of it."""
+        spent = self.spent
+        taken = min(milliseconds, spent.uncommitted)
+        self.spent = replace(
+            spent,
+            productive=spent.productive - taken,
+            uncommitted=spent.uncommitted - taken,
+            **{cause: getattr(spent, cause) + taken},
+        )
+        return taken
 
     def _watch_signs_of_life(self, progress: Progress, beat: Optional[Heartbeat]) -> None:
         alive = beat.alive if beat else 0
@@ -98,16 +113,6 @@ class TimeAccount:
         if signs != self._signs_of_life:
             self._signs_of_life = signs
             self._silent = 0
-
-    def _move(self, cause: str, milliseconds: int) -> None:
-        """Moves time since the last checkpoint that was not productive after all."""
-        spent = self.spent
-        self.spent = replace(
-            spent,
-            productive=spent.productive - milliseconds,
-            uncommitted=spent.uncommitted - milliseconds,
-            **{cause: getattr(spent, cause) + milliseconds},
-        )
 
     def _choose_cause(self, progress: Progress) -> str:
         """Returns a field of `Spent`, or an empty string for time that has none, as while a group shuts down."""
