@@ -10,8 +10,8 @@ import pytest
 
 from railhead.api.changes import ALWAYS, SUSPENDED
 from railhead.api.crd import build_crd
+from railhead.api.fit import keep_time
 from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SettledStatus
-from railhead.planning.facts.reported_progress import keep_time
 from tests.api.conftest import Cluster
 from tests.api.server import MERGE_PATCH, Answer, ApiServer
 from tests.api.trainjobs import PATH, make_job

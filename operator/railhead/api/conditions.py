@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from railhead.api.model import StatusModel, time_field
+from railhead.api.model import StatusModel, message_field, time_field
 
 RUNNING = "Running"
 COMPLETE = "Complete"
@@ -46,7 +46,7 @@ class Condition(StatusModel):
     type: str = Field(max_length=316, description="CamelCase name of the condition.")
     status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
     reason: str = Field(max_length=128, description="CamelCase reason for the last change.")
-    message: str = Field(default="", max_length=4096, description="Human-readable message.")
+    message: str = message_field("Human-readable message.", 4096)
     observed_generation: int = Field(
         default=0, description="Generation that the condition was set for.", json_schema_extra={"format": "int64"}
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
+from railhead.api.schema import LINES
 from railhead.contract.failure import FailureClass
 
 # `train.py:main` would be the module `py` of a package `train`, which only an import in the pods would refuse.
@@ -78,6 +79,11 @@ def time_limit(description: str, *, least: int = 1, default: int | None = None) 
 def text_field(description: str, limit: int = 1024, default: str | None = "") -> Any:
     """A text of the status, of at most `limit` characters."""
     return Field(default=default, max_length=limit, description=description)
+
+
+def message_field(description: str, limit: int) -> Any:
+    """A text of the status that may have several lines."""
+    return Field(default="", max_length=limit, description=description, json_schema_extra={LINES: True})
 
 
 def time_field(description: str, *, limit: int = 64) -> Any:

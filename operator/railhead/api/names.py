@@ -33,6 +33,7 @@ HEADS_SERVICE = "railhead-heads"  # of each namespace with jobs
 FETCH_CONTAINER = "railhead-source"
 MAX_JOB_NAME = 38  # leaves room for an attempt of six digits, a slot of four and a round of four
 MAX_LABEL = 63
+MAX_NAME = 253  # of most objects of Kubernetes
 
 
 def tag(uid: str) -> str:

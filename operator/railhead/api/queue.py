@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from railhead.api.model import StatusModel, text_field
+from railhead.api.names import MAX_NAME
 
 MAX_LABELS = 16
 MAX_TOLERATIONS = 16
@@ -55,8 +56,8 @@ class PodSetAdmission(StatusModel):
 class AdmissionStatus(StatusModel):
     """What the queue gave the current attempt."""
 
-    queue: str = text_field("LocalQueue that admitted the job.", 253)
-    cluster_queue: str = text_field("ClusterQueue whose quota it uses.", 253)
+    queue: str = text_field("LocalQueue that admitted the job.", MAX_NAME)
+    cluster_queue: str = text_field("ClusterQueue whose quota it uses.", MAX_NAME)
     pod_sets: list[PodSetAdmission] = Field(default_factory=list, max_length=8, description="By role.")
 
     def find(self, name: str) -> PodSetAdmission:

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from railhead.api.model import StatusModel, optional, text_field
+from railhead.api.names import MAX_NAME
 
 MAX_FORMER_UIDS = 8
 
@@ -14,7 +15,7 @@ MAX_FORMER_UIDS = 8
 class RunStatus(StatusModel):
     """The job's run, and the TrainJob that this status was written for. The operator alone writes it."""
 
-    name: str = text_field("Name of the run: its folder in spec.run.storagePath.", 253)
+    name: str = text_field("Name of the run: its folder in spec.run.storagePath.", MAX_NAME)
     uid: str = text_field(
         "uid of the TrainJob that the status is about. Another one: the job was restored from a backup.", 64
     )

@@ -18,7 +18,8 @@ from pydantic import BaseModel
 
 Schema = dict[str, Any]
 RULES = "x-kubernetes-validations"
-DROPPED = frozenset({"title", "examples", "default_factory", "propertyNames", "const"})
+LINES = "lines"  # of a text that may have several lines; for `fit` alone
+DROPPED = frozenset({"title", "examples", "default_factory", "propertyNames", "const", LINES})
 UPPER = ("maximum", "maxLength", "maxItems", "maxProperties")
 LOWER = ("minimum", "minLength", "minItems", "minProperties")
 NO_BOUNDS = ((0, "minLength"), (0, "minItems"), (0, "minProperties"))
@@ -42,7 +43,7 @@ def build_schema(model: type[BaseModel]) -> Schema:
 
 
 def _convert(node: Schema, defs: Schema) -> Schema:
-    node = _resolve(copy.deepcopy(node), defs)
+    node = resolve(copy.deepcopy(node), defs)
     if "const" in node:
         node["enum"] = [node["const"]]
     if node.get("x-kubernetes-int-or-string"):
@@ -69,7 +70,7 @@ def _convert(node: Schema, defs: Schema) -> Schema:
     return out
 
 
-def _resolve(node: Schema, defs: Schema) -> Schema:
+def resolve(node: Schema, defs: Schema) -> Schema:
     """Resolves a reference and drops the null of an optional field; the field's own keywords win."""
     for key in ("anyOf", "allOf", "oneOf"):
         options = [o for o in node.get(key) or [] if o.get("type") != "null"]
@@ -78,7 +79,7 @@ def _resolve(node: Schema, defs: Schema) -> Schema:
             node = {**options[0], **node}
     if "$ref" in node:
         name = node.pop("$ref").rsplit("/", 1)[1]
-        node = {**_resolve(copy.deepcopy(defs[name]), defs), **node}
+        node = {**resolve(copy.deepcopy(defs[name]), defs), **node}
     if node.get("default", 0) is None:
         del node["default"]
     return node

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from railhead.api.model import StatusModel, text_field, time_field
+from railhead.api.names import MAX_NAME
 from railhead.contract.report import MAX_SLOW_RANKS
 
 
@@ -14,8 +15,8 @@ class SlowRankStatus(StatusModel):
     """A rank that computes slowly."""
 
     rank: int = Field(default=0, description="World rank.")
-    pod: str = text_field("Its worker pod.", 253)
-    node: str = text_field("Node of that pod.", 253)
+    pod: str = text_field("Its worker pod.", MAX_NAME)
+    node: str = text_field("Node of that pod.", MAX_NAME)
     score: str = text_field(
         "Its pace as a part of the median rank's, or of its own best if that is less; decimal, such as 0.68.", 16
     )

@@ -15,7 +15,8 @@ from pydantic import Field, ValidationError
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
 from railhead.api.conditions import MAX_CONDITIONS, Condition, find_condition
 from railhead.api.goodput import GoodputStatus, SpentStatus
-from railhead.api.model import ClassName, StatusModel, make_replace, optional, text_field, time_field
+from railhead.api.model import ClassName, StatusModel, make_replace, message_field, optional, text_field, time_field
+from railhead.api.names import MAX_NAME
 from railhead.api.queue import AdmissionStatus
 from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang
@@ -62,8 +63,8 @@ class Restarts(StatusModel):
 class HeadStatus(StatusModel):
     """The head pod of the current attempt."""
 
-    pod: str = text_field("Name of the pod.", 253)
-    node: str = text_field("Node it runs on.", 253)
+    pod: str = text_field("Name of the pod.", MAX_NAME)
+    node: str = text_field("Node it runs on.", MAX_NAME)
 
 
 class WorkersStatus(StatusModel):
@@ -78,7 +79,7 @@ class DriverWarning(StatusModel):
     """Something that the user should fix although training runs."""
 
     reason: str = text_field("CamelCase reason.", 64)
-    message: str = text_field("What it is, and what to do.", MAX_MESSAGE)
+    message: str = message_field("What it is, and what to do.", MAX_MESSAGE)
 
 
 class Resize(StatusModel):
@@ -135,9 +136,9 @@ class OutcomeStatus(StatusModel):
 
     outcome: str = text_field("Succeeded, or a failure class.", 32)
     reason: str = text_field("CamelCase reason.", 128)
-    message: str = text_field("What happened, in a sentence.", 4096)
+    message: str = message_field("What happened, in a sentence.", 4096)
     process_exit_code: int | None = optional(PROCESS_EXIT_CODE)
-    suspect_pod: str = text_field(SUSPECT_POD, 253)
+    suspect_pod: str = text_field(SUSPECT_POD, MAX_NAME)
 
 
 class RestartStatus(StatusModel):
@@ -149,8 +150,8 @@ class RestartStatus(StatusModel):
         default=FailureClass.INFRASTRUCTURE, alias="class", description="What failed, as in status.failure."
     )
     reason: str = text_field("CamelCase word.", 128)
-    message: str = text_field("What went wrong.", MAX_MESSAGE)
-    suspect_pod: str = text_field(SUSPECT_POD, 253)
+    message: str = message_field("What went wrong.", MAX_MESSAGE)
+    suspect_pod: str = text_field(SUSPECT_POD, MAX_NAME)
     time: str | None = time_field("When, by the clock of the head's node.")
 
 
@@ -182,7 +183,7 @@ class ProgressStatus(StatusModel):
         "What the user should fix although training runs; conditions Resumable, CheckpointFallback, "
         "StorageUnavailable, HangSuspected, MetricRuleFired, EndNotice, RayTested."
     )
-    lost_pods: list[Annotated[str, Field(max_length=253)]] | None = optional(
+    lost_pods: list[Annotated[str, Field(max_length=MAX_NAME)]] | None = optional(
         "Worker pods that do not answer the driver, of the last loss; they, or the head, are replaced.",
         max_length=MAX_LOST_PODS,
     )
@@ -209,7 +210,7 @@ class InitialCheckpoint(StatusModel):
     """The checkpoint that spec.resumeFrom resolved to when the job started."""
 
     uri: str = text_field("Its location.", MAX_URI)
-    train_job: str = text_field("TrainJob that it comes from; empty when the spec named a checkpoint.", 253)
+    train_job: str = text_field("TrainJob that it comes from; empty when the spec named a checkpoint.", MAX_NAME)
 
 
 class ResumedFromStatus(StatusModel):
@@ -227,15 +228,15 @@ class FailureStatus(StatusModel):
         description="; ".join(f"{kind}: {policy.meaning}" for kind, policy in POLICIES.items()) + ".",
     )
     reason: str = text_field("CamelCase reason.", 128)
-    message: str = text_field("What happened, in a sentence.", 4096)
+    message: str = message_field("What happened, in a sentence.", 4096)
     attempt: int = Field(default=0, description="Attempt that it ended.")
-    pod: str = text_field("Pod where it was observed.", 253)
-    node: str = text_field("Node of that pod.", 253)
-    container: str = text_field("Container where it was observed.", 253)
+    pod: str = text_field("Pod where it was observed.", MAX_NAME)
+    node: str = text_field("Node of that pod.", MAX_NAME)
+    container: str = text_field("Container where it was observed.", MAX_NAME)
     exit_code: int | None = optional("Exit code of the container, if any.")
     process_exit_code: int | None = optional(PROCESS_EXIT_CODE)
-    suspect_pod: str = text_field(SUSPECT_POD, 253)
-    suspect_node: str = text_field("Node of that pod.", 253)
+    suspect_pod: str = text_field(SUSPECT_POD, MAX_NAME)
+    suspect_node: str = text_field("Node of that pod.", MAX_NAME)
     action: str = text_field("Action of the rule of spec.failurePolicy that matched, if any.", 32)
     time: str | None = time_field("When the operator observed it.")
 
@@ -243,15 +244,15 @@ class FailureStatus(StatusModel):
 class StuckPod(StatusModel):
     """A pod that should have terminated minutes ago."""
 
-    name: str = text_field("Name of the pod.", 253)
-    node: str = text_field("Node that it is on.", 253)
+    name: str = text_field("Name of the pod.", MAX_NAME)
+    node: str = text_field("Node that it is on.", MAX_NAME)
     since: str | None = time_field("Its deletionTimestamp: the end of its grace period.")
 
 
 class AvoidedNode(StatusModel):
     """A node that gets no new pods of the job."""
 
-    name: str = text_field("Name of the node.", 253)
+    name: str = text_field("Name of the node.", MAX_NAME)
     reason: str = text_field("CamelCase reason.", 128)
     since: str | None = time_field("Since when.")
     expiration_time: str | None = time_field("Until when.")
@@ -281,11 +282,13 @@ class JobStatus(StatusModel):
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements and reductions of worker pods within the attempt.")
     driver: str = text_field(
-        "ConfigMap with the driver of the current attempt; an upgrade of the operator does not change it.", 253
+        "ConfigMap with the driver of the current attempt; an upgrade of the operator does not change it.", MAX_NAME
     )
-    input: str = text_field("ConfigMap with the driver's input in the current attempt.", 253)
-    source: str = text_field("The job's own copy of the ConfigMap of spec.source.configMap, for all attempts.", 253)
-    secret: str = text_field("Secret with the token of the current attempt's Ray cluster.", 253)
+    input: str = text_field("ConfigMap with the driver's input in the current attempt.", MAX_NAME)
+    source: str = text_field(
+        "The job's own copy of the ConfigMap of spec.source.configMap, for all attempts.", MAX_NAME
+    )
+    secret: str = text_field("Secret with the token of the current attempt's Ray cluster.", MAX_NAME)
     admission: AdmissionStatus | None = optional("What the queue gave the current attempt.")
     gang_scheduler: ChosenGang | None = optional(
         "What gangScheduler Auto chose for the current attempt; absent with any other."

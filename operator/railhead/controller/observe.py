@@ -230,7 +230,7 @@ def _is_silent(conditions: Object, state: Object, disruption: Problem | None) ->
 
 def _avoided_nodes(metadata: Object) -> tuple[str, ...]:
     text = clean_line(str(part(metadata, "annotations").get(names.AVOIDED_NODES) or ""))
-    return tuple(name[:253] for name in text.split(",")[:MAX_AVOIDED_NODES] if name)
+    return tuple(name[: names.MAX_NAME] for name in text.split(",")[:MAX_AVOIDED_NODES] if name)
 
 
 def _cpu_limit(spec: Object) -> str:

@@ -26,7 +26,7 @@ from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError, is_of_admission
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.planning.facts.reported_progress import change_by_report, cut_count, without_measures
+from railhead.planning.facts.reported_progress import change_by_report, without_measures
 from railhead.planning.wanted_status import find_changed_fields
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
 def is_outrun(report: Report, status: JobStatus) -> bool:
     """Whether the status holds a later report of this attempt. Each report holds the complete state. Pure."""
     known = status.progress
-    return known.attempt == report.attempt and cut_count(report.reports) < known.reports
+    return known.attempt == report.attempt and report.reports < known.reports
 
 
 def is_obsolete(error: KubeError) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
+from railhead.api.fit import fit
 from railhead.api.names import HEAD
 from railhead.api.status import HeadStatus, JobStatus, ProgressStatus, WorkersStatus, replace_status
 from railhead.contract.failure import FailureClass
@@ -17,7 +18,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.children import driver_removal, removals
 from railhead.planning.facts.deadlines import clean_up_due, deletion_due
-from railhead.planning.facts.reported_progress import change_by_outcome, cut_count, cut_metrics, with_estimate
+from railhead.planning.facts.reported_progress import change_by_outcome, with_estimate
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, DeleteJob, Event, delete_all
@@ -56,20 +57,20 @@ def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus:
         if known.percent_complete == 100:
             return known
         return with_estimate(known, percent=100, seconds=0)
-    last = ProgressStatus(
-        attempt=job.attempt,
-        state="FINISHED",
-        reports=cut_count(outcome.reports),
-        joined=job.desired_workers,
-        workers=known.workers,
-        step=known.step,
-        total_steps=known.total_steps,
-        metrics=cut_metrics(outcome.metrics),
-        update_time=format_time(job.now),
-        warning=known.warning,
-        restart=known.restart,
-    )
-    return with_estimate(last, percent=100, seconds=0)
+    values = {
+        "attempt": job.attempt,
+        "state": "FINISHED",
+        "reports": outcome.reports,
+        "joined": job.desired_workers,
+        "workers": known.workers,
+        "step": known.step,
+        "total_steps": known.total_steps,
+        "metrics": outcome.metrics,
+        "update_time": format_time(job.now),
+        "warning": known.warning,
+        "restart": known.restart,
+    }
+    return with_estimate(fit(ProgressStatus, values), percent=100, seconds=0)
 
 
 def decide_finished(observed: Observed) -> Decision | None:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
+from railhead.api.fit import fit
 from railhead.api.names import HEAD, WORKER
 from railhead.api.run import ResumeFrom
 from railhead.api.status import CountedRestarts, replace_status
@@ -23,7 +24,6 @@ from railhead.contract.times import parse_time
 from railhead.planning.attempt import begin_attempt, begin_next_attempt
 from railhead.planning.children import find_source_checkpoint
 from railhead.planning.facts.failure_budget import charge_failures
-from railhead.planning.facts.reported_progress import cut_count
 from railhead.planning.facts.settlement import Settlement
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
@@ -176,10 +176,12 @@ def decide_restarts_in_place(job: Job) -> Decision | None:
 def _find_reported(job: Job) -> CountedRestarts:
     restart = job.progress.restart
     outcome = job.outcome
-    return CountedRestarts(
-        number=max(restart.number if restart else 0, cut_count(outcome.restarts) if outcome else 0),
-        charged=max(restart.charged if restart else 0, cut_count(outcome.charged_restarts) if outcome else 0),
-    )
+    number = restart.number if restart else 0
+    charged = restart.charged if restart else 0
+    if outcome is not None:
+        number = max(number, outcome.restarts)
+        charged = max(charged, outcome.charged_restarts)
+    return fit(CountedRestarts, {"number": number, "charged": charged})
 
 
 def _describe(job: Job, reported: CountedRestarts) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from railhead.api.fit import fit
 from railhead.api.queue import AdmissionStatus
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.numbers import MAX_INT32
@@ -231,9 +232,8 @@ def choose_admission(job: Job) -> AdmissionStatus | None:
         workers = merge_pod_set(view, workload, WORKERS, count=_keep_workers(job))
     except CannotStart:
         return job.status.admission  # of an attempt that follows another one; see `find_obstacle` for the others
-    return AdmissionStatus(
-        queue=workload.queue[:253], cluster_queue=workload.cluster_queue[:253], pod_sets=[head, workers]
-    )
+    values = {"queue": workload.queue, "cluster_queue": workload.cluster_queue, "pod_sets": [head, workers]}
+    return fit(AdmissionStatus, values)
 
 
 def count_assigned(workload: WorkloadView) -> int:

@@ -15,7 +15,8 @@ from datetime import datetime, timedelta
 from pydantic.alias_generators import to_camel
 
 from railhead.api import conditions as types
-from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SettledStatus, SpentStatus
+from railhead.api.fit import fit
+from railhead.api.goodput import GoodputStatus, LostSeconds, SettledStatus, SpentStatus
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time, parse_time
@@ -83,15 +84,28 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
         if spent is not None and _is_uncommitted_lost(old, new):
             given["retrained"] += given.pop(OPEN)
     productive = count_kept(known) + given.pop(KEPT, 0) + given.pop(OPEN, 0)
-    lost = Counter(dict(known.lost_seconds)) + given
-    total = _add_seconds(known, seconds, productive=productive, lost=lost, held_gpus=_count_held(old, gpus), gpus=gpus)
-    return total.model_copy(
-        update={
-            "time": format_time(since + timedelta(seconds=seconds)),
-            "interruptions": _count_interruptions(known.interruptions, old, new),
-            "settled": settled,
-        }
-    )
+    wall = known.wall_seconds + seconds
+    held = seconds * _count_held(old, gpus)
+    trained = (productive - known.productive_seconds) * gpus
+    gpu_seconds = known.gpu_seconds + held
+    values = {
+        "percent": _format_percent(productive, wall),
+        "time": format_time(since + timedelta(seconds=seconds)),
+        "wall_seconds": wall,
+        "productive_seconds": productive,
+        "lost_seconds": Counter(dict(known.lost_seconds)) + given,
+        "gpu_seconds": gpu_seconds,
+        "lost_gpu_seconds": min(known.lost_gpu_seconds + held - trained, gpu_seconds),
+        "interruptions": _count_interruptions(known.interruptions, old, new),
+        "settled": settled,
+    }
+    return fit(GoodputStatus, values)  # a status that a user has edited may have any numbers
+
+
+def _format_percent(productive: int, wall: int) -> str:
+    if not wall:
+        return ""
+    return f"{100 * min(productive, wall) / wall:.1f}"
 
 
 def _divide(
@@ -143,32 +157,8 @@ def _write_settled(decided: Counter[str], *, open_seconds: int, attempt: int) ->
     seconds = {cause: decided[cause] for cause in MEASURED}
     seconds[PRODUCTIVE] = decided[KEPT] + open_seconds
     seconds["uncommitted"] = open_seconds
-    return SettledStatus(**{name: min(number * 1000, MOST) for name, number in seconds.items()}, attempt=attempt)
-
-
-def _add_seconds(
-    known: GoodputStatus, seconds: int, *, productive: int, lost: Mapping[str, int], held_gpus: int, gpus: int
-) -> GoodputStatus:
-    """Returns the account with these seconds more, and the new sums of productive and of lost time.
-
-    Each number has a limit, since a status that a user has edited may have any numbers.
-    """
-    wall = known.wall_seconds + seconds
-    percent = ""
-    if wall:
-        percent = f"{100 * min(productive, wall) / wall:.1f}"
-    gpu_seconds = min(known.gpu_seconds + seconds * held_gpus, MOST)
-    trained = productive - known.productive_seconds
-    lost_gpu_seconds = known.lost_gpu_seconds + seconds * held_gpus - trained * gpus
-    return GoodputStatus(
-        percent=percent,
-        time=known.time,
-        wall_seconds=min(wall, MOST),
-        productive_seconds=min(productive, MOST),
-        lost_seconds=LostSeconds(**{cause: min(number, MOST) for cause, number in lost.items()}),
-        gpu_seconds=gpu_seconds,
-        lost_gpu_seconds=min(max(lost_gpu_seconds, 0), gpu_seconds),
-    )
+    milliseconds = {name: number * 1000 for name, number in seconds.items()}
+    return fit(SettledStatus, {**milliseconds, "attempt": attempt})
 
 
 def _find_spent(status: JobStatus) -> SpentStatus | None:
@@ -230,4 +220,4 @@ def _count_interruptions(known: Mapping[str, int], old: JobStatus, new: JobStatu
     after = new.counted_restarts.number if new.counted_restarts else 0
     if new.attempt == old.attempt and after > before and old.progress.restart is not None:
         counts[old.progress.restart.class_.value] += after - before
-    return {class_: min(count, MOST_INTERRUPTIONS) for class_, count in counts.items()}
+    return counts

@@ -8,9 +8,10 @@ budget of failures counts it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 
+from railhead.api.fit import find_limit, fit
 from railhead.api.names import CONTAINER, HEAD
 from railhead.api.spec import FailurePolicyRule as RuleSpec
 from railhead.api.spec import TrainJobSpec
@@ -194,7 +195,8 @@ def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
 
 def _add_reason(message: str, why: str) -> str:
     """The message is cut, so that the status has room for the reason."""
-    return f"{message[:4000]} ({why})"
+    room = find_limit(FailureStatus, "message") - len(f" ({why})")
+    return f"{message[:room]} ({why})"
 
 
 def _find_reported(observed: Observed) -> Failure | None:
@@ -219,20 +221,18 @@ def _build_status(
     if suspect:
         suspect_pod = suspect.name
         suspect_node = suspect.node
-    return FailureStatus(
-        class_=failure.class_,
-        reason=failure.reason[:128],
-        message=failure.message[:4096],
-        attempt=observed.attempt,
-        pod=pod,
-        node=node,
-        container=container,
-        exit_code=exit_code,
-        process_exit_code=failure.process_exit_code,
-        suspect_pod=suspect_pod,
-        suspect_node=suspect_node,
-        time=format_time(observed.now),
-    )
+    values = {
+        **asdict(failure),
+        "attempt": observed.attempt,
+        "pod": pod,
+        "node": node,
+        "container": container,
+        "exit_code": exit_code,
+        "suspect_pod": suspect_pod,
+        "suspect_node": suspect_node,
+        "time": format_time(observed.now),
+    }
+    return fit(FailureStatus, values)
 
 
 def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStatus, str]:

@@ -1,7 +1,6 @@
 """What a driver's report changes in the status, within the CRD's bounds.
 
-It comes from a pod, so it may hold anything of the right types; a single value out of bounds
-would make the API server reject the whole status write, again and again, and terminals act on control characters.
+It comes from a pod, so it may hold anything of the right types: `fit` cuts it.
 """
 
 from __future__ import annotations
@@ -12,28 +11,18 @@ from dataclasses import asdict
 from datetime import datetime
 from itertools import pairwise
 
-from railhead.api.goodput import MOST, SpentStatus
-from railhead.api.slow_ranks import SlowRankStatus
+from railhead.api.fit import find_limit, fit, keep_time
 from railhead.api.status import (
-    MAX_MESSAGE,
     CheckpointStatus,
     DriverWarning,
     JobStatus,
-    OutcomeStatus,
     ProgressStatus,
-    RestartStatus,
     ResumedFromStatus,
     replace_status,
 )
-from railhead.contract.failure import FailureClass
-from railhead.contract.outcome import MESSAGE_CHARS, Outcome, parse_exit_code
+from railhead.contract.outcome import Outcome, parse_exit_code
 from railhead.contract.report import (
     MAX_INDEX,
-    MAX_LOST_PODS,
-    MAX_METRIC_NAME,
-    MAX_METRIC_VALUE,
-    MAX_METRICS,
-    MAX_SLOW_RANKS,
     MAX_URI,
     NO_CHECKPOINT,
     CommittedCheckpoint,
@@ -43,39 +32,15 @@ from railhead.contract.report import (
     RunWarning,
     SlowRank,
 )
-from railhead.contract.spent import Spent
-from railhead.contract.text import clean_line, clean_text
-from railhead.contract.times import format_time, parse_time
+from railhead.contract.times import format_time
 
-REASON = r"[A-Z][A-Za-z0-9]{0,63}"
-TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[-+][0-9]{2}:[0-9]{2})"
+REASON = r"[A-Z][A-Za-z0-9]*"
 UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # of seconds, the largest first
 
 
 def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> JobStatus:
     """Returns the status with what a report of the current attempt changes; `nodes`: of the job's pods, by name."""
-    progress = ProgressStatus(
-        attempt=report.attempt,
-        state=report.state,
-        reports=cut_count(report.reports),
-        joined=cut_count(report.joined),
-        workers=cut_count(report.workers),
-        step=_cut_step(report.steps.step),
-        total_steps=_cut_step(report.steps.total),
-        steps_per_second=clean_line(report.steps.per_second[:32]) or None,
-        tokens_per_second=clean_line(report.steps.tokens_per_second[:32]) or None,
-        metrics=cut_metrics(report.metrics),
-        update_time=keep_time(report.time),
-        spent=_cut_spent(report.spent),
-        warning=_cut_warning(report.warning),
-        restart=_cut_restart(report.restart),
-        slow_ranks=[_cut_slow_rank(each, nodes) for each in report.slow_ranks[:MAX_SLOW_RANKS]] or None,
-        lost_pods=[clean_line(name[:253]) for name in report.lost_pods[:MAX_LOST_PODS]] or None,
-        outcome=_cut_outcome(report.outcome),
-    )
-    progress = with_estimate(
-        progress, percent=_cut_step(report.steps.percent, 100), seconds=_cut_step(report.steps.remaining_seconds)
-    )
+    progress = _read_progress(report, nodes)
     is_news = without_measures(progress) != without_measures(status.progress)
     if is_news:  # else the report only shows that the driver is alive
         status = replace_status(status, progress=progress)
@@ -84,6 +49,33 @@ def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, s
     if report.resumed_from and _is_uri(report.resumed_from.uri):
         status = replace_status(status, resumed_from=ResumedFromStatus(uri=report.resumed_from.uri))
     return _add_checkpoints(status, report, attempt=report.attempt, time=report.time)
+
+
+def _read_progress(report: Report, nodes: Mapping[str, str]) -> ProgressStatus:
+    steps = report.steps
+    values = {
+        "attempt": report.attempt,
+        "state": report.state,
+        "reports": report.reports,
+        "joined": report.joined,
+        "workers": report.workers,
+        "step": steps.step,
+        "total_steps": steps.total,
+        "percent_complete": steps.percent,
+        "estimated_remaining_seconds": steps.remaining_seconds,
+        "steps_per_second": steps.per_second or None,
+        "tokens_per_second": steps.tokens_per_second or None,
+        "metrics": report.metrics,
+        "update_time": report.time,
+        "spent": asdict(report.spent) if report.spent else None,
+        "warning": _read_warning(report.warning),
+        "restart": _read_restart(report.restart),
+        "slow_ranks": [_read_slow_rank(each, nodes) for each in report.slow_ranks] or None,
+        "lost_pods": report.lost_pods or None,
+        "outcome": _read_outcome(report.outcome),
+    }
+    progress = fit(ProgressStatus, values)
+    return with_estimate(progress, percent=progress.percent_complete, seconds=progress.estimated_remaining_seconds)
 
 
 def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int | None) -> ProgressStatus:
@@ -117,35 +109,6 @@ def _add_checkpoints(status: JobStatus, said: Report | Outcome, *, attempt: int,
     )
 
 
-def cut_metrics(values: Mapping[str, str]) -> dict[str, str]:
-    """Keeps as many as fit, each on one line of bounded length."""
-    items = list(values.items())[:MAX_METRICS]
-    return {clean_line(name[:MAX_METRIC_NAME]): clean_line(value[:MAX_METRIC_VALUE]) for name, value in items}
-
-
-def keep_time(text: str) -> str | None:
-    """The time as the API server takes it, or None for any other text."""
-    if re.fullmatch(TIME, text) and parse_time(text):
-        return text
-    return None
-
-
-def cut_count(value: int, most: int = MAX_INDEX) -> int:
-    return min(max(value, 0), most)
-
-
-def _cut_spent(spent: Spent | None) -> SpentStatus | None:
-    if spent is None:
-        return None
-    return SpentStatus(**{name: cut_count(value, MOST) for name, value in asdict(spent).items()})
-
-
-def _cut_step(value: int | None, most: int = MAX_INDEX) -> int | None:
-    if value is None:
-        return None
-    return cut_count(value, most)
-
-
 def _format_duration(seconds: int) -> str:
     """Returns its two largest units: 45s, 12m30s, 3h20m, 2d4h."""
     for (size, unit), (smaller, next_unit) in pairwise(UNITS):
@@ -155,47 +118,31 @@ def _format_duration(seconds: int) -> str:
     return f"{seconds}s"
 
 
-def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:
-    """The warning, shortened to fit, or None if its reason is malformed."""
+def _read_warning(warning: RunWarning | None) -> dict[str, object] | None:
+    """Returns None for a warning whose reason is malformed."""
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None
-    return DriverWarning(reason=warning.reason, message=clean_text(warning.message[:MAX_MESSAGE]))
+    if len(warning.reason) > find_limit(DriverWarning, "reason"):
+        return None  # what is left of it would be another reason
+    return asdict(warning)
 
 
-def _cut_restart(restart: RestartInPlace | None) -> RestartStatus | None:
+def _read_restart(restart: RestartInPlace | None) -> dict[str, object] | None:
     if restart is None:
         return None
-    return RestartStatus(
-        number=cut_count(restart.number),
-        charged=cut_count(restart.charged),
-        class_=FailureClass.parse(restart.cause),
-        reason=clean_line(restart.reason[:128]),
-        message=clean_text(restart.message[:MAX_MESSAGE]),
-        suspect_pod=clean_line(restart.suspect_pod[:253]),
-        time=keep_time(restart.time),
-    )
+    values = asdict(restart)
+    values["class_"] = values.pop("cause")
+    return values
 
 
-def _cut_slow_rank(slow: SlowRank, nodes: Mapping[str, str]) -> SlowRankStatus:
-    return SlowRankStatus(
-        rank=cut_count(slow.rank),
-        pod=clean_line(slow.pod[:253]),
-        node=nodes.get(slow.pod, ""),
-        score=clean_line(slow.score[:16]),
-        since=keep_time(slow.since),
-    )
+def _read_slow_rank(slow: SlowRank, nodes: Mapping[str, str]) -> dict[str, object]:
+    return {**asdict(slow), "node": nodes.get(slow.pod, "")}
 
 
-def _cut_outcome(outcome: ReportedOutcome | None) -> OutcomeStatus | None:
+def _read_outcome(outcome: ReportedOutcome | None) -> dict[str, object] | None:
     if outcome is None:
         return None
-    return OutcomeStatus(
-        outcome=clean_line(outcome.outcome[:32]),
-        reason=clean_line(outcome.reason[:128]),
-        message=clean_text(outcome.message[:MESSAGE_CHARS]),
-        process_exit_code=parse_exit_code(outcome.process_exit_code),
-        suspect_pod=clean_line(outcome.suspect_pod[:253]),
-    )
+    return {**asdict(outcome), "process_exit_code": parse_exit_code(outcome.process_exit_code)}
 
 
 def _find_newer(
@@ -204,13 +151,8 @@ def _find_newer(
     """The driver's newest commit, if the status has only earlier ones; else that of the status."""
     if newest is None or not _is_usable(newest) or newest.index <= status.newest_index:
         return status.checkpoint
-    return CheckpointStatus(
-        uri=newest.uri,
-        index=newest.index,
-        time=keep_time(newest.time) or keep_time(time),
-        metrics=cut_metrics(newest.metrics),
-        attempt=attempt,
-    )
+    committed = keep_time(newest.time) or time
+    return fit(CheckpointStatus, {**asdict(newest), "time": committed, "attempt": attempt})
 
 
 def _find_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt: int) -> CheckpointStatus | None:
@@ -221,12 +163,10 @@ def _find_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt: 
         return None
     if best is None or not _is_usable(best) or not 0 < best.attempt <= attempt:
         return known
-    metrics = cut_metrics(best.metrics)
-    if known is not None and (known.uri, known.index) == (best.uri, best.index):
-        metrics = metrics or known.metrics  # a shortened termination message has none
-    return CheckpointStatus(
-        uri=best.uri, index=best.index, time=keep_time(best.time), metrics=metrics, attempt=best.attempt
-    )
+    found = fit(CheckpointStatus, asdict(best))
+    if known is not None and not found.metrics and (known.uri, known.index) == (best.uri, best.index):
+        return found.model_copy(update={"metrics": known.metrics})  # a shortened termination message has none
+    return found
 
 
 def _is_usable(checkpoint: CommittedCheckpoint) -> bool:

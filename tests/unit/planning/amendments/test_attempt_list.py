@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from railhead.api.attempts import Attempt
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.contract.report import ReportedOutcome
+from railhead.contract.text import clean_line
 from railhead.planning import planner
 from railhead.planning.amendments.attempt_list import list_attempts
 from railhead.planning.pod_view import PodView
@@ -295,7 +296,7 @@ def lose(head: PodView, *, node: str, reason: str) -> list[dict[str, Any]]:
     status["progress"] = {"attempt": 10, "state": "RUNNING"}
     lost = replace(head, node=node, phase="Failed", is_running=False, exit_code=1, reason=reason)
     wanted = decide(lost, status=status)
-    assert wanted.status is not None and wanted.status.fields["failure"]["reason"] == reason[:128]
+    assert wanted.status is not None and wanted.status.fields["failure"]["reason"] == clean_line(reason[:128])
     attempts: list[dict[str, Any]] = wanted.status.fields["attempts"]
     return attempts
 
