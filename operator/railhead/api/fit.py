@@ -36,6 +36,11 @@ def fit(model: type[M], values: Mapping[str, object]) -> M:
     return model.model_validate(_cut(values, _build_bounds(model)))
 
 
+def fit_text(model: type[BaseModel], field: str, text: str) -> str:
+    """Returns the text as `fit` would cut and clean it for this field."""
+    return _cut_text(text, _build_bounds(model)["properties"][field]) or ""
+
+
 def find_limit(model: type[BaseModel], field: str) -> int:
     """Returns how many characters the text of this field may have."""
     return int(_build_bounds(model)["properties"][field]["maxLength"])

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from railhead.api import conditions as types
 from railhead.api.conditions import Condition, merge_conditions
-from railhead.api.fit import fit
+from railhead.api.fit import fit_text
 from railhead.api.status import JobStatus, Waiting, replace_status
 from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
@@ -76,15 +76,14 @@ def make_guard(observed: Observed) -> WantedStatus:
 
 def make_condition(observed: Observed, type_: str, *, reason: str, message: str, is_true: bool = True) -> Condition:
     """Makes a condition that is set now; the write keeps the time of one whose status does not change."""
-    values = {
-        "type": type_,
-        "status": "True" if is_true else "False",
-        "reason": reason,
-        "message": message,
-        "observed_generation": observed.generation,
-        "last_transition_time": format_time(observed.now),
-    }
-    return fit(Condition, values)
+    return Condition(
+        type=type_,
+        status="True" if is_true else "False",
+        reason=fit_text(Condition, "reason", reason),
+        message=fit_text(Condition, "message", message),
+        observed_generation=observed.generation,
+        last_transition_time=format_time(observed.now),
+    )
 
 
 def set_standing_conditions(observed: Observed, *conditions: Condition) -> JobStatus:
