@@ -14,7 +14,6 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from railhead.cli.completion import ASK, complete_for_shell
 from railhead.cli.output import Console, prepare_output
 from railhead.cli.parser import parse_arguments
 from railhead.client.exit_codes import ClientError, ExitCode
@@ -26,12 +25,12 @@ EXTRAS = {"local": "local,train", "operator": "operator"}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code, one of `railhead.client.exit_codes.ExitCode`; an error has a message on stderr."""
-    words = sys.argv[1:] if arguments is None else arguments
     prepare_output()
-    if words[:1] == [ASK]:
-        complete_for_shell(words[1:])
-        return 0
-    options = parse_arguments(words)
+    if "_ARGCOMPLETE" in os.environ:
+        from railhead.cli.completion import complete_for_shell  # and with it argcomplete, which takes time
+
+        complete_for_shell()
+    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     if options.module in EXTRAS and sys.platform != "linux":
         machine = "use a virtual machine, on Windows WSL 2 (docs/get-started/laptop.md)"
         print(f"railhead: `railhead {options.module}` needs Linux; {machine}", file=sys.stderr)

@@ -2,67 +2,84 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import io
 import os
+import re
 import shutil
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from argcomplete.finders import CompletionFinder
 
-from railhead.cli.completion import Words, ask_cluster, complete_for_kubectl, find_candidates
-from railhead.cli.main import main
-from railhead.cli.parser import LIST_FORMATS, build_parser
+from railhead.cli.completion import FOR_KUBECTL, complete_for_kubectl, complete_line
+from railhead.cli.parser import LIST_FORMATS
 from railhead.client.cluster.connection import Target
 from railhead.json_object import Object
 from tests.unit.cli.api_server import serve
 
-# Print the candidates for the words of $1; what surrounds them is that of an interactive shell.
+# Print the candidates for the line $1; what surrounds them is that of an interactive shell.
 SHELLS = {
-    "bash": 'eval "$(railhead completion bash)"; COMP_WORDS=($1); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _railhead; '
-    "printf '%s\\n' ${COMPREPLY[@]}",
-    "zsh": 'compdef() { }; compadd() { print -l -- "${@[2,-1]}" }; eval "$(railhead completion zsh)"; '
-    "words=(${=1}); CURRENT=$#words; _railhead",
+    "bash": 'eval "$(railhead completion bash)"; COMP_WORDBREAKS=" =:"; COMP_LINE=$1; COMP_POINT=${#1}; '
+    'compopt() { return 1; }; _python_argcomplete railhead; printf "%s\\n" "${COMPREPLY[@]}"',
+    "zsh": 'compdef() { }; _describe() { print -l -- "${(@P)2}" }; eval "$(railhead completion zsh)"; '
+    "words=(railhead); BUFFER=$1; CURSOR=$#1; _python_argcomplete",
     "fish": "railhead completion fish | source; complete --do-complete $argv[1]",
 }
-# bash itself divides a word at =, and replaces what comes after it.
-NAMESPACE = {"bash": "--namespace = te", "zsh": "--namespace=te", "fish": "--namespace=te"}
-NAMESPACE_FOUND = {"bash": "", "zsh": "--namespace=", "fish": "--namespace="}
+PLAIN = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}
+
+
+@pytest.fixture(autouse=True)
+def keep_file_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps argcomplete from opening descriptor 9, which is pytest's here."""
+    monkeypatch.setattr(CompletionFinder, "_init_debug_stream", lambda _: None)
+
+
+def complete(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    for name, value in {**FOR_KUBECTL, "COMP_LINE": line, "COMP_POINT": str(len(line))}.items():
+        monkeypatch.setenv(name, value)
+    found = io.StringIO()
+    with pytest.raises(SystemExit):
+        complete_line(sys.exit, found)
+    return found.getvalue().split("\n")
 
 
 @pytest.mark.parametrize(
     ("words", "candidates"),
     [
-        (["lo"], ["logs", "local"]),
-        (["local", ""], ["up", "down", "status", "run"]),
-        (["local", "run", "--g"], ["--gpus"]),
-        (["logs", "digits", "--fo"], ["--folder", "--follow"]),
-        (["logs", "digits", "--rank", ""], []),
-        (["logs", "digits", "--rank", "3", "--al"], ["--all"]),
-        (["list", "-A", "-o", ""], list(LIST_FORMATS)),
-        (["list", "-o", "w"], ["wide"]),
-        (["list", "-n", "logs", "--w"], ["--watch"]),
-        (["wait", "digits", "--for", "su"], ["succeeded", "suspended"]),
-        (["completion", ""], ["bash", "zsh", "fish"]),
-        (["exec", "digits", "--", "--"], []),
-        (["nothing", "--he"], ["--help"]),
-        (["list", "--output=w"], ["wide"]),
-        (["list", "-o=w"], ["wide"]),
-        (["list", "--output", "=", "w"], ["wide"]),
-        (["list", "--output", "="], list(LIST_FORMATS)),
-        (["list", "--none=w"], []),
+        ("lo", ["logs", "local"]),
+        ("local ", ["up", "down", "status", "run"]),
+        ("local run --g", ["--gpus"]),
+        ("logs digits --fo", ["--follow", "--folder"]),
+        ("logs digits --rank 3 --at", ["--attempt"]),
+        ("list -A -o ", list(LIST_FORMATS)),
+        ("list -n logs --w", ["--watch"]),
+        ("list --output=w", ["wide"]),
+        ("wait digits --for su", ["succeeded", "suspended"]),
+        ("completion ", ["bash", "zsh", "fish"]),
+        ("exec digits -- --", [""]),
+        ("exec digits --rank 3 -- nvidia-smi --he", [""]),
+        ("list --none=w", [""]),
+        ("no-command --he", ["--help"]),
     ],
 )
-def test_candidates_are_those_of_the_command_and_its_options(words: list[str], candidates: list[str]) -> None:
-    assert find_candidates(build_parser(), words, ask_nothing) == candidates
+def test_candidates_are_those_of_the_command_and_its_options(
+    words: str, candidates: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert complete(f"railhead {words}", monkeypatch) == candidates
 
 
-def ask_nothing(_: argparse.Action, __: Words) -> Sequence[str]:
-    return ()
+def test_other_values_are_completed_as_names_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.yaml").touch()
+    (tmp_path / "jobs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for words in ("submit jo", "render jo", "list --kubeconfig jo", "local run -f jo"):
+        assert sorted(complete(f"railhead {words}", monkeypatch)) == ["job.yaml", "jobs/"]
 
 
 JOBS, NAMESPACES, RANKS = ["digits", "digits-r2", "llm"], ["team-a", "team-b"], ["0", "1", "2"]
@@ -84,34 +101,31 @@ async def answer(request: web.Request) -> web.Response:
 @pytest.mark.parametrize(
     ("words", "candidates"),
     [
-        (["status", ""], JOBS),
-        (["logs", "--rank", "1", "di"], ["digits", "digits-r2"]),
-        (["status", "digits", ""], []),
-        (["delete", "digits", "llm", ""], ["digits-r2"]),
-        (["why", "-n", "team-b", ""], ["other"]),
-        (["why", "-n", "team-c", ""], []),
-        (["why", "--namespace=team-b", ""], ["other"]),
-        (["why", "--namespace", "=", "team-b", ""], ["other"]),
-        (["list", "--namespace=team-"], NAMESPACES),
-        (["list", "-n="], NAMESPACES),
-        (["list", "--namespace", "team-"], NAMESPACES),
-        (["logs", "digits", "--rank", ""], RANKS),
-        (["logs", "--rank", ""], []),
-        (["exec", "gone", "--rank", ""], []),
-        (["submit", ""], []),
-        (["retry", "digits", "--name", ""], []),
+        ("status ", JOBS),
+        ("logs --rank 1 di", ["digits", "digits-r2"]),
+        ("status digits ", [""]),
+        ("delete digits llm ", ["digits-r2"]),
+        ("why -n team-b ", ["other"]),
+        ("why -n team-c ", [""]),
+        ("why --namespace=team-b ", ["other"]),
+        ("list --namespace=team-", NAMESPACES),
+        ("list --namespace team-", NAMESPACES),
+        ("logs digits --rank ", RANKS),
+        ("logs --rank ", [""]),
+        ("exec gone --rank ", [""]),
     ],
 )
-async def test_names_and_ranks_come_from_the_cluster(words: list[str], candidates: list[str], tmp_path: Path) -> None:
+async def test_names_and_ranks_come_from_the_cluster(
+    words: str, candidates: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve(answer, tmp_path) as config:
-        asked = [words[0], "--kubeconfig", config, *words[1:]]
-        found = await asyncio.to_thread(find_candidates, build_parser(), asked, ask_cluster)
+        monkeypatch.setenv("KUBECONFIG", config)
+        found = await asyncio.to_thread(complete, f"railhead {words}", monkeypatch)
     assert found == candidates
 
 
-def test_a_cluster_that_does_not_answer_has_no_names(tmp_path: Path) -> None:
-    words = ["status", "--kubeconfig", str(tmp_path / "none"), ""]
-    assert find_candidates(build_parser(), words, ask_cluster) == []
+def test_a_cluster_that_does_not_answer_has_no_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert complete(f"railhead status --kubeconfig {tmp_path / 'none'} ", monkeypatch) == [""]
 
 
 def test_a_cluster_that_takes_too_long_has_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,14 +136,11 @@ def test_a_cluster_that_takes_too_long_has_no_names(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("railhead.cli.completion.SECONDS", 0.01)
     monkeypatch.setattr("railhead.client.cluster.connection.open_cluster", hang)
-    assert find_candidates(build_parser(), ["status", ""], ask_cluster) == []
+    assert complete("railhead status ", monkeypatch) == [""]
 
 
-def test_without_a_word_all_commands_are_candidates(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["__complete"]) == main(["__complete", ""]) == 0
-    found = capsys.readouterr().out.splitlines()
-    assert found[: len(found) // 2] == found[len(found) // 2 :]
-    assert {"list", "submit", "stacks", "local"} <= set(found)
+def test_without_a_word_all_commands_are_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"list", "submit", "stacks", "local"} <= set(complete("railhead ", monkeypatch))
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -139,29 +150,44 @@ async def test_a_shell_asks_the_program(shell: str, tmp_path: Path) -> None:
     program = tmp_path / "railhead"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m railhead.cli "$@"\n')
     program.chmod(0o755)
-    plain = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}[shell]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    before = "" if shell == "bash" else "--namespace="  # bash itself divides a word at =
     async with serve(answer, tmp_path) as config:
-        environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(sys.path)}
-        for words, candidates in (
+        environment = {**os.environ, "PATH": path, "PYTHONPATH": os.pathsep.join(sys.path), "KUBECONFIG": config}
+        for line, candidates in (
             ("railhead checkpoints digits --d", ["--download"]),
             ("railhead status d", ["digits", "digits-r2"]),
-            (f"railhead list {NAMESPACE[shell]}", [NAMESPACE_FOUND[shell] + each for each in NAMESPACES]),
+            ("railhead list --namespace=te", [before + each for each in NAMESPACES]),
         ):
             process = await asyncio.create_subprocess_exec(
-                *(shell, plain, "-c", SHELLS[shell], *(() if shell == "fish" else (shell,)), words),
-                env={**environment, "KUBECONFIG": config, "HOME": str(tmp_path)},
+                *(shell, PLAIN[shell], "-c", SHELLS[shell], *(() if shell == "fish" else (shell,)), line),
+                env={**environment, "HOME": str(tmp_path)},
                 stdout=asyncio.subprocess.PIPE,
             )
             out, _ = await process.communicate()
-            assert out.decode().split() == candidates
+            # zsh and fish show what an option means behind the candidate.
+            assert [re.split("[:\t]", each)[0].strip() for each in out.decode().splitlines()] == candidates
 
 
 def test_kubectl_gets_a_directive_behind_the_candidates(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["kubectl_complete-railhead", "timel"])
-    complete_for_kubectl()
-    assert capsys.readouterr().out == "timeline\n:0\n"
-    monkeypatch.setattr(sys, "argv", ["kubectl_complete-railhead", "list", "--output=w"])
-    complete_for_kubectl()
-    assert capsys.readouterr().out == "wide\n:0\n", "kubectl itself adds the option"
+    for name in (*FOR_KUBECTL, "COMP_LINE", "COMP_POINT"):
+        monkeypatch.setenv(name, "")  # so that the test's end removes what the program sets
+    for words, out in (
+        (["timel"], "timeline\n:0\n"),
+        (["list", "--output=w"], "wide\n:0\n"),
+        (["list", "--output", ""], "table\nwide\njson\nyaml\nname\n:0\n"),
+        (["exec", "digits", "--", "--he"], ":0\n"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["kubectl_complete-railhead", *words])
+        complete_for_kubectl()
+        assert capsys.readouterr().out == out
+
+
+def test_a_command_that_is_no_completion_does_not_import_argcomplete() -> None:
+    code = (
+        "import sys, railhead.cli.main as m; print({'argcomplete', 'asyncio'} & set(sys.modules)); m.main(['--help'])"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.startswith("set()\n")
