@@ -70,15 +70,12 @@ def _order(parts: list[_Part]) -> list[_Part]:
     """Attempts are counted; the clocks of heads order only jobs, and heads of one attempt."""
     jobs = _find_begins(parts, attrgetter("header.job"))
     heads = _find_begins(parts, _Part.get_head)
-    return sorted(
-        parts,
-        key=lambda part: (
-            jobs.get(part.header.job, ""),
-            part.name.attempt,
-            heads.get(part.get_head(), ""),
-            part.name.number,
-        ),
-    )
+
+    def rank(part: _Part) -> tuple[str, int, str, int]:
+        job = jobs.get(part.header.job, "")
+        return job, part.name.attempt, heads.get(part.get_head(), ""), part.name.number
+
+    return sorted(parts, key=rank)
 
 
 def _find_begins(parts: Iterable[_Part], find_owner: Callable[[_Part], Hashable]) -> dict[Hashable, str]:

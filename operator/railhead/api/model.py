@@ -103,10 +103,16 @@ def rules(*checks: tuple[str, str, str], **extra: Any) -> dict[str, Any]:
     return {"x-kubernetes-validations": validations, **extra}
 
 
+def _read_class(value: object) -> object:
+    if isinstance(value, str):
+        return FailureClass.parse(value)
+    return value
+
+
 # A failure class of the status, parsed once; a name that another version wrote counts as Infrastructure.
 ClassName = Annotated[
     FailureClass,
-    BeforeValidator(lambda value: FailureClass.parse(value) if isinstance(value, str) else value),
+    BeforeValidator(_read_class),
     WithJsonSchema({"type": "string", "maxLength": 32}),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME)]

@@ -21,6 +21,7 @@ from argcomplete.shell_integration import shellcode
 from railhead.cli.output import prepare_output
 from railhead.cli.parser import build_parser, job_name
 from railhead.client.exit_codes import ClientError
+from railhead.json_object import Object
 
 SECONDS = 3.0  # for the cluster's answer; a shell shows nothing meanwhile
 # kubectl wants each candidate on a line, without a space behind it, and of --output=wide the value alone. Like fish,
@@ -102,6 +103,10 @@ async def _ask_cluster(action: argparse.Action, options: argparse.Namespace) -> 
         else:
             scope = Scope(TRAIN_JOB, cluster.namespace)
         with explaining(f"list {scope.kind.plural}"):
-            listed = await cluster.client.list_each(scope, lambda each: each["metadata"]["name"], metadata_only=True)
+            listed = await cluster.client.list_each(scope, _read_name, metadata_only=True)
         given = getattr(options, "names", None) or []
-        return [str(name) for name in listed.items if name not in given]
+        return [name for name in listed.items if name not in given]
+
+
+def _read_name(each: Object) -> str:
+    return str(each["metadata"]["name"])

@@ -98,7 +98,14 @@ def _print_top(jobs: Iterable[JobRow], options: argparse.Namespace, cluster: Clu
 
 def sort_rows(jobs: Iterable[JobRow], by: str) -> list[JobRow]:
     """Returns the jobs in the order of --sort; those that are alike by age, then by name."""
-    return sorted(jobs, key=lambda row: (-row.gpus if by == "gpus" else 0, row.created, row.namespace, row.name))
+
+    def rank(row: JobRow) -> tuple[int, str, str, str]:
+        gpus = 0
+        if by == "gpus":
+            gpus = row.gpus
+        return -gpus, row.created, row.namespace, row.name
+
+    return sorted(jobs, key=rank)
 
 
 def _print_jobs(

@@ -142,7 +142,11 @@ class Console:
         if not self.has_colour:
             return line
         pattern = rf"(?<=  )({'|'.join(COLOURS)})(?=  )"
-        return re.sub(pattern, lambda found: f"\x1b[{COLOURS[found[1]]}m{found[1]}\x1b[0m", line, count=1)
+        return re.sub(pattern, _colour_phase, line, count=1)
+
+
+def _colour_phase(found: re.Match[str]) -> str:
+    return f"\x1b[{COLOURS[found[1]]}m{found[1]}\x1b[0m"
 
 
 def layout(
@@ -159,10 +163,11 @@ def layout(
         return sum(wide[index] for index in shown) + len(GAP) * (len(shown) - 1)
 
     if width is not None:
-        while total() > width and any(columns[index].drop for index in shown):
-            shown.remove(max(shown, key=lambda index: columns[index].drop))
+        drops = [column.drop for column in columns]
+        while total() > width and any(drops[index] for index in shown):
+            shown.remove(max(shown, key=drops.__getitem__))
         while total() > width:
-            widest = max((i for i in shown if columns[i].can_be_cut), key=lambda i: wide[i], default=None)
+            widest = max((i for i in shown if columns[i].can_be_cut), key=wide.__getitem__, default=None)
             if widest is None or wide[widest] <= LEAST_WIDTH:
                 break
             wide[widest] = max(LEAST_WIDTH, wide[widest] - (total() - width))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from operator import methodcaller
 
 from railhead.api.crd import build_crd
 from railhead.json_object import Object
@@ -29,7 +30,7 @@ def _suggest(path: str) -> list[str]:
     elsewhere = [each for each in known if each.startswith("spec.") and each.rpartition(".")[2] == name]
     if elsewhere:
         # The shortest ones: a name such as `resources` stands in every template as well.
-        return sorted(elsewhere, key=lambda each: each.count("."))[:2]
+        return sorted(elsewhere, key=methodcaller("count", "."))[:2]
     beside = {each.rpartition(".")[2]: each for each in known if each.rpartition(".")[0] == parent}
     return [beside[close] for close in difflib.get_close_matches(name, beside, n=2)]
 

@@ -35,6 +35,7 @@ from railhead.controller.leadership import Elector, Leadership, Timing, make_can
 from railhead.controller.loop import Loop
 from railhead.controller.operator_metrics import OperatorMetrics, Page, Sources, build_metrics, judge_reader
 from railhead.controller.probes import build_listener, build_probes, watch_stalls
+from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.certificate import (
     CHECK_FOLDER_SECONDS,
     CHECK_SECONDS,
@@ -191,10 +192,16 @@ def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates
 
 def _build_writer(config: OperatorConfig, parts: Parts) -> ReportWriter:
     state = parts.state
+
+    def find_current_facts(key: JobKey) -> JobFacts | None:
+        if state.is_current(key.namespace):
+            return state.find_facts(key)
+        return None
+
     return ReportWriter(
         parts.client,
         WriteSchedule(config.report_writes, time.monotonic),
-        lookup=lambda key: state.find_facts(key) if state.is_current(key.namespace) else None,
+        lookup=find_current_facts,
         record_job=state.record_job,
         call_later=asyncio.get_running_loop().call_later,
         denials=StatusDenials(parts.client, EventRecorder(parts.client)),

@@ -77,10 +77,14 @@ class EventRecorder:
 def find_problem(events: Iterable[Object]) -> Problem | None:
     """Returns the newest of a pod's Events that explains why it does not start; None if it has got further."""
     relevant = [event for event in events if event.get("reason") in POD_EVENTS | MOUNTED]
-    newest = max(relevant, key=lambda event: (_time(event), event["reason"] in MOUNTED), default=None)
+    newest = max(relevant, key=_rank, default=None)
     if newest is None or newest["reason"] in MOUNTED:
         return None
     return Problem(str(newest["reason"]), clean_text(str(newest.get("message") or newest["reason"])))
+
+
+def _rank(event: Object) -> tuple[str, bool]:
+    return _time(event), event["reason"] in MOUNTED
 
 
 def find_node_added(events: Iterable[Object]) -> datetime | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from railhead.api.parsed_spec import JobKey
-from railhead.contract.callbacks import ignore
+from railhead.contract.callbacks import always, ignore
 from railhead.controller.discovery import Discovery
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.expiring import Expiring
@@ -81,7 +81,7 @@ class Loop:
     now: Callable[[], datetime]
     count: Callable[[str, float], None] = ignore
     monotonic: Callable[[], float] = time.monotonic
-    is_current: Callable[[str], bool] = lambda namespace: True
+    is_current: Callable[[str], bool] = always
     turns: LookUpTurns = field(init=False)
     discovery: Discovery = field(init=False)
 

@@ -26,6 +26,10 @@ from railhead.planning.queue_view import WorkloadView
 from railhead.resources.base import OperatorSettings
 
 
+def _rank_holder(other: JobRecord) -> tuple[bool, str, str]:
+    return other.attempt == 0, other.created, other.uid
+
+
 def _holds_run(other: JobRecord, record: JobRecord) -> bool:
     """Whether another unfinished job has the run of this one, or gets it first."""
     if record.attempt > 0:
@@ -128,7 +132,7 @@ class Store:
         holders = [other for other in others if _holds_run(other, record)]
         if not holders:
             return None
-        found = min(holders, key=lambda other: (other.attempt == 0, other.created, other.uid))
+        found = min(holders, key=_rank_holder)
         return RunHolder(found.key.namespace, found.key.name, found.phase)
 
     def _is_driver_shared(self, record: JobRecord) -> bool:

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
+from railhead.contract.callbacks import always
 from railhead.json_object import Object
 from railhead.kube.bodies import Body, decode, keep_all
 from railhead.kube.clock import ServerClock
@@ -107,7 +108,7 @@ class KubeClient:
         self,
         transport: Transport,
         *,
-        may_write: Callable[[], bool] = lambda: True,
+        may_write: Callable[[], bool] = always,
         clock: ServerClock | None = None,
         answers: Counter[RequestLabels] | None = None,
         hides_values: bool = False,

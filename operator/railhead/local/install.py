@@ -98,7 +98,8 @@ def _parse_manifests() -> list[Object]:
 def select_installed(documents: Sequence[Object]) -> list[Object]:
     """Returns the objects to install, namespaces first: all but those that run as processes of the session."""
     kept = [d for d in documents if d.get("kind") not in RUN_AS_PROCESSES]
-    return sorted(kept, key=lambda d: d["kind"] != "Namespace")
+    namespaces = [d for d in kept if d["kind"] == "Namespace"]
+    return namespaces + [d for d in kept if d["kind"] != "Namespace"]
 
 
 def build_node_role(node: str) -> list[Object]:

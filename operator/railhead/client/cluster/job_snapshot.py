@@ -98,7 +98,7 @@ class JobSnapshot:
     @cached_property
     def pods(self) -> tuple[PodState, ...]:
         """The pods, the newest attempt first, its head before its workers."""
-        return tuple(sorted(map(read_pod, self.raw_pods), key=lambda pod: (-pod.attempt, pod.slot, pod.name)))
+        return tuple(sorted(map(read_pod, self.raw_pods), key=_rank_pod))
 
     @cached_property
     def current_pods(self) -> tuple[PodState, ...]:
@@ -108,7 +108,15 @@ class JobSnapshot:
     @cached_property
     def events(self) -> tuple[EventNote, ...]:
         """The events, the oldest first."""
-        return tuple(sorted(map(_read_event, self.raw_events), key=lambda event: event.at or BEFORE))
+        return tuple(sorted(map(_read_event, self.raw_events), key=_read_time))
+
+
+def _rank_pod(pod: PodState) -> tuple[int, int, str]:
+    return -pod.attempt, pod.slot, pod.name
+
+
+def _read_time(event: EventNote) -> datetime:
+    return event.at or BEFORE
 
 
 def read_pod(pod: Object) -> PodState:

@@ -114,8 +114,8 @@ def group_stacks(stacks: Sequence[RankStack]) -> list[tuple[str, str]]:
     same: dict[tuple[str, str], list[RankStack]] = defaultdict(list)
     for each in stacks:
         same[each.place, each.text].append(each)
-    groups = sorted(same.items(), key=lambda group: (len(group[1]), group[1][0].rank))
-    return [(f"{_name(ranks)}: {place or SILENT}", text) for (place, text), ranks in groups]
+    groups = sorted((len(ranks), ranks[0].rank, place, text) for (place, text), ranks in same.items())
+    return [(f"{_name(same[place, text])}: {place or SILENT}", text) for _, _, place, text in groups]
 
 
 def _name(ranks: Sequence[RankStack]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 
 from railhead.api.status import JobStatus
 
@@ -24,7 +25,7 @@ def find_slowness(status: JobStatus) -> Iterator[tuple[str, str]]:
     spent = status.goodput
     if spent is not None and spent.wall_seconds >= LEAST_SECONDS:
         lost = {reason: sum(getattr(spent.lost_seconds, each) for each in fields) for reason, fields in _LOST.items()}
-        for reason, seconds in sorted(lost.items(), key=lambda each: -each[1]):
+        for reason, seconds in sorted(lost.items(), key=itemgetter(1), reverse=True):
             share = seconds / spent.wall_seconds
             if share >= LEAST_SHARE:
                 yield reason, f"{seconds} of {spent.wall_seconds} s, {share:.0%} of the job's time"

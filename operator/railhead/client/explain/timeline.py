@@ -47,7 +47,11 @@ def build_timeline(snapshot: JobSnapshot, journal: Iterable[Moment] = ()) -> lis
     """
     found = [*_gaps(snapshot), *_job(snapshot), *_attempts(snapshot), *_checkpoint(snapshot), *_conditions(snapshot)]
     found += [*_events(snapshot), *journal]
-    return sorted(found, key=lambda each: each.time.rstrip("Z"))  # "...:07" comes before "...:07.123"
+
+    def read_time(moment: Moment) -> str:
+        return moment.time.rstrip("Z")  # "...:07" comes before "...:07.123"
+
+    return sorted(found, key=read_time)
 
 
 def _job(snapshot: JobSnapshot) -> Iterator[Moment]:

@@ -48,8 +48,12 @@ def choose_files(
         if file.name.startswith(folder)
     ]
     chosen = [(match[1], file) for match, file in found if match and (is_all or match[1] == wanted)]
-    chosen.sort(key=lambda each: (not each[0].isdigit(), each[0].rjust(9), each[1].name))
-    return {file: source for source, file in chosen}
+
+    def order(each: tuple[str, RunFile]) -> tuple[bool, str, str]:
+        source, file = each
+        return not source.isdigit(), source.rjust(9), file.name
+
+    return {file: source for source, file in sorted(chosen, key=order)}
 
 
 def read_lines(data: bytes, since: str = "") -> Iterator[str]:

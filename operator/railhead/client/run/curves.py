@@ -108,12 +108,13 @@ def build_curves(reports: Sequence[RankReport]) -> list[Curve]:
             number = _to_number(value)
             if number is not None:
                 found.setdefault((name, report.job), []).append((place, number))
-    order = {name: index for index, name in enumerate(dict.fromkeys(name for name, _ in found))}
-    pairs = sorted(found.items(), key=lambda item: (order[item[0][0]], item[0][1]))
-    return [
-        Curve(job, name, tuple(value for _, value in points), tuple(step for step, _ in points))
-        for (name, job), points in pairs
-    ]
+    metrics = dict.fromkeys(name for name, _ in found)
+    jobs = sorted({job for _, job in found})
+    return [_build_curve(job, name, found[name, job]) for name in metrics for job in jobs if (name, job) in found]
+
+
+def _build_curve(job: str, name: str, points: Sequence[tuple[int, float]]) -> Curve:
+    return Curve(job, name, tuple(value for _, value in points), tuple(step for step, _ in points))
 
 
 def _to_number(value: Scalar) -> float | None:

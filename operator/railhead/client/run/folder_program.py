@@ -122,7 +122,11 @@ def _open_file(root: str, name: str) -> BinaryIO:
     path = _locate(root, name)
     if path is None:
         raise OSError(f"{name} is a link, or in a folder that is one")
-    return open(path, "rb", opener=lambda file, flags: os.open(file, flags | getattr(os, "O_NONBLOCK", 0)))  # a pipe
+    return open(path, "rb", opener=_open_at_once)
+
+
+def _open_at_once(file: str, flags: int) -> int:
+    return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for its writer
 
 
 def _locate(root: str, name: str) -> str | None:

@@ -79,8 +79,11 @@ def _read_in(pod: str, container: str, folder: str, command: tuple[str, ...]) ->
 
 def choose_pod(pods: list[PodState]) -> str | None:
     """Returns the name of a pod that runs, of the newest attempt; rather its head, whose Python trains nothing."""
-    running = [pod for pod in pods if pod.is_running]
-    newest = max(running, key=lambda pod: (pod.attempt, pod.role == names.HEAD), default=None)
+
+    def rank(pod: PodState) -> tuple[int, bool]:
+        return pod.attempt, pod.role == names.HEAD
+
+    newest = max((pod for pod in pods if pod.is_running), key=rank, default=None)
     if newest:
         return newest.name
     return None

@@ -171,7 +171,7 @@ def _check_size(folder: Path, sizes: dict[str, int]) -> None:
         raise ClientError(f"--code {folder}: the folder has no files that are not ignored", ExitCode.USAGE)
     total = sum(sizes.values())
     if len(sizes) > MOST_FILES or total > MOST_BYTES:
-        largest = sorted(sizes, key=lambda path: -sizes[path])[:5]
+        largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]
         what = f"{folder} has {len(sizes)} files with {format_size(total)}; {MOST_FILES} files and 900 KiB can be sent"
         names = ", ".join(f"{path} ({format_size(sizes[path])})" for path in largest)
         raise ClientError(f"{what}; {_CHOICES}\nthe largest are {names}", ExitCode.USAGE)

@@ -18,7 +18,11 @@ def begin_count_of_gpus(*, timeout: float = GPU_PATIENCE_SECONDS) -> Callable[[]
     That returns None after them, without the library, and if it reports an error.
     """
     found: list[Optional[int]] = []
-    thread = threading.Thread(target=lambda: found.append(_count_gpus()), daemon=True)
+
+    def count() -> None:
+        found.append(_count_gpus())
+
+    thread = threading.Thread(target=count, daemon=True)
     thread.start()
 
     def wait() -> Optional[int]:

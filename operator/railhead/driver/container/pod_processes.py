@@ -28,7 +28,11 @@ _LIBC = ctypes.CDLL(None)  # before the fork: loading a library in the child cou
 
 def exit_at_sigterm() -> None:
     """Lets SIGTERM end this process, which is its container's first: the kernel ignores the signal there by default."""
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+
+    def end(*_: object) -> None:
+        os._exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def start_child(command: list[str], *, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:

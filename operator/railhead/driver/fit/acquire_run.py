@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Mapping, Optional
 
 from railhead.contract import environment
+from railhead.contract.callbacks import ignore
 from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
@@ -152,7 +153,7 @@ def restore_run(
         folder.replace(SNAPSHOT, write_snapshot(snapshot, fields=fields, ray_version=find_version()).encode())
     copy = read_copy(folder)
     if copy is None or copy.entries != snapshot.entries:
-        finish_commit(folder, lambda: None)
+        finish_commit(folder, ignore)
     return snapshot.latest, _complete(damage, f"the run resumes from {snapshot.latest}")
 
 

@@ -78,7 +78,7 @@ def _find_secrets(of_secrets: frozenset[str], by_name: frozenset[str]) -> re.Pat
                 if len(secret) >= shortest and not _ORDINARY.fullmatch(secret) and not _is_path(secret):
                     found |= _list_forms(secret)
     patterns = []
-    for secret in sorted(found, key=lambda each: (-len(each), each)):
+    for secret in sorted(sorted(found), key=len, reverse=True):
         pattern = re.escape(secret)
         if len(secret) < SHORTEST_PART:
             pattern = rf"(?<!\w){pattern}(?!\w)"

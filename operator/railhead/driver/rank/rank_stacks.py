@@ -26,10 +26,13 @@ def read_stacks() -> Stack:
     """Returns, on a worker, its pod, where train_func is, and the stacks of its threads, the training one first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()}
-    ranked = sorted(frames, key=lambda ident: not names.get(ident, "").startswith(TRAINING_THREAD))
+
+    def is_other(ident: int) -> bool:
+        return not names.get(ident, "").startswith(TRAINING_THREAD)
+
     texts = []
     place = ""
-    for ident in ranked:
+    for ident in sorted(frames, key=is_other):
         stack = traceback.extract_stack(frames[ident])
         name = names.get(ident, "unnamed thread")
         if not place and name.startswith(TRAINING_THREAD):

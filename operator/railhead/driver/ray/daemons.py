@@ -29,6 +29,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
+from railhead.contract.callbacks import ignore
 from railhead.driver.container.pod_processes import IDLE_AGENT
 from railhead.driver.messages.log import log
 from railhead.driver.messages.rank_marks import find_mark
@@ -75,9 +76,9 @@ def run_ray(arguments: list[str]) -> None:
             arguments = [*arguments, *choose_ports(arguments, OPTIONS[-1:] if is_minimal else OPTIONS)]
             prepare_raylet(services, _raylet, is_minimal=is_minimal)
     # Processes and open ports that no TrainJob uses; `ray start` has no option to leave them out.
-    node.Node.start_ray_client_server = lambda self: None
+    node.Node.start_ray_client_server = ignore
     if os.environ.get(STATISTICS) == "0":  # without the dashboard, that is all that this server is for
-        node.Node.start_api_server = lambda self, **_: None
+        node.Node.start_api_server = ignore
     sys.argv = ["ray", *arguments]
     main()
 

@@ -30,11 +30,11 @@ class Feature:
 
 
 FEATURES = (
-    Feature("trainer.validationFunction", (2, 54), lambda job: bool(job.validation_function)),
+    Feature("trainer.validationFunction", (2, 54), attrgetter("validation_function")),
     Feature("scaling.minWorkers", (2, 55), attrgetter("is_elastic")),
-    Feature("scaling.rayLabelSelector", (2, 55), lambda job: bool(job.scaling.ray_label_selector)),
+    Feature("scaling.rayLabelSelector", (2, 55), attrgetter("scaling.ray_label_selector")),
     Feature("worker.drainSeconds", NOTICES, attrgetter("is_drain_required")),
-    Feature("run.logLevel", (2, 56), lambda job: bool(job.log_level)),
+    Feature("run.logLevel", (2, 56), attrgetter("log_level")),
 )
 
 

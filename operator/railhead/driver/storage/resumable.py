@@ -10,7 +10,7 @@ there are, and one more whether the newest has files; what is in them only a rea
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Tuple
 
 from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE, RunWarning
 from railhead.contract.run_folder import OWN_FOLDER
@@ -59,7 +59,11 @@ def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Opt
     An older one only has to exist: its owner may have removed what no run resumes from. One that had no files when it
     was committed has lost nothing.
     """
-    newest_first = sorted(snapshot.entries, key=lambda entry: (entry.name == snapshot.latest, entry.report))[::-1]
+
+    def rank(entry: SnapshotEntry) -> Tuple[bool, int]:
+        return entry.name == snapshot.latest, entry.report
+
+    newest_first = sorted(snapshot.entries, key=rank)[::-1]
     existing = folder.find_existing(snapshot.names)
     lost: list[str] = []
     has_newest = False

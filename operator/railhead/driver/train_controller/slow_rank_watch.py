@@ -112,5 +112,5 @@ class SlowRankWatch:
 
     def _find_slow(self) -> dict[int, str]:
         slow = {rank: each for rank, each in self._ranks.items() if each.slow_windows >= WINDOWS}
-        ranked = sorted(slow, key=lambda rank: (slow[rank].since != self._shown.get(rank), slow[rank].score))
-        return {rank: slow[rank].since for rank in sorted(ranked[:MAX_SLOW_RANKS])}
+        ranked = sorted((each.since != self._shown.get(rank), each.score, rank) for rank, each in slow.items())
+        return {rank: slow[rank].since for rank in sorted(rank for _, _, rank in ranked[:MAX_SLOW_RANKS])}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Optional
+from typing import Optional, Tuple
 
 from railhead.contract.failure import BROKEN_NODE, BUS_ERROR, GPU_FAILED, GPU_LOST, Failure, FailureClass, Payer
 from railhead.contract.metric_rule import METRIC_RULE
@@ -236,7 +236,11 @@ def _describe(errors: list[RankError]) -> str:
 
 
 def _find_first(errors: list[RankError]) -> RankError:
-    return min(errors, key=lambda error: (error.age is None, -(error.age or 0.0), error.rank))
+    return min(errors, key=_rank_error)
+
+
+def _rank_error(error: RankError) -> Tuple[bool, float, int]:
+    return error.age is None, -(error.age or 0.0), error.rank
 
 
 def _join(nodes: tuple[str, ...]) -> str:

@@ -70,7 +70,7 @@ class _Group:
     name: str
     members: frozenset[int]
     calls: dict[int, dict[int, list[CollectiveCall]]] = field(
-        default_factory=lambda: defaultdict(partial(defaultdict, list))
+        default_factory=partial(defaultdict, partial(defaultdict, list))
     )
 
     def find_unfinished(self, rank: int) -> Optional[int]:

@@ -47,7 +47,8 @@ def keep_records(folder: RunFolder, records: Mapping[int, bytes], *, attempt: in
     numbers = sorted((int(number), int(index)) for name in names for number, index in [name.split("-")])
     new = (attempt, 1 + max((index for number, index in numbers if number == attempt), default=0))
     path = f"{FOLDER}/{new[0]}-{new[1]}"
-    chosen = sorted(records, key=lambda rank: (rank not in first, rank))[:KEPT_RANKS]
+    others = sorted(rank for rank in records if rank not in first)
+    chosen = [*sorted(rank for rank in records if rank in first), *others][:KEPT_RANKS]
     with ThreadPoolExecutor(_WRITERS) as pool:
         writes = [pool.submit(folder.write, f"{path}/rank-{r}.json", zlib.decompress(records[r])) for r in chosen]
     for write in writes:
