@@ -170,7 +170,7 @@ audit: $(READY) ## Look up the known vulnerabilities of all pinned packages in t
 	@$(BIN)/uv tool run --quiet --from pip-audit==$(PIP_AUDIT_VERSION) pip-audit --strict --require-hashes --disable-pip \
 		--requirement constraints.txt --requirement uv.txt
 
-publish: $(READY) ## (by hand) Push the package, images and chart of build/release to REGISTRY= and INDEX= [UPLOAD= PLAIN_HTTP=1 DRY_RUN=1 COSIGN_KEY=]
+publish: $(READY) ## (by hand) Push the package, images and chart of build/release to REGISTRY= and INDEX= [UPLOAD= PLAIN_HTTP=1 DRY_RUN=1]
 	@test -n "$(REGISTRY)" -a -n "$(INDEX)" || { echo "REGISTRY= and INDEX= are required"; exit 2; }
 	@$(BIN)/python -m tools.publish --registry "$(REGISTRY)" --index "$(INDEX)" \
 		$(if $(UPLOAD),--upload "$(UPLOAD)") $(if $(PLAIN_HTTP),--plain-http) $(if $(DRY_RUN),--dry-run)

@@ -1,6 +1,7 @@
 """Crane at the pinned version: a client of image registries, and a registry for tests (`crane registry serve`).
 
-It is built with Go from the module in tools/go/crane into the user's cache, as helm is.
+It is built with Go from the module in tools/go/crane into the user's cache, as helm is. `docker push` would push a
+release's archives as well, but needs a daemon, which the machines of the tests on a node do not have.
 """
 
 from __future__ import annotations

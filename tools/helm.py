@@ -1,7 +1,8 @@
 """Helm at the pinned version: `python -m tools.helm ARGUMENTS` runs it, and builds it if needed.
 
 It is built with Go from the module in tools/go/helm into the user's cache, as the local
-control plane is. RAILHEAD_HELM names another one to use instead.
+control plane is, since the tests of the chart need one version on every machine. RAILHEAD_HELM names another one to
+use instead.
 """
 
 from __future__ import annotations

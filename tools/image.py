@@ -1,6 +1,7 @@
 """`make image` and `make example-image`: an image, with whichever of docker, podman and buildah works here.
 
-The same commit gives the same files: timestamps are those of the commit, and the label
+docker/build-push-action would do it in the workflow alone; a maintainer and the tests on a node build with the same
+command as the workflow. The same commit gives the same files: timestamps are those of the commit, and the label
 `org.opencontainers.image.revision` names it.
 """
 

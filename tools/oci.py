@@ -2,8 +2,8 @@
 
 Layers and archive have no times, owners or order of the machine: the same folders give the same bytes.
 
-Only for `debian_image.py`, whose docstring says who needs it. `crane mutate` sets user, variables
-and commands as well, but only of images in a registry, and a release is built without one.
+It stays beside buildx for `debian_image.py` alone, whose docstring says who needs that. `crane mutate` sets user,
+variables and commands as well, but only of images in a registry, and a release is built without one.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """`make publish`: pushes the package, the images and the chart of build/release, which `make release` built from a tag.
 
 It refuses a dirty tree, a commit without the version's tag, files that `make release` did not write, and a version
-that the index or the registry has already. twine, helm, crane and cosign find credentials where they always do
-(TWINE_* or .pypirc; docker's configuration; COSIGN_PASSWORD or that of a cloud), so none is an argument here. If
-COSIGN_KEY names a key, images and chart are signed, and their provenance is attested.
+that the index or the registry has already. twine, helm and crane push, and find credentials where they always do
+(TWINE_* or .pypirc; docker's configuration), so none is an argument here.
+
+What is ours is the order: everything is checked before anything is pushed, by a maintainer as by the workflow, which
+then attests what build/pushed.txt lists. The actions for these steps would each check only their own part.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import re
 import shlex
 import subprocess
@@ -23,13 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tools.cosign import resolve_cosign
 from tools.crane import resolve_crane
 from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 from tools.image import Run, run_quietly
 from tools.oci import digest_file
-from tools.provenance import PREDICATE_TYPE, find_provenance
 from tools.release import FOLDER
 from tools.sbom import BIN
 
@@ -39,13 +37,8 @@ TWINE_VERSION = "7.0.0"
 SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"
 TIMEOUT_SECONDS = 30
 IMAGES = ("operator", "examples")
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# Signatures are in the registry beside what they sign, and in no public log.
-SIGNING_CONFIG = {
-    "mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json",
-    "rekorTlogConfig": {},
-    "tsaConfig": {},
-}
+DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+PUSHED = "pushed.txt"  # the digests of images and chart, as sha256sum writes those of files
 
 
 class Refused(RuntimeError):
@@ -68,12 +61,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Programs:
-    """The paths of what pushes and signs; no cosign without a key."""
+    """The paths of what pushes."""
 
     helm: str
     crane: str
-    cosign: str = ""
-    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ class Step:
     """A command that publishes something.
 
     Attributes:
-        repository: what it pushes to, if that can be signed; then its output ends with the digest.
+        repository: what it pushes to, if that is a registry; then its output ends with the digest.
     """
 
     command: Sequence[str]
@@ -116,7 +107,6 @@ def check_files(folder: Path, version: str) -> None:
     wanted = (
         *files_to_upload(folder, version),
         *find_images(folder, version).values(),
-        find_provenance(folder, version),
     )
     missing = {file.name for file in wanted} - digests.keys()
     if missing:
@@ -207,34 +197,6 @@ def plan_steps(programs: Programs, target: Target, folder: Path, version: str) -
     return [Step(twine), *images, Step(helm, f"{target.charts.removeprefix('oci://')}/railhead")]
 
 
-def sign_commands(
-    programs: Programs, target: Target, reference: str, *, provenance: Path, signing_config: Path
-) -> list[list[str]]:
-    """Returns what signs the digest, and what attests its provenance."""
-    signed = ["--yes", "--key", programs.key, "--signing-config", str(signing_config)]
-    signed += ["--allow-http-registry"] if target.plain_http else []
-    attested = ["--type", PREDICATE_TYPE, "--predicate", str(provenance)]
-    return [
-        [programs.cosign, "sign", *signed, reference],
-        [programs.cosign, "attest", *signed, *attested, reference],
-    ]
-
-
-def find_programs(run: Run = run_quietly) -> Programs:
-    """Builds what is missing. Raises NotBuilt, or Refused for a key that cannot be used."""
-    key = os.environ.get("COSIGN_KEY", "")
-    if "PRIVATE KEY" in key:
-        raise Refused("COSIGN_KEY contains a key: it must be the path or the URI of one, such as env://VARIABLE")
-    helm, crane = str(resolve_helm(echo)), str(resolve_crane(echo))
-    if not key:
-        return Programs(helm, crane)
-    cosign = str(resolve_cosign(echo))
-    done = run([cosign, "public-key", "--key", key])
-    if done.returncode:
-        raise Refused(f"COSIGN_KEY: {done.stderr.strip()}")
-    return Programs(helm, crane, cosign, key)
-
-
 def echo(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -256,7 +218,7 @@ def publish(target: Target, *, folder: Path, version: str, dry_run: bool) -> Non
     check_tree(version)
     check_files(folder, version)
     check_index(target.index, version)
-    programs = find_programs()
+    programs = Programs(helm=str(resolve_helm(echo)), crane=str(resolve_crane(echo)))
     check_registry(programs.helm, target, version)
     images = find_images(folder, version)
     for name in images:
@@ -264,24 +226,12 @@ def publish(target: Target, *, folder: Path, version: str, dry_run: bool) -> Non
     for name in IMAGES:
         if name not in images:
             echo(f"{folder} has no image of the {name}: it is not pushed")
-    signing_config = folder.with_name("signing-config.json")
-    signing_config.write_text(json.dumps(SIGNING_CONFIG))
+    pushed = []
     for step in plan_steps(programs, target, folder, version):
         output = run_step(step.command, dry_run=dry_run)
-        if step.repository and programs.key:
-            digest = "DIGEST" if dry_run else DIGEST.findall(output)[-1]
-            reference = f"{step.repository}@{digest}"
-            commands = sign_commands(
-                programs,
-                target,
-                reference,
-                provenance=find_provenance(folder, version),
-                signing_config=signing_config,
-            )
-            for command in commands:
-                run_step(command, dry_run=dry_run)
-    if not programs.key:
-        echo("not signed: COSIGN_KEY is not set")
+        if step.repository and not dry_run:
+            pushed.append(f"{DIGEST.findall(output)[-1]}  {step.repository}\n")
+    folder.with_name(PUSHED).write_text("".join(pushed))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,8 +1,9 @@
 """`make release`: everything that a release of one version needs, in build/release, with checksums.
 
 The files are those of the commit: each timestamp is the commit's, so the same commit gives the same bytes (`--twice`
-builds again and compares them). What cannot be built on this machine is named on stderr. `make publish` publishes
-the folder, and `make keep-crd` keeps the release's CRD for the tests of later ones.
+builds again and compares them; no action does that). What cannot be built on this machine is named on stderr.
+`make publish` publishes the folder, the workflow attests it, and `make keep-crd` keeps the release's CRD for the tests
+of later ones.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 from tools.image import NoBuilder, describe_commit, find_builder, make_image
 from tools.oci import digest_file
-from tools.provenance import describe_build, find_provenance, write_provenance
 from tools.sbom import build_distributions, write_sbom
 
 from railhead._version import __version__
@@ -179,8 +179,7 @@ def release(folder: Path, *, image_arguments: Sequence[str], twice: bool = False
         NotReproducible: only with `twice`.
         subprocess.CalledProcessError: a command failed.
     """
-    commit_time, revision = describe_commit()
-    epoch = int(commit_time)
+    epoch = int(describe_commit()[0])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     build_files(folder, epoch=epoch)
@@ -193,16 +192,6 @@ def release(folder: Path, *, image_arguments: Sequence[str], twice: bool = False
         build_image(folder, image_arguments)
     except NoBuilder as error:
         echo(f"released without the operator's image: {error}")
-    write_provenance(
-        find_provenance(folder, __version__),
-        describe_build(
-            PROJECT,
-            version=__version__,
-            revision=revision,
-            image_arguments=image_arguments,
-            environment=os.environ,
-        ),
-    )
     echo("released without the examples' image (make example-image builds it), and without images for arm64")
     return write_checksums(folder)
 

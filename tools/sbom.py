@@ -1,8 +1,9 @@
 """`make sbom`: what the operator's image contains besides its base, as a CycloneDX file.
 
 The operator is installed from its wheel, with the extra `operator` and the pinned versions, into its own
-environment, as in the Dockerfile, and cyclonedx-bom describes that environment. buildx could describe the image as
-well, but keeps that in the registry, while the file is published beside the package, whose dependencies it names too.
+environment, as in the Dockerfile, and cyclonedx-bom, the tool of that format, describes it. It stays beside the
+actions that scan images: its file is one of the release, has a checksum, and is the same in each build of a commit,
+which `make release TWICE=1` compares; buildx keeps its own in the registry, and syft's has times and random numbers.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from tools import publish
-from tools.provenance import find_provenance
 from tools.publish import Programs, Refused, Target
 from tools.release import write_checksums
 
@@ -64,7 +63,7 @@ def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for file in (*publish.files_to_upload(tmp_path, "0.1.0"), find_provenance(tmp_path, "0.1.0")):
+    for file in publish.files_to_upload(tmp_path, "0.1.0"):
         file.write_text(file.name)
     write_checksums(tmp_path)
     return tmp_path
@@ -72,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_only_files_as_they_were_built_are_published(folder: Path) -> None:
     publish.check_files(folder, "0.1.0")
-    with pytest.raises(Refused, match=r"has no railhead-0\.2\.0\.provenance\.json, railhead-0\.2\.0\.tgz, .*: run"):
+    with pytest.raises(Refused, match=r"has no railhead-0\.2\.0\.tgz, .*: run"):
         publish.check_files(folder, "0.2.0")
     image = folder / "railhead-operator-0.1.0.tar"
     image.touch()
@@ -167,7 +166,7 @@ def test_an_image_that_the_registry_has_is_refused() -> None:
         )
 
 
-PROGRAMS = Programs("helm", "crane", "cosign", key="awskms:///alias/a")
+PROGRAMS = Programs("helm", "crane")
 
 
 def test_the_package_comes_first_and_the_chart_last(folder: Path) -> None:
@@ -184,24 +183,5 @@ def test_the_package_comes_first_and_the_chart_last(folder: Path) -> None:
     docker = str(folder / "railhead-examples-0.1.0.tar")
     assert examples.command == ["crane", "push", docker, "registry.test/railhead/examples:0.1.0"]
     assert helm.command == ["helm", "push", str(folder / "railhead-0.1.0.tgz"), "oci://registry.test/railhead/charts"]
-    signed = [step.repository for step in (twine, operator, examples, helm)]
-    assert signed == ["", *(f"registry.test/railhead/{name}" for name in ("operator", "examples", "charts/railhead"))]
-
-
-def test_signature_and_attestation_are_of_a_digest_and_use_the_named_key() -> None:
-    commands = publish.sign_commands(
-        PROGRAMS, TARGET, "registry.test/a@sha256:1", provenance=Path("p.json"), signing_config=Path("config.json")
-    )
-    assert [command[1] for command in commands] == ["sign", "attest"]
-    for command in commands:
-        assert command[command.index("--key") + 1] == "awskms:///alias/a"
-        assert command[-1] == "registry.test/a@sha256:1"
-        assert "--allow-http-registry" not in command
-    assert commands[1][-5:-1] == ["--type", "slsaprovenance1", "--predicate", "p.json"]
-
-
-def test_a_key_in_place_of_its_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COSIGN_KEY", "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----abc")
-    with pytest.raises(Refused, match="COSIGN_KEY contains a key") as caught:
-        publish.find_programs()
-    assert "abc" not in str(caught.value)
+    pushed = [step.repository for step in (twine, operator, examples, helm)]
+    assert pushed == ["", *(f"registry.test/railhead/{name}" for name in ("operator", "examples", "charts/railhead"))]

@@ -10,6 +10,7 @@ from typing import TypedDict, cast
 import pytest
 import yaml
 from tools.go_program import resolve_program
+from tools.publish import PUSHED
 
 from railhead.local.control_plane.binaries import GoModule
 
@@ -65,6 +66,15 @@ def test_what_is_published_is_what_was_built_and_compared() -> None:
     taken = [step["with"] for step in jobs["publish"]["steps"] if "download-artifact" in step.get("uses", "")]
     assert [(each["name"], each["path"]) for each in taken] == [(each["name"], each["path"]) for each in kept]
     assert not [step for step in jobs["publish"]["steps"] if "make release" in step.get("run", "")]
+
+
+def test_what_is_published_is_attested() -> None:
+    job = yaml.safe_load((PROJECT / ".github" / "workflows" / "release.yml").read_text())["jobs"]["publish"]
+    attested = [step["with"] for step in job["steps"] if "actions/attest@" in step.get("uses", "")]
+    assert attested == [{"subject-checksums": f"build/{name}"} for name in ("release/SHA256SUMS", PUSHED)]
+    steps = [step.get("run", step.get("uses", "")).partition("@")[0] for step in job["steps"]]
+    assert next(i for i, step in enumerate(steps) if step.startswith("make publish")) < steps.index("actions/attest")
+    assert job["permissions"]["id-token"] == job["permissions"]["attestations"] == "write"
 
 
 def test_a_release_is_audited_and_tested_before_its_files_are_kept() -> None:
