@@ -23,7 +23,7 @@ from benchmarks.loss import Notes, applied, find_ray_start
 from benchmarks.machine import read_used
 from railhead.cli.local import TimedConsole
 from railhead.cli.main import interrupt_on_termination
-from railhead.driver.container.pod_processes import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import list_descendants, read_process_table
 from railhead.local.install import Kubectl
 from railhead.local.session import Capacity, Session
 
@@ -101,7 +101,7 @@ def measure(session: Session, *, workers: int, framework: str, seconds: float) -
 
 
 def find_tree(pid: int) -> list[int]:
-    return [pid, *find_descendants(pid, read_process_table())]
+    return [pid, *list_descendants(pid, read_process_table())]
 
 
 def find_entry_point(kubectl: Kubectl, job: str) -> int:

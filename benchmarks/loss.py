@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.command import start_session
 from benchmarks.turns import APPLIED, BY_HAND, TakesTurns, describe
 from railhead.cli.local import TimedConsole
-from railhead.driver.container.pod_processes import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import list_descendants, read_process_table
 from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
 from railhead.local.session import Session
@@ -96,7 +96,7 @@ def find_ray_start(address: str) -> int:
 
 
 def kill_tree(pid: int) -> None:
-    for each in (pid, *find_descendants(pid, read_process_table())):
+    for each in (pid, *list_descendants(pid, read_process_table())):
         try:
             os.kill(each, signal.SIGKILL)
         except ProcessLookupError:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from railhead.driver.container.pod_processes import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import list_descendants, read_process_table
 from railhead.local.processes import Identity, is_alive
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -53,7 +53,7 @@ class Meter:
 
     def _look(self) -> dict[int, float]:
         mine = os.getpid()
-        self._ours |= {pid: read_used(pid) for pid in (mine, *find_descendants(mine, read_process_table()))}
+        self._ours |= {pid: read_used(pid) for pid in (mine, *list_descendants(mine, read_process_table()))}
         return dict(self._ours)
 
 

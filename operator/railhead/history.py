@@ -68,8 +68,8 @@ def read_history(files: Mapping[str, bytes], *, job: str | Collection[str] = "")
 
 def _order(parts: list[_Part]) -> list[_Part]:
     """Attempts are counted; the clocks of heads order only jobs, and heads of one attempt."""
-    jobs = _find_begins(parts, attrgetter("header.job"))
-    heads = _find_begins(parts, _Part.get_head)
+    jobs = _read_begins(parts, attrgetter("header.job"))
+    heads = _read_begins(parts, _Part.get_head)
 
     def rank(part: _Part) -> tuple[str, int, str, int]:
         job = jobs.get(part.header.job, "")
@@ -78,7 +78,7 @@ def _order(parts: list[_Part]) -> list[_Part]:
     return sorted(parts, key=rank)
 
 
-def _find_begins(parts: Iterable[_Part], find_owner: Callable[[_Part], Hashable]) -> dict[Hashable, str]:
+def _read_begins(parts: Iterable[_Part], find_owner: Callable[[_Part], Hashable]) -> dict[Hashable, str]:
     """Returns the time of the first record of each job or head."""
     begins: dict[Hashable, str] = {}
     for part in parts:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, FieldDecision, find_refused
+from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, FieldDecision, list_refused
 from railhead.resources.merge import APPENDED, MERGE_KEYS
 from tests.api.server import ApiServer
 from tests.api.trainjobs import PATH, make_job
@@ -69,13 +69,13 @@ def make_value(field: Mapping[str, Any]) -> Any:
 def test_a_field_that_is_refused_is_refused_by_name(
     api_server: ApiServer, schemas: Mapping[str, Any], template: str
 ) -> None:
-    for field in find_refused(POD_FIELDS):
+    for field in list_refused(POD_FIELDS):
         value = make_value(schemas[f"{PREFIX}PodSpec"]["properties"][field])
         job = make_job({f"spec.{template}": {"spec": {field: value}}})
         answer = api_server.request("POST", PATH, job, dryRun="All", fieldValidation="Strict")
         assert answer.status == 422, field
         assert f"spec.{template}.spec.{field}: Invalid value" in answer.message
-    for field in find_refused(CONTAINER_FIELDS):
+    for field in list_refused(CONTAINER_FIELDS):
         value = make_value(schemas[f"{PREFIX}Container"]["properties"][field])
         container = {"name": "ray", field: [str(each) for each in value] if field in ("args", "command") else value}
         job = make_job({f"spec.{template}": {"spec": {"containers": [container]}}})

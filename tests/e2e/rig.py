@@ -15,7 +15,7 @@ from railhead.api import names
 from railhead.contract import environment as e
 from railhead.contract.snapshot import SNAPSHOT, SnapshotUnreadable, parse_snapshot
 from railhead.driver.container.hosts import is_listening
-from railhead.driver.container.pod_processes import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import list_descendants, read_process_table
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from railhead.local.session import STOPPED, Session, default_capacity
@@ -170,7 +170,7 @@ class Job:
         processes = read_process_table()
         first = [find_first_process(pod) for pod in pods]
         assert all(first), f"no process of {pods}"
-        kill([*first, *(child for pid in first for child in find_descendants(pid, processes))])
+        kill([*first, *(child for pid in first for child in list_descendants(pid, processes))])
 
     def wait_end(self) -> Object:
         return self._cluster.wait_end(self.name)
@@ -191,7 +191,7 @@ def find_first_process(pod: str) -> int:
 
 def find_program(name: str, *, below: int) -> int:
     """The descendant that runs this program, or 0."""
-    found = find_descendants(below, read_process_table())
+    found = list_descendants(below, read_process_table())
     return next((pid for pid in found if Path(os.fsdecode(_read(pid, "cmdline").split(b"\0")[0])).name == name), 0)
 
 

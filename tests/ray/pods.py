@@ -29,7 +29,7 @@ from railhead.contract.answer import Answer
 from railhead.contract.job_input import CA_KEY, FILE, JobInput, RayNode, RayNodes, ScalingInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import CommittedCheckpoint
-from railhead.driver.container.pod_processes import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import list_descendants, read_process_table
 from railhead.local.addresses import AddressPool, free_port
 from railhead.resources.bundle import build_bundle
 
@@ -249,7 +249,7 @@ class Pods:
 
     def _find_processes(self, title: str) -> list[int]:
         processes = read_process_table()
-        found = [pid for process in self._processes.values() for pid in find_descendants(process.pid, processes)]
+        found = [pid for process in self._processes.values() for pid in list_descendants(process.pid, processes)]
         return [pid for pid in found if title in _read_title(pid)]
 
     def cut_off(self) -> None:

@@ -32,7 +32,7 @@ from railhead.driver.mailbox.progress import _STATES
 from railhead.driver.pod import ray_start
 from railhead.driver.pod.ray_start import DEFAULTS
 from railhead.driver.ray import controller_parts, supported_versions
-from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.ray.daemons import AGENT_OPTION, OPTIONS
 from railhead.driver.ray.start_worker import CONTEXT, LANGUAGE
 from railhead.driver.ray.train_context import COPIED, COPY, MARKER_CHECK, METHODS, NOTICE, REPORT, UPLOAD
@@ -654,7 +654,7 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     used_by = "contract/snapshot.py"
     read = parse_snapshot(snapshot.read_text())
     assert read.latest == "checkpoint_2"
-    written = write_snapshot(read, fields=find_fields(), ray_version=ray.__version__)
+    written = write_snapshot(read, fields=list_fields(), ray_version=ray.__version__)
     assert json.loads(written) == json.loads(snapshot.read_text()), f"{used_by}: this Ray's snapshot has another form"
     assert json.loads(manager._save_state()) == json.loads(written), f"{used_by}: the copy is made of _save_state()"
 

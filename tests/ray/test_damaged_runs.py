@@ -17,7 +17,7 @@ from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import ScalingInput
 from railhead.contract.snapshot import SNAPSHOT
 from railhead.driver.fit.acquire_run import restore_run
-from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.storage.claims import Claimant, take_run
 from railhead.driver.storage.run_folder_files import RunFolder
 from railhead.driver.storage.unfinished_uploads import finish_commit
@@ -119,10 +119,10 @@ def test_damage_in_a_bucket_is_detected_and_repaired_as_on_a_path(s3: S3) -> Non
         folder = make_run(s3.build_uri("runs"), name)
         take_run(folder, Claimant("mine"), attempt=1)
         damage(folder)
-        latest, warning = restore_run(folder, fields=find_fields(), known={}, commits=0)
+        latest, warning = restore_run(folder, fields=list_fields(), known={}, commits=0)
         assert latest == (f"c{epoch - 1}" if epoch else None), name
         assert message in (warning.message if warning else ""), name
-        assert restore_run(folder, fields=find_fields(), known={}, commits=0) == (latest, None)
+        assert restore_run(folder, fields=list_fields(), known={}, commits=0) == (latest, None)
 
 
 @pytest.mark.slow

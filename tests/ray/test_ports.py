@@ -14,7 +14,7 @@ import grpc  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
 from railhead.contract import environment
-from railhead.driver.container.pod_processes import find_descendants, read_process_table
+from railhead.driver.container.pod_processes import list_descendants, read_process_table
 from tests.ray.pods import Pods, make_job
 
 WAITING = """
@@ -85,7 +85,7 @@ def find_listeners(pods: Pods) -> Iterator[Listener]:
                 sockets[f"socket:[{fields[9]}]"] = (table, *fields[1].split(":"))
     processes = read_process_table()
     for pod, root in pods.pids.items():
-        for pid in (root, *find_descendants(root, processes)):
+        for pid in (root, *list_descendants(root, processes)):
             for link in Path(f"/proc/{pid}/fd").iterdir():
                 table, address, port = sockets.get(os.readlink(link), ("", "", "0"))
                 assert not table.startswith("udp"), f"{pod}: UDP port {int(port, 16)}"
@@ -100,7 +100,7 @@ def list_processes(pods: Pods) -> Iterator[tuple[str, str, bool]]:
     """(pod, command line, whether it has imported torch)"""
     processes = read_process_table()
     for pod, root in pods.pids.items():
-        for pid in (root, *find_descendants(root, processes)):
+        for pid in (root, *list_descendants(root, processes)):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
             yield pod, command, "libtorch" in Path(f"/proc/{pid}/maps").read_text()
 

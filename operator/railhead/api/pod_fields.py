@@ -103,6 +103,6 @@ CONTAINER_FIELDS: Mapping[str, FieldDecision] = {
 SIDECAR_FIELDS: Mapping[str, FieldDecision] = {"restartPolicy": REFUSED, "restartPolicyRules": REFUSED}
 
 
-def find_refused(fields: Mapping[str, FieldDecision]) -> tuple[str, ...]:
+def list_refused(fields: Mapping[str, FieldDecision]) -> tuple[str, ...]:
     """Returns the names of the fields that a rule of the CRD refuses."""
     return tuple(name for name, decision in fields.items() if decision is REFUSED)

@@ -20,7 +20,7 @@ from railhead.api.forms import FORMS
 from railhead.api.locations import PRINTABLE
 from railhead.api.model import rules
 from railhead.api.names import CONTAINER
-from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, SIDECAR_FIELDS, find_refused
+from railhead.api.pod_fields import CONTAINER_FIELDS, POD_FIELDS, SIDECAR_FIELDS, list_refused
 from railhead.api.pod_schema import FREE, NULLABLE, amounts_field, list_field, named_list, text_field
 
 HUGE_PAGES = "hugepages-"
@@ -55,8 +55,8 @@ MOUNTS_MESSAGE = (
     "a volume of Railhead is at this path in the container named ray, or it has . or .. as a segment; choose another "
     "path"
 )
-_OF_RAY = sorted({*find_refused(CONTAINER_FIELDS)} - {*find_refused(SIDECAR_FIELDS)})
-_REFUSED = find_refused(POD_FIELDS)
+_OF_RAY = sorted({*list_refused(CONTAINER_FIELDS)} - {*list_refused(SIDECAR_FIELDS)})
+_REFUSED = list_refused(POD_FIELDS)
 _MAP = {"type": "object", "maxProperties": 64, **NULLABLE}
 _ONLY_NULL = ("creationTimestamp", "name")
 

@@ -3,7 +3,7 @@
 Building inlines references, drops nulls and titles, lets free-form objects keep unknown fields, and omits fields that
 are not implemented yet.
 
-`find_narrowed(old, new)` reports where `new` rejects what `old` accepted: a CRD only ever grows. A test compares the
+`list_narrowed(old, new)` reports where `new` rejects what `old` accepted: a CRD only ever grows. A test compares the
 last released CRD with the current one; a starting operator compares its own CRD with the API server's, because an older
 one is just that: narrower.
 """
@@ -119,7 +119,7 @@ def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:
 FIXED += ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type")
 
 
-def find_narrowed(old: Schema, new: Schema, path: str) -> Iterator[str]:
+def list_narrowed(old: Schema, new: Schema, path: str) -> Iterator[str]:
     """One message per difference, starting with the field's path."""
     for key in FIXED:
         if key in old and old[key] != new.get(key):
@@ -133,7 +133,7 @@ def find_narrowed(old: Schema, new: Schema, path: str) -> Iterator[str]:
     for key, suffix in NESTED:
         if isinstance(old.get(key), dict):
             if isinstance(new.get(key), dict):
-                yield from find_narrowed(old[key], new[key], path + suffix)
+                yield from list_narrowed(old[key], new[key], path + suffix)
             elif not new.get("x-kubernetes-preserve-unknown-fields"):
                 yield f"{path}{suffix}: missing"
 
@@ -174,7 +174,7 @@ def _fields(old: Schema, new: Schema, path: str) -> Iterator[str]:
             yield f"{path}.{name}: is required"
     for name, field in old.get("properties", {}).items():
         if name in fields:
-            yield from find_narrowed(field, fields[name], f"{path}.{name}")
+            yield from list_narrowed(field, fields[name], f"{path}.{name}")
         elif not new.get("x-kubernetes-preserve-unknown-fields"):
             yield f"{path}.{name}: missing"
     if old.get("x-kubernetes-preserve-unknown-fields") and not new.get("x-kubernetes-preserve-unknown-fields"):

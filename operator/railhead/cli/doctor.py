@@ -17,16 +17,16 @@ async def do_doctor(options: argparse.Namespace, cluster: Cluster, console: Cons
     """Prints each check with its remedy."""
     checks = await examine(cluster)
     if console.print_if_data(Checks(tuple(checks)), options.output):
-        return find_exit_code(checks)
+        return choose_exit_code(checks)
     for check in checks:
         message = " ".join(check.message.split())  # a line of its own could look like another check
         console.paragraph(f"{check.level}: {check.subject}: {message}")
         if check.remedy:
             console.paragraph(f"What to do: {check.remedy}", "  ")
-    return find_exit_code(checks)
+    return choose_exit_code(checks)
 
 
-def find_exit_code(checks: Sequence[Check]) -> int:
+def choose_exit_code(checks: Sequence[Check]) -> int:
     """Returns that of the worst check; a warning is not worse than ok."""
     levels = {check.level for check in checks}
     if ERROR in levels:

@@ -13,7 +13,7 @@ from railhead.cli.output import Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.rank_count import count_ranks
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.client.run.archived_logs import choose_files, find_attempts, read_lines
+from railhead.client.run.archived_logs import choose_files, list_attempts, read_lines
 from railhead.client.run.follow_logs import follow_logs, print_logs
 from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.run.run_files import read_each
@@ -57,7 +57,7 @@ async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted:
         found = await files.find([LOGS])
         sources = choose_files(found, uids, attempt, rank=wanted.rank, is_all=wanted.is_all)
         if not sources:
-            kept = ", ".join(map(str, find_attempts(found, uids))) or "none"
+            kept = ", ".join(map(str, list_attempts(found, uids))) or "none"
             remark(
                 f"{options.name} has no such pod, and the archive no such lines of attempt {attempt}; it has "
                 f"attempts: {kept}. spec.logs.archive decides what it keeps"

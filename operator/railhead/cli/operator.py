@@ -196,7 +196,7 @@ def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
     """Returns what the NetworkPolicy of each job allows; None = there is none."""
     from railhead.controller.config import split_address
     from railhead.resources.base import JobNetworkPolicy
-    from railhead.resources.network import find_dns_peers
+    from railhead.resources.network import build_dns_peers
 
     if not options.job_network_policies:
         return None
@@ -206,7 +206,7 @@ def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
         egress=options.job_egress,
         operator_namespace=options.namespace,
         report_port=split_address(options.report_listen).port,
-        dns_to=options.job_dns_to or find_dns_peers(read_resolvers()),
+        dns_to=options.job_dns_to or build_dns_peers(read_resolvers()),
         dns_ports=options.job_dns_ports,
         is_ambient=options.ambient_mesh,
     )

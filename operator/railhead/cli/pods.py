@@ -35,13 +35,13 @@ async def do_stacks(options: argparse.Namespace, cluster: Cluster, console: Cons
 async def do_exec(options: argparse.Namespace, cluster: Cluster, _: Console) -> int:
     """Returns the exit code of the command. Raises ClientError if there is no such pod or no kubectl."""
     base = build_exec(cluster)
-    pod = await _find_pod(options, cluster, base)
+    pod = await _choose_pod(options, cluster, base)
     terminal = ["-it"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-i"]
     command = [*base, *terminal, pod, "-c", "ray", "--", *(options.words or SHELL)]
     return await asyncio.to_thread(subprocess.call, command)  # it has the terminal until it ends
 
 
-async def _find_pod(options: argparse.Namespace, cluster: Cluster, base: Sequence[str]) -> str:
+async def _choose_pod(options: argparse.Namespace, cluster: Cluster, base: Sequence[str]) -> str:
     if options.rank is None:
         return (await find_pods(cluster, options.name, names.HEAD))[0]
     pods = await find_pods(cluster, options.name, names.WORKER)

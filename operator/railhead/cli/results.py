@@ -12,7 +12,7 @@ from railhead.client.cluster.connection import Cluster
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.outputs import Checkpoints, ReportList
 from railhead.client.run.checkpoints import CheckpointRow, choose_checkpoint
-from railhead.client.run.curves import Curve, RankReport, build_curves, draw, drop_repeated, find_range, write_csv
+from railhead.client.run.curves import Curve, RankReport, build_curves, compute_range, draw, drop_repeated, write_csv
 from railhead.client.run.plot import check_plot, write_plot
 from railhead.client.run.run_results import download_checkpoint, read_checkpoints, read_metrics, verify_checkpoints
 from railhead.client.submit.code_files import format_size
@@ -54,8 +54,8 @@ def _print_curves(curves: Sequence[Curve], console: Console) -> None:
     width = min(60, max(16, (console.width or 100) - 60))
     rows = []
     for curve in curves:
-        low, high = find_range([each for each in curves if each.metric == curve.metric])
-        own_low, own_high = find_range([curve])
+        low, high = compute_range([each for each in curves if each.metric == curve.metric])
+        own_low, own_high = compute_range([curve])
         line = draw(curve.values, width, low=low, high=high)
         rows.append((curve.metric, curve.job, line, *(f"{n:.4g}" for n in (curve.values[-1], own_low, own_high))))
     columns = (Column("METRIC", can_be_cut=True), Column("JOB", can_be_cut=True), Column("CURVE"), Column("LAST"))

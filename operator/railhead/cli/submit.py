@@ -21,7 +21,7 @@ from railhead.client.submit.code_files import name_module, read_code
 from railhead.client.submit.code_map import CodeMap, compare_files, is_held, make_code_map, read_demanded
 from railhead.client.submit.quotas import describe_quota, sum_pods
 from railhead.client.submit.rendering import read_jobs, render_job
-from railhead.client.submit.sending import check_code, create_with_code, find_code, send_code
+from railhead.client.submit.sending import check_code, create_with_code, read_code_map, send_code
 from railhead.client.submit.spec_changes import parse_changes, parse_config
 from railhead.client.submit.submission import (
     attach_code,
@@ -93,7 +93,7 @@ async def _continue(options: argparse.Namespace, cluster: Cluster, wanted: Submi
     source = part(part(existing, "spec"), "source")
     stored = text(part(source, "configMap"), "name")
     if wanted.code is not None and stored and stored != wanted.code.name:
-        found = await find_code(cluster, stored)
+        found = await read_code_map(cluster, stored)
         differences = compare_files(wanted.code, source, found) if found else []
     remark = check_existing(wanted.job, existing, differences)
     if wanted.code is None or not is_held(existing):

@@ -91,7 +91,7 @@ def change_process() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
 
 
-async def _find_certificates(config: OperatorConfig, client: KubeClient) -> Certificates:
+async def _choose_certificates(config: OperatorConfig, client: KubeClient) -> Certificates:
     if config.report_tls is not None:
         return read_certificates(config.report_tls)
     host = urlsplit(config.report_url).hostname or "localhost"
@@ -212,7 +212,7 @@ def _build_writer(config: OperatorConfig, parts: Parts) -> ReportWriter:
 def _serve_probes(config: OperatorConfig, parts: Parts, page: Page) -> AbstractAsyncContextManager[None]:
     """Every pod of the cluster may reach this port."""
     open_page = page if config.metrics_listen is None else None
-    probes = build_probes(lambda: parts.state.are_synced, parts.guard.find_problems, open_page)
+    probes = build_probes(lambda: parts.state.are_synced, parts.guard.list_problems, open_page)
     return serve(probes, config.probe_listen, listener=build_listener())
 
 
@@ -265,7 +265,7 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
         async with _serve_probes(config, parts, page):
             await _wait_answer(partial(check_definition, client))
             await parts.policy.look()
-            find = partial(_find_certificates, config, client)
+            find = partial(_choose_certificates, config, client)
             certificates = await _wait_answer(find)
             context = build_ssl_context(certificates)
             loop = _build_loop(config, parts, certificates)

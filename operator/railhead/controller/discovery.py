@@ -20,7 +20,7 @@ class Discovery:
         self._client = client
         self._answers = Expiring[str, bool](ANSWER_SECONDS)  # by kind
 
-    async def find_pod_groups(self) -> bool:
+    async def has_pod_groups(self) -> bool:
         """Whether the API server serves Kubernetes' own PodGroup in a version that Railhead knows; a refusal to tell
         counts as no. Raises KubeError without an answer."""
         now = self._client.clock.monotonic()

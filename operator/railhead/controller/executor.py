@@ -343,7 +343,7 @@ def _miss_scheduler(create: Create, kind: Kind) -> Problem:
 
 def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0, reason: str = "") -> ChildRejected:
     """`reason`: the one that the operator itself has; otherwise the API server's words tell it."""
-    known = reason or find_reason(create.kind, status, why)
+    known = reason or choose_reason(create.kind, status, why)
     return ChildRejected(Problem(known, f"{create.kind} {create.name} was rejected: {why}"[:MAX_MESSAGE_CHARS]))
 
 
@@ -364,7 +364,7 @@ def _resolve_pointer(obj: Object, pointer: str) -> object:
     return value
 
 
-def find_reason(kind: str, status: int, message: str) -> str:
+def choose_reason(kind: str, status: int, message: str) -> str:
     """Returns the CamelCase reason why a child of this kind was rejected; its own message is kept next to it."""
     if any(text in message for text in WEBHOOK_TEXTS):
         return WEBHOOK_FAILED

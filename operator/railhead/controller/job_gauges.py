@@ -41,7 +41,7 @@ class Signs:
     warnings: tuple[str, ...] = ()
 
 
-def find_signs(status: JobStatus) -> Signs:
+def read_signs(status: JobStatus) -> Signs:
     """Returns the signs of an unfinished job."""
     warnings = tuple(each.type for each in status.conditions if each.type in WARNINGS and each.is_true)
     if status.phase in PENDING:
@@ -77,7 +77,7 @@ class JobGauges(Collector):
             phases[namespace, record.phase or "Pending"] += 1
             _keep_earliest(queued, namespace, record.queued_since)
             if isinstance(record.kept, Content):  # else it rests: it is finished or suspended
-                signs = find_signs(record.kept.status)
+                signs = read_signs(record.kept.status)
                 warnings.update((namespace, type_) for type_ in signs.warnings)
                 _keep_earliest(pending, namespace, signs.pending_since)
                 _keep_earliest(progressed, namespace, signs.progressed_at)

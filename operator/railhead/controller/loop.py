@@ -125,7 +125,7 @@ class Loop:
         seconds after which to try those again that stay."""
         now = self.now()
         again = list[float]()
-        for workload, pods in self.store.find_left_workloads(key) if self.is_current(key.namespace) else ():
+        for workload, pods in self.store.list_left_workloads(key) if self.is_current(key.namespace) else ():
             acting = [pod for pod in pods if pod.may_act(now)]
             again += [(pod.out_of_reach_at - now).total_seconds() for pod in acting if pod.out_of_reach_at]
             if acting:
@@ -141,7 +141,7 @@ class Loop:
         """The pass's result: done, lost, refused or error. `left`: seconds after which another one is due anyway."""
         try:
             if observed.may_choose_gang:
-                observed = replace(observed, serves_pod_groups=await self.discovery.find_pod_groups())
+                observed = replace(observed, serves_pod_groups=await self.discovery.has_pod_groups())
             wanted = plan(observed)
             await self.executor.execute(key, observed.uid, wanted)
             pod = wanted.look_up_events_of

@@ -125,7 +125,7 @@ class States(Collector):
         yield build_gauge("railhead_watch_age_seconds", age, ["resource", "namespace"], ages)
 
 
-def _find_end(status: JobStatus) -> str:
+def _name_end(status: JobStatus) -> str:
     """Returns Succeeded, or the class of a finished job's failure."""
     if status.has_condition("Complete"):
         return "Succeeded"
@@ -230,7 +230,7 @@ class OperatorMetrics:
         if new.phase == "Queued" and old.attempt and not old.is_resting:
             self._evictions.labels(namespace).inc()
         if new.is_finished and not old.is_finished:
-            self._finished.labels(_find_end(new), namespace).inc()
+            self._finished.labels(_name_end(new), namespace).inc()
 
     def _count_gpus(self, namespace: str, old: GoodputStatus, new: GoodputStatus) -> None:
         """A status that somebody sets back adds nothing: a counter cannot decrease."""

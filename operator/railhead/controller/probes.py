@@ -30,13 +30,13 @@ PRINT_SECONDS = 20.0  # the kubelet gives up after 25 to 35 s
 
 def build_probes(
     is_ready: Callable[[], bool],
-    find_problems: Callable[[], Iterable[str]],
+    list_problems: Callable[[], Iterable[str]],
     page: Page | None = None,
 ) -> web.Application:
     """Builds the application of the probes. /healthz fails with the problems; without a `page` there is no /metrics."""
 
     async def healthz(_: web.Request) -> web.Response:
-        problems = "".join(f"{problem}\n" for problem in find_problems())
+        problems = "".join(f"{problem}\n" for problem in list_problems())
         if problems:
             return web.Response(status=503, text=problems)
         return web.Response(text="ok\n")

@@ -297,7 +297,7 @@ class Store:
             is_from_backup=bool(record.restored_by),
         )
 
-    def find_left_workloads(self, key: JobKey) -> list[tuple[WorkloadView, tuple[PodView, ...]]]:
+    def list_left_workloads(self, key: JobKey) -> list[tuple[WorkloadView, tuple[PodView, ...]]]:
         """Returns the deleted Workloads of jobs of this name that are gone, each with the pods of its job."""
         record = self._jobs.get(key)
         left = self.queues.list_remaining(key, record.uid if record is not None else None)

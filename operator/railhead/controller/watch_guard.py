@@ -64,7 +64,7 @@ class WatchGuard:
             if is_silent and looks + 1 == SILENT_LOOKS:
                 log.error("%s; /healthz fails until it does", _describe(watch))
 
-    def find_problems(self) -> list[str]:
+    def list_problems(self) -> list[str]:
         """A sentence about each dead watch."""
         return [
             _describe(watch)

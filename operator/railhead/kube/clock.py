@@ -54,7 +54,7 @@ class ServerClock:
             self._samples[-1] = (began, zero)
         while at - self._samples[0][0] > WINDOW_SECONDS:
             self._samples.popleft()
-        self._zero = _find_zero(sorted(zero for _, zero in self._samples), known=self._zero)
+        self._zero = _choose_zero(sorted(zero for _, zero in self._samples), known=self._zero)
 
     def now(self) -> datetime:
         if self._zero is None:
@@ -67,7 +67,7 @@ class ServerClock:
         return self._wall() - self.now()
 
 
-def _find_zero(zeros: list[datetime], *, known: datetime | None) -> datetime:
+def _choose_zero(zeros: list[datetime], *, known: datetime | None) -> datetime:
     """The most accurate of those that agree with the median. Of two medians the one nearer to `known` counts."""
     low = zeros[(len(zeros) - 1) // 2]
     high = zeros[len(zeros) // 2]

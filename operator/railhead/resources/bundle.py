@@ -88,9 +88,9 @@ def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> Ob
 
 def build_start(role: str, *, digest: str, folder: str) -> list[str]:
     """Returns the command. It copies the driver to `folder`, and imports nothing from the image's working directory."""
-    return ["python3", "-I", "-S", "-c", START, BUNDLE_PATH, digest, find_copy(folder), TERMINATION_LOG, role]
+    return ["python3", "-I", "-S", "-c", START, BUNDLE_PATH, digest, build_copy_path(folder), TERMINATION_LOG, role]
 
 
-def find_copy(folder: str) -> str:
+def build_copy_path(folder: str) -> str:
     """Returns the path of the driver that runs."""
     return f"{folder}/{BUNDLE_FILE}"

@@ -19,8 +19,8 @@ from railhead.resources.bundle import (
     SOURCE_FOLDER,
     SOURCE_VOLUME,
     TERMINATION_LOG,
+    build_copy_path,
     build_start,
-    find_copy,
 )
 from railhead.resources.mounts import Mounts, get_digest
 
@@ -74,7 +74,7 @@ def _environment(git: GitSource, mounts: Mounts) -> list[dict[str, str]]:
     values = {
         environment.INPUT: INPUT_FOLDER,
         environment.INPUT_DIGEST: get_digest(mounts.input),
-        environment.BUNDLE: find_copy(FETCH_FOLDER),
+        environment.BUNDLE: build_copy_path(FETCH_FOLDER),
         environment.SOURCE: SOURCE_FOLDER,
         environment.TEMP: FETCH_FOLDER,
         environment.TERMINATION_MESSAGE: TERMINATION_LOG,

@@ -37,7 +37,7 @@ from railhead.contract.job_input import (
 from railhead.contract.log_archive import BY_STORAGE, ArchivePolicy, choose_archive
 from railhead.json_object import Object
 from railhead.resources.base import JobRef, OperatorSettings, build_immutable, build_metadata
-from railhead.resources.placement import find_ray_labels
+from railhead.resources.placement import compute_ray_labels
 from railhead.resources.sizes import compute_sizes
 
 TOKEN_KEY = "token"
@@ -146,7 +146,7 @@ def _describe_scaling(scaling: Scaling, per_worker: Mapping[str, float]) -> Scal
         resources_per_worker=dict(per_worker),
         placement_strategy=scaling.placement_strategy,
         accelerator_type=scaling.accelerator_type,
-        ray_label_selector=find_ray_labels(scaling.ray_label_selector),
+        ray_label_selector=compute_ray_labels(scaling.ray_label_selector),
         elastic=_describe_elastic(scaling),
     )
 
@@ -227,11 +227,11 @@ def find_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> 
     secret: str = build_secret(job, settings, input_name=input_name)["metadata"]["name"]
     source = ""
     if spec.source and spec.source.config_map:
-        source = find_source_name(job, settings)
+        source = build_source_name(job, settings)
     return Mounts(settings.bundle_name, input_name, secret, source)
 
 
-def find_source_name(job: JobRef, settings: OperatorSettings) -> str:
+def build_source_name(job: JobRef, settings: OperatorSettings) -> str:
     """Returns the name of a copy that is made now: no other client can have created it before."""
     return names.source_name(job.name, job.uid, derive_text(job, settings, "source")[:NONCE_CHARS])
 

@@ -32,7 +32,7 @@ OPENSHIFT_DNS = "openshift-dns"
 NODE_CACHE = "169.254.20.10"  # of NodeLocal DNSCache on its node, where a webhook may give it to pods of jobs only
 
 
-def find_dns_peers(resolvers: Iterable[str]) -> tuple[Peer, ...]:
+def build_dns_peers(resolvers: Iterable[str]) -> tuple[Peer, ...]:
     """Returns who answers DNS in most clusters; `resolvers`: addresses that the operator's own pod asks.
 
     These are the DNS Service's, or those of a cache on each node that answers at the same address. Some network plugins

@@ -92,7 +92,7 @@ def place_worker(pod_spec: Object, spec: TrainJobSpec, *, job: JobRef, attempt: 
     return placed
 
 
-def find_ray_labels(selector: Mapping[str, str] | None) -> dict[str, str]:
+def compute_ray_labels(selector: Mapping[str, str] | None) -> dict[str, str]:
     """Returns the labels that have one known value on every node that `selector` matches: Ray can be given these."""
     parsed = {key: parse_selector(text) for key, text in (selector or {}).items()}
     return {key: values[0] for key, (operator, values) in parsed.items() if operator == "In" and len(values) == 1}

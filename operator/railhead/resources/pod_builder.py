@@ -30,8 +30,8 @@ from railhead.resources.bundle import (
     INPUT_FOLDER,
     TEMP_FOLDER,
     TERMINATION_LOG,
+    build_copy_path,
     build_start,
-    find_copy,
 )
 from railhead.resources.code_volume import (
     build_fetch_container,
@@ -48,9 +48,9 @@ from railhead.resources.secret_env import mark_secrets
 from railhead.resources.sizes import PodSize, compute_sizes
 from railhead.resources.templates import (
     SHARED_MEMORY,
+    build_template,
     drop_refused,
     find_ray,
-    find_template,
     keep_from_restarting,
     mounts_shared_memory,
     open_own_volumes,
@@ -212,7 +212,7 @@ def _label_place(slot: int, round_: int) -> dict[str, str]:
 def build_pod(attempt: PodSettings, part: RolePart) -> Object:
     """Returns a pod of the job, as Kubernetes JSON."""
     spec = attempt.spec
-    template = find_template(spec, part.role)
+    template = build_template(spec, part.role)
     defaults = {"metadata": {"annotations": _DO_NOT_EVICT}, "spec": _default_spec(attempt, part.size)}
     merged = merge(
         defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
@@ -368,7 +368,7 @@ def _shared_env(attempt: PodSettings) -> list[Object]:
         environment.INPUT_DIGEST: get_digest(mounts.input),
         environment.TOKEN_DIGEST: get_digest(mounts.secret),
         environment.STORAGE: spec.run.storage_path,
-        environment.BUNDLE: find_copy(TEMP_FOLDER),
+        environment.BUNDLE: build_copy_path(TEMP_FOLDER),
         environment.ATTEMPT: str(attempt.number),
         environment.HEAD_HOST: names.head_host(job.name, job.uid, attempt.number),
         environment.HEAD_PORT: str(names.head_port(job.uid, attempt.number)),

@@ -15,7 +15,7 @@ from decimal import ROUND_CEILING, Decimal
 from railhead.api.quantities import format_bytes, format_resource, parse_quantity, parse_resources
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import WORKER_SLOT, RayNode
-from railhead.resources.placement import find_ray_labels
+from railhead.resources.placement import compute_ray_labels
 
 # Each pod has workersPerPod of WORKER_SLOT and each worker takes one. Otherwise Ray, which counts whole
 # CPUs only and packs, would put more workers into one pod and leave another one empty.
@@ -118,7 +118,7 @@ def _worker(spec: TrainJobSpec) -> PodSize:
         gpus=int(gpus),
         resources={**slots, **{name: float(value) for name, value in devices.items()}},
         object_store_bytes=int(store),
-        labels=find_ray_labels(spec.scaling.ray_label_selector),
+        labels=compute_ray_labels(spec.scaling.ray_label_selector),
     )
     return _pod_size(total, shared=shared + store, unreserved=shared - reserved, ray=ray)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railhead.api import names
-from railhead.api.pod_fields import POD_FIELDS, SIDECAR_FIELDS, find_refused
+from railhead.api.pod_fields import POD_FIELDS, SIDECAR_FIELDS, list_refused
 from railhead.api.spec import TrainJobSpec
 from railhead.json_object import Object, part, parts
 from railhead.resources.merge import merge
@@ -13,12 +13,12 @@ SHARED_MEMORY = "/dev/shm"
 
 def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
     """Whether a template limits the CPUs of the ray container; by default nothing does."""
-    containers = find_template(spec, role).get("spec", {}).get("containers") or []
+    containers = build_template(spec, role).get("spec", {}).get("containers") or []
     resources = [each.get("resources") or {} for each in containers if each.get("name") == names.CONTAINER]
     return any("cpu" in (each.get("limits") or {}) for each in resources)
 
 
-def find_template(spec: TrainJobSpec, role: str) -> Object:
+def build_template(spec: TrainJobSpec, role: str) -> Object:
     """Returns the user's PodTemplateSpec for the role: spec.podTemplate, and the role's own on top."""
     if role == names.HEAD:
         role_template = spec.head.pod_template
@@ -29,7 +29,7 @@ def find_template(spec: TrainJobSpec, role: str) -> Object:
 
 def drop_refused(pod_spec: Object) -> Object:
     """Returns the template's PodSpec without the fields that the CRD refuses; a job may be older than such a rule."""
-    refused = find_refused(POD_FIELDS)
+    refused = list_refused(POD_FIELDS)
     return {key: value for key, value in pod_spec.items() if key not in refused}
 
 
@@ -38,7 +38,7 @@ def keep_from_restarting(container: Object, kind: str) -> Object:
 
     The CRD refuses it; an object that is older than that rule may still have it.
     """
-    kept = {key: value for key, value in container.items() if key not in find_refused(SIDECAR_FIELDS)}
+    kept = {key: value for key, value in container.items() if key not in list_refused(SIDECAR_FIELDS)}
     if kind == "initContainers" and container.get("restartPolicy") == "Always":
         return {**kept, "restartPolicy": "Always"}
     return kept

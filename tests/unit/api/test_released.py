@@ -16,7 +16,7 @@ import yaml
 from tools.release import keep_crd
 
 from railhead.api import crd
-from railhead.api.schema import find_narrowed
+from railhead.api.schema import list_narrowed
 
 PROJECT = Path(__file__).resolve().parents[3]
 RELEASES = PROJECT / "tests" / "released"
@@ -64,7 +64,7 @@ def find_changes(kept: Schema) -> list[str]:
         assert all(field in now["selectableFields"] for field in version["selectableFields"])
         one, other = (v["schema"]["openAPIV3Schema"] for v in (version, now))
         for part in ("spec", "status"):
-            found += find_narrowed(one["properties"][part], other["properties"][part], part)
+            found += list_narrowed(one["properties"][part], other["properties"][part], part)
         known = {check["rule"] for check in one["x-kubernetes-validations"]}
         found += [str(check) for check in other["x-kubernetes-validations"] if check["rule"] not in known]
     return found
@@ -112,7 +112,7 @@ NARROWED: dict[str, Callable[[Schema], Any]] = {
 def test_a_narrowing_change_is_reported(message: str) -> None:
     old, new = make_schema(), make_schema()
     NARROWED[message](new)
-    assert message in list(find_narrowed(old, new, "spec"))
+    assert message in list(list_narrowed(old, new, "spec"))
 
 
 WIDENED: dict[str, Callable[[Schema], Any]] = {
@@ -140,4 +140,4 @@ def test_a_widening_change_is_accepted(change: str) -> None:
     old = make_schema()
     new = copy.deepcopy(old)
     WIDENED[change](new)
-    assert list(find_narrowed(old, new, "spec")) == []
+    assert list(list_narrowed(old, new, "spec")) == []

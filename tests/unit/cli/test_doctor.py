@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.cli.doctor import find_exit_code
+from railhead.cli.doctor import choose_exit_code
 from railhead.client.cluster.readiness import ERROR, NOT_PERMITTED, OK, WARNING, Check
 from railhead.client.exit_codes import ExitCode
 
@@ -18,4 +18,4 @@ from railhead.client.exit_codes import ExitCode
     ],
 )
 def test_the_exit_code_is_that_of_the_worst_check(levels: list[str], code: ExitCode) -> None:
-    assert find_exit_code([Check("a", level, "b.") for level in levels]) == code
+    assert choose_exit_code([Check("a", level, "b.") for level in levels]) == code

@@ -21,7 +21,7 @@ ROW = (
 USES = """
 from railhead.api.crd import build_crd
 from railhead.api.status import parse_status
-from railhead.client.explain.causes import find_cause
+from railhead.client.explain.causes import choose_cause
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.head.script_process import decide_ending
 from railhead.driver.mailbox.values import Fit
@@ -46,7 +46,7 @@ failure = parse_status({"failure": {"class": "Network", "reason": "SwitchFailed"
 assert failure.class_ is kind and is_likely(failure) and not is_sure(failure)
 spec = make_spec(failurePolicy={"rules": [{"action": "Fail", "onClass": ["Network"]}]})
 assert apply_rules(spec, failure)[1] == "failurePolicy.rules[0]"
-assert find_cause("SwitchFailed", kind).sentence == "A switch failed."
+assert choose_cause("SwitchFailed", kind).sentence == "A switch failed."
 """
 
 

@@ -15,7 +15,7 @@ from railhead.planning.observed import Denial
 from railhead.planning.plan import CopyConfigMap, Plan
 from railhead.planning.planner import plan
 from railhead.resources.base import JobRef
-from railhead.resources.mounts import find_source_name
+from railhead.resources.mounts import build_source_name
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.model.faults import Fault
@@ -23,7 +23,7 @@ from tests.unit.builders import SETTINGS, UID, make_observed, make_spec
 from tests.unit.controller.raws import JOB_OWNER
 
 KEY = JobKey("team", "digits")
-COPY = find_source_name(JobRef("team", "digits", UID), SETTINGS)
+COPY = build_source_name(JobRef("team", "digits", UID), SETTINGS)
 CONTENT: Object = {"data": {"train.py": "x = 1", "other.py": ""}, "binaryData": {"weights.bin": "AAA="}}
 
 

@@ -51,7 +51,7 @@ class DiscoveryClient(KubeClient):
     ],
 )
 async def test_pod_groups_are_served_in_a_known_version(documents: dict[str, Any], serves: bool) -> None:
-    assert await Discovery(DiscoveryClient(documents)).find_pod_groups() is serves
+    assert await Discovery(DiscoveryClient(documents)).has_pod_groups() is serves
 
 
 @pytest.mark.parametrize("before", [{}, {BETA: WITH}])
@@ -59,17 +59,17 @@ async def test_the_answer_serves_all_jobs_for_some_seconds_and_then_follows_the_
     client = DiscoveryClient(before)
     discovery = Discovery(client)
     for _ in range(100):
-        assert await discovery.find_pod_groups() is bool(before)
+        assert await discovery.has_pod_groups() is bool(before)
     assert client.asked <= 2
     client.documents = {} if before else {BETA: WITH}
     client.seconds = ANSWER_SECONDS
-    assert await discovery.find_pod_groups() is not bool(before)
+    assert await discovery.has_pod_groups() is not bool(before)
 
 
 async def test_an_api_server_that_does_not_answer_is_no_answer() -> None:
     client = DiscoveryClient({BETA: SILENT})
     discovery = Discovery(client)
     with pytest.raises(RetryAfter):
-        await discovery.find_pod_groups()
+        await discovery.has_pod_groups()
     client.documents = {BETA: WITH}
-    assert await discovery.find_pod_groups()
+    assert await discovery.has_pod_groups()

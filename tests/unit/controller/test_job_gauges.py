@@ -10,7 +10,7 @@ import pytest
 
 from railhead.api.status import parse_status
 from railhead.contract.times import format_time
-from railhead.controller.job_gauges import JobGauges, Signs, find_signs
+from railhead.controller.job_gauges import JobGauges, Signs, read_signs
 from railhead.controller.store import Store
 from tests.unit.controller.raws import make_job
 
@@ -145,4 +145,4 @@ BEGUN = {"number": 3, "startTime": stamp(5)}
     ],
 )
 def test_the_signs_of_a_job_are_its_wait_its_progress_and_its_warnings(status: dict[str, Any], signs: Signs) -> None:
-    assert find_signs(parse_status(status)) == signs
+    assert read_signs(parse_status(status)) == signs

@@ -122,9 +122,9 @@ def test_the_workload_of_a_job_that_is_gone_is_left_with_its_pods() -> None:
     world.state.record_job(make_job())
     world.state.record_workload(make_raw(metadata={"deletionTimestamp": "2026-01-01T12:00:00Z"}))
     world.state.on_pod(None, record_pod(make_pod("head")))
-    assert world.store.find_left_workloads(KEY) == [], "the job still exists"
+    assert world.store.list_left_workloads(KEY) == [], "the job still exists"
     world.state.record_job_gone(KEY, UID)
-    [(workload, pods)] = world.store.find_left_workloads(KEY)
+    [(workload, pods)] = world.store.list_left_workloads(KEY)
     assert (workload.name, [pod.name for pod in pods]) == ("digits-0f1e2d", ["head"])
     assert workload.has_finalizer and WORKLOAD.path() == "/apis/kueue.x-k8s.io/v1beta2/workloads"
 

@@ -11,7 +11,7 @@ from railhead.api import names
 from railhead.planning.children import prerequisites
 from railhead.planning.plan import Create
 from railhead.resources.base import JobNetworkPolicy, JobRef
-from railhead.resources.network import NODE_CACHE, build_heads_service, build_network_policy, find_dns_peers
+from railhead.resources.network import NODE_CACHE, build_dns_peers, build_heads_service, build_network_policy
 from tests.unit.builders import UID, make_observed, make_spec, to_job
 from tests.unit.resources.test_pod_builder import build, ray
 
@@ -69,7 +69,7 @@ def test_a_job_with_metrics_gets_the_rule() -> None:
 @pytest.mark.parametrize(("address", "block"), [("10.96.0.10", "10.96.0.10/32"), ("fd00::a", "fd00::a/128")])
 def test_the_operators_own_dns_servers_are_among_those_of_jobs(address: str, block: str) -> None:
     rule = {"ports": [{"port": 443}]}
-    wanted = JobNetworkPolicy(egress=(rule,), dns_to=find_dns_peers([address, address]), dns_ports=(53,))
+    wanted = JobNetworkPolicy(egress=(rule,), dns_to=build_dns_peers([address, address]), dns_ports=(53,))
     _, dns, _, last = build_network_policy(JOB, wanted)["spec"]["egress"]
     assert dns["ports"] == [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}]
     blocks = [peer["ipBlock"]["cidr"] for peer in dns["to"] if "ipBlock" in peer]

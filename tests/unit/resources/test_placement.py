@@ -15,7 +15,7 @@ from railhead.resources.placement import (
     REQUIRED,
     add_head_tolerations,
     avoid_nodes,
-    find_ray_labels,
+    compute_ray_labels,
     parse_selector,
 )
 from tests.unit.resources.test_pod_builder import build
@@ -150,8 +150,8 @@ def test_translates_a_label_selector_to_node_affinity(text: str, operator: str, 
 
 def test_ray_receives_labels_with_one_value() -> None:
     selector = {"a": "x", "b": "in(y)", "c": "in(x, y)", "d": "!x", "e": "!in(x)"}
-    assert find_ray_labels(selector) == {"a": "x", "b": "y"}
-    assert find_ray_labels(None) == {}
+    assert compute_ray_labels(selector) == {"a": "x", "b": "y"}
+    assert compute_ray_labels(None) == {}
 
 
 def test_adds_the_selector_to_each_of_the_users_terms() -> None:

@@ -105,11 +105,11 @@ async def _rights(cluster: Cluster) -> Check:
         answer = await cluster.client.create(kinds.SELF_ACCESS_REVIEW, body)
         return part(answer, "status").get("allowed") is not True
 
-    async def find_denied(rights: Sequence[tuple[str, str, str]]) -> list[str]:
+    async def list_denied(rights: Sequence[tuple[str, str, str]]) -> list[str]:
         denied = await asyncio.gather(*(is_denied(*right) for right in rights))
         return [f"{verb} {resource}" for (_, resource, verb), no in zip(rights, denied, strict=True) if no]
 
-    return readiness.judge_rights(await find_denied(READS), await find_denied(WRITES), cluster.namespace)
+    return readiness.judge_rights(await list_denied(READS), await list_denied(WRITES), cluster.namespace)
 
 
 async def _storage(cluster: Cluster) -> Check:

@@ -124,7 +124,7 @@ def read_pod(pod: Object) -> PodState:
     metadata = part(pod, "metadata")
     status = part(pod, "status")
     labels = part(metadata, "labels")
-    reason, message = _find_problem(status)
+    reason, message = _read_problem(status)
     return PodState(
         name=text(metadata, "name"),
         role=text(labels, names.LABEL_ROLE),
@@ -139,7 +139,7 @@ def read_pod(pod: Object) -> PodState:
     )
 
 
-def _find_problem(status: Object) -> tuple[str, str]:
+def _read_problem(status: Object) -> tuple[str, str]:
     """Returns the reason and message of the first container that waits or has ended, else of the scheduler."""
     for container in [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]:
         state = part(container, "state")

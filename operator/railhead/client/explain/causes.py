@@ -69,7 +69,7 @@ def _read(rows: Mapping[str, Any]) -> Iterator[tuple[str, Cause]]:
         yield from ((each, cause) for each in (reason, *row.get("also", ())))
 
 
-def find_cause(reason: str, class_: FailureClass | None = None) -> Cause:
+def choose_cause(reason: str, class_: FailureClass | None = None) -> Cause:
     """Returns the cause of the reason, else that of the failure class, else one that points to the message."""
     causes = read_causes()
     for table in (("failures",) if class_ else ()) + ("pods", "queues", "states", "found", "slow", "variants"):

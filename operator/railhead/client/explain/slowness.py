@@ -20,7 +20,7 @@ _LOST: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def find_slowness(status: JobStatus) -> Iterator[tuple[str, str]]:
+def explain_slowness(status: JobStatus) -> Iterator[tuple[str, str]]:
     """Yields a reason of the table `slow` and its numbers for each cause that matters, the most expensive first."""
     spent = status.goodput
     if spent is not None and spent.wall_seconds >= LEAST_SECONDS:

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from railhead.api import conditions as types
 from railhead.api.status import JobStatus
 from railhead.client.cluster.job_snapshot import JobSnapshot
-from railhead.client.explain.causes import find_cause, read_causes
-from railhead.client.explain.slowness import find_slowness
+from railhead.client.explain.causes import choose_cause, read_causes
+from railhead.client.explain.slowness import explain_slowness
 from railhead.client.submit.code_map import is_held
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_rule import METRIC_NOT_FINITE, WITHOUT_RULE
@@ -75,7 +75,7 @@ def _make(
     snapshot: JobSnapshot, reason: str, message: str = "", since: str | None = "", class_: FailureClass | None = None
 ) -> Finding:
     status = snapshot.status
-    cause = find_cause(_choose_row(snapshot, reason, message, class_), class_)
+    cause = choose_cause(_choose_row(snapshot, reason, message, class_), class_)
     short = INSUFFICIENT.search(message)
     if cause.assignment == MEMORY and short is not None:
         cause = replace(cause, assignment=f"scaling.resourcesPerWorker.{short[1]}=AMOUNT")
@@ -261,7 +261,7 @@ def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:
         yield _make(snapshot, "ReportsStale", since=status.progress.update_time)
     if status.checkpoint is None and now - since > NO_CHECKPOINT:
         yield _make(snapshot, "NoCheckpoint", since=format_time(since))
-    for reason, message in find_slowness(status):
+    for reason, message in explain_slowness(status):
         yield _make(snapshot, reason, message)
     slow = None
     if status.progress.attempt == status.attempt:

@@ -22,7 +22,7 @@ class _Unreadable(Exception):
     """The rest of a segment cannot be read; the message says why."""
 
 
-def find_attempts(files: Sequence[RunFile], uids: Collection[str]) -> list[int]:
+def list_attempts(files: Sequence[RunFile], uids: Collection[str]) -> list[int]:
     """Returns the attempts of the job that have files, in order; `files`: of the whole archive.
 
     `uids`: of the job, and of those that it was restored from.

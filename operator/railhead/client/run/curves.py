@@ -148,7 +148,7 @@ def _draw(value: float, low: float, high: float) -> str:
     return BARS[min(int(part * len(BARS)), len(BARS) - 1)]
 
 
-def find_range(curves: Sequence[Curve]) -> tuple[float, float]:
+def compute_range(curves: Sequence[Curve]) -> tuple[float, float]:
     """Returns the lowest and the highest finite value, 0 and 0 if there is none."""
     values = [value for curve in curves for value in curve.values if math.isfinite(value)]
     return min(values, default=0.0), max(values, default=0.0)

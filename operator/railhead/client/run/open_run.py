@@ -43,15 +43,15 @@ async def open_run(
         copy: a copy of the folder, a path of this machine or a URI; None = where the job has it.
         reader_image: of a reader's pod; None = the job's.
         endpoints: servers of stores that the user trusts, besides the clouds' own.
-        is_own: opens the job's own folder instead, as `find_own_folder` finds it.
+        is_own: opens the job's own folder instead, as `choose_own_folder` finds it.
 
     Raises:
         ClientError: there is no way to the folder, or it does not exist yet, or the user's credentials would be sent
             to a host that the user has not named.
     """
-    folder = copy or find_folder(job)
+    folder = copy or choose_folder(job)
     if is_own and not copy:
-        folder = find_own_folder(job)
+        folder = choose_own_folder(job)
     if copy and "://" in copy:
         yield StoreFiles.open(copy)
         return
@@ -89,7 +89,7 @@ def choose_pod(pods: list[PodState]) -> str | None:
     return None
 
 
-def find_folder(job: Object) -> str:
+def choose_folder(job: Object) -> str:
     """Returns the path or URI of the run's folder: that of the status, if spec.run.storagePath allows it.
 
     A pod has reported that of the status, and the job's author has written the spec: `check_store` judges it.
@@ -100,7 +100,7 @@ def find_folder(job: Object) -> str:
     metadata = job["metadata"]
     spec = read_spec(job)
     base, mark, query = spec.run.storage_path.partition("?")
-    own = find_run_name(job)
+    own = choose_run_name(job)
     reported = parse_status(job.get("status")).run_uri.partition("?")[0]
     if reported.startswith("/"):
         return reported
@@ -113,17 +113,17 @@ def find_folder(job: Object) -> str:
     return f"{base.rstrip('/')}/{below}{mark}{query}"
 
 
-def find_own_folder(job: Object) -> str:
+def choose_own_folder(job: Object) -> str:
     """Returns the path or URI of the job's own folder, which has what belongs to no single run of a script.
 
     That of the run may be another one: of a later fit(), or of a run that the user's code has named.
 
     Raises:
-        ClientError: as `find_folder` does.
+        ClientError: as `choose_folder` does.
     """
-    path, mark, query = find_folder(job).partition("?")
+    path, mark, query = choose_folder(job).partition("?")
     parent, _, last = path.rstrip("/").rpartition("/")
-    name = find_run_name(job)
+    name = choose_run_name(job)
     if is_of_job(last, name):
         return f"{parent}/{name}{mark}{query}"
     if parent.rpartition("/")[2] == name:
@@ -136,12 +136,12 @@ def is_here(job: Object, folder: str) -> bool:
 
     Its path has the name of the job's run, so that no other folder of the same path is taken for it.
     """
-    name = find_run_name(job)
+    name = choose_run_name(job)
     path = Path(folder)
     return (is_of_job(path.name, name) or path.parent.name == name) and path.is_dir()
 
 
-def find_run_name(job: Object) -> str:
+def choose_run_name(job: Object) -> str:
     """Returns the name of the job's run; a restored job keeps that of the TrainJob that it was restored from."""
     metadata = job["metadata"]
     run = part(part(job, "spec"), "run")

@@ -93,7 +93,7 @@ def build_policy(reader: Object) -> Object:
 
 
 def _build_pod(job: Object, *, folder: str, image: str | None) -> Object:
-    head, mount, volume = _find_storage(job, folder)
+    head, mount, volume = _choose_storage(job, folder)
     spec = head["spec"]
     container = _find_ray(head)
     identity = {**part(spec, "securityContext"), **part(container, "securityContext")}
@@ -121,7 +121,7 @@ def _build_pod(job: Object, *, folder: str, image: str | None) -> Object:
     }
 
 
-def _find_storage(job: Object, folder: str) -> tuple[Object, Object, Object]:
+def _choose_storage(job: Object, folder: str) -> tuple[Object, Object, Object]:
     """Returns the head pod, its mount that has the folder, and that mount's volume, which is a claim."""
     role = {names.LABEL_ROLE: names.HEAD}
     head = next(each for each in render_job(job) if role.items() <= part(part(each, "metadata"), "labels").items())

@@ -109,14 +109,14 @@ def complete_cell(cell: str, known: Mapping[str, object]) -> str:
             line = (ast.get_source_segment(cell, node) or "").partition("\n")[0]
             message = f"line {node.lineno} of its cell would run in each pod: {line}; move it into another cell"
             raise _refuse("the function", message)
-    imports = [_write_import(name, known) for name in sorted(_find_free_names(cell))]
+    imports = [_write_import(name, known) for name in sorted(_list_free_names(cell))]
     first = next((node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"), None)
     lines = cell.splitlines(keepends=True)
     at = (first.end_lineno or 0) if first is not None else 0
     return "".join([*lines[:at], *imports, *lines[at:]])
 
 
-def _find_free_names(cell: str) -> set[str]:
+def _list_free_names(cell: str) -> set[str]:
     """Returns the names that the cell uses and does not define, without those of Python."""
     top = symtable.symtable(cell, "cell", "exec")
     used = {each.get_name() for each in top.get_symbols() if each.is_referenced()}

@@ -48,7 +48,7 @@ async def send_code(cluster: Cluster, job: Object, held: Object, code: CodeMap) 
 async def keep_code(cluster: Cluster, job: Object) -> None:
     """Makes a retry an owner of the code of the finished job, with which it would be deleted. Raises ClientError."""
     name = text(part(part(part(job, "spec"), "source"), "configMap"), "name")
-    found = await find_code(cluster, name) if name else {}
+    found = await read_code_map(cluster, name) if name else {}
     owners = part(found, "metadata").get("ownerReferences") or []
     if not any(_read_owner(each)[0] == names.KIND for each in owners):
         return  # a ConfigMap that the user created stays anyway
@@ -60,7 +60,7 @@ async def keep_code(cluster: Cluster, job: Object) -> None:
         await cluster.client.patch(CONFIG_MAP, name, patch, namespace=cluster.namespace)
 
 
-async def find_code(cluster: Cluster, name: str) -> Object:
+async def read_code_map(cluster: Cluster, name: str) -> Object:
     """Returns the ConfigMap, an empty object if there is none or it may not be read."""
     try:
         with explaining(f"read the ConfigMap {name}"):

@@ -41,7 +41,7 @@ class JobFacts:
     pods: tuple[PodView, ...]
     answer: Answer = OF_INVALID_SPEC
 
-    def find_nodes(self, report: Report) -> dict[str, str]:
+    def list_nodes(self, report: Report) -> dict[str, str]:
         """Returns those of the pods with slow ranks, by the pod's name: most reports have none."""
         wanted = {slow.pod for slow in report.slow_ranks}
         if wanted:

@@ -142,7 +142,7 @@ class ReportWriter:
         facts = self._find_facts(key, report)
         urgency = None
         if facts:
-            urgency = find_urgency(report, facts.status, nodes=facts.find_nodes(report))
+            urgency = find_urgency(report, facts.status, nodes=facts.list_nodes(report))
         if urgency is None and self.schedule.is_busy(key):
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
         if urgency is None:
@@ -195,7 +195,7 @@ class ReportWriter:
         report = waiting.report
         facts = self._find_facts(key, report)
         if facts:
-            fields = status_fields(report, facts.status, nodes=facts.find_nodes(report))
+            fields = status_fields(report, facts.status, nodes=facts.list_nodes(report))
         else:
             fields = {}
         if not fields:

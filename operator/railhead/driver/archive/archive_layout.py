@@ -75,7 +75,7 @@ def plan_wait(*, has_rank_0: bool, failures: int, chance: float) -> float:
     return interval * (1 + SPREAD * (2 * chance - 1))
 
 
-def find_surplus(files: Iterable[Stored], *, limit: int, uid: str, attempt: int) -> list[str]:
+def list_surplus(files: Iterable[Stored], *, limit: int, uid: str, attempt: int) -> list[str]:
     """Returns the names of the files beyond `limit` bytes for all attempts: the oldest attempts go first.
 
     `files`: with names relative to the folder of all attempts.
@@ -83,16 +83,16 @@ def find_surplus(files: Iterable[Stored], *, limit: int, uid: str, attempt: int)
     Another job's files are older than this job's. The files of a later attempt stay: its head decides about them.
     """
 
-    def find_place(file: Stored) -> tuple[bool, int, float]:
+    def read_place(file: Stored) -> tuple[bool, int, float]:
         found = _ATTEMPT.fullmatch(file.name.partition("/")[0])
         is_own = found is not None and found[1] == shorten_uid(uid)
         return is_own, int(found[2]) if found and is_own else 0, file.time
 
-    ordered = sorted(files, key=find_place)
+    ordered = sorted(files, key=read_place)
     surplus = []
     total = sum(file.size for file in ordered)
     for file in ordered:
-        if total <= limit or find_place(file)[1] > attempt:
+        if total <= limit or read_place(file)[1] > attempt:
             break
         total -= file.size
         surplus.append(file.name)

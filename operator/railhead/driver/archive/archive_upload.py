@@ -15,7 +15,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NoReturn, Optional, Union
 
 from railhead.contract.run_folder import LOGS, name_attempt
-from railhead.driver.archive.archive_layout import find_surplus
+from railhead.driver.archive.archive_layout import list_surplus
 from railhead.driver.messages.exception_text import describe_exception
 from railhead.driver.storage.claims import FENCE, Claim, read_success
 from railhead.driver.storage.path_folder import PathFolder
@@ -101,7 +101,7 @@ def copy(upload: Upload, folder: Folder) -> None:
         remove_attempt(upload, folder)
     if upload.limit is not None and _has_run(upload, folder):
         files = folder.list_files(LOGS)
-        for name in find_surplus(files, limit=upload.limit, uid=upload.uid, attempt=upload.attempt):
+        for name in list_surplus(files, limit=upload.limit, uid=upload.uid, attempt=upload.attempt):
             _delete(folder, f"{LOGS}/{name}")
 
 

@@ -91,7 +91,7 @@ def _read_number(variables: Mapping[str, str], name: str) -> Optional[int]:
     return None
 
 
-def find_storage_path(pod: Pod, job: JobInput) -> str:
+def choose_storage_path(pod: Pod, job: JobInput) -> str:
     """The URI of the job's input, else the path from the environment, which a local node rewrites."""
     return job.storage_path or pod.storage or ""
 

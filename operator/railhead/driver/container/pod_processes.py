@@ -71,7 +71,7 @@ def _die_with_parent() -> None:
 def kill_child(child: subprocess.Popen[bytes]) -> None:
     """Kills it and all its descendants at once; does not wait for their end."""
     if child.poll() is None:
-        descendants = find_descendants(child.pid, read_process_table())
+        descendants = list_descendants(child.pid, read_process_table())
         # A script that waits for a process of its own would otherwise end by itself, with code 0, as if all were well.
         child.kill()
         _kill_all(descendants)
@@ -83,7 +83,7 @@ def kill_workers(ray: subprocess.Popen[bytes]) -> None:
     driver whose raylet is gone at once, with Ray's own exit code."""
     if ray.poll() is None:
         found = read_process_table()
-        _kill_all([p for p in find_descendants(ray.pid, found) if found[p].parent != ray.pid and not _is_agent(p)])
+        _kill_all([p for p in list_descendants(ray.pid, found) if found[p].parent != ray.pid and not _is_agent(p)])
 
 
 def _kill_all(pids: list[int]) -> None:
@@ -128,7 +128,7 @@ def read_process_table(proc: Path = PROC) -> dict[int, ProcessStat]:
     return found
 
 
-def find_descendants(pid: int, processes: Mapping[int, ProcessStat]) -> list[int]:
+def list_descendants(pid: int, processes: Mapping[int, ProcessStat]) -> list[int]:
     found = [pid]
     for each in found:
         found += [child for child, stat in processes.items() if stat.parent == each]

@@ -28,18 +28,18 @@ _NOT_RUN_BY_A_CALL = (
 )
 
 
-def find_user_folders() -> list[str]:
+def list_user_folders() -> list[str]:
     """Returns the mounted source, then the container's working directory (code in the image)."""
     return [os.environ[name] for name in (environment.SOURCE, WORKING_FOLDER) if os.environ.get(name)]
 
 
-def find_working_folder() -> str:
+def choose_working_folder() -> str:
     """Returns the folder in which the user's code runs in the head pod: the source, else the working directory."""
-    return next(iter(find_user_folders()), "/")
+    return next(iter(list_user_folders()), "/")
 
 
 def add_user_folders() -> None:
-    for folder in find_user_folders():
+    for folder in list_user_folders():
         if folder not in sys.path:
             sys.path.append(folder)
 
@@ -50,7 +50,7 @@ def load_object(reference: str) -> Any:
     add_user_folders()
     importlib.invalidate_caches()
     module = importlib.import_module(module_name)
-    hidden = find_hidden(module_name, getattr(module, "__file__", None), find_user_folders())
+    hidden = find_hidden(module_name, getattr(module, "__file__", None), list_user_folders())
     if hidden:
         raise ImportError(hidden)
     found: Any = module

@@ -18,7 +18,7 @@ from railhead.driver.container.run_context import RUN_NAME, RunContext
 from railhead.driver.mailbox.progress import parse_known
 from railhead.driver.messages.attempt_errors import JobRefused
 from railhead.driver.messages.log import log
-from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.ray.supported_versions import warn_of_newer_ray, warn_without_notices
 from railhead.driver.ray.types import RunConfig
 from railhead.driver.storage.claims import Claim, Claimant, forget_outcome, list_claims, take_run
@@ -35,7 +35,7 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     """Acquires the run of the trainer's own RunConfig, and writes it for the callbacks. Raises Fenced or JobRefused."""
     known = _list_known(run)
     commits = _count_commits(run, known, pod=pod, job=job)
-    fields = find_fields()
+    fields = list_fields()
     claimant = Claimant(
         job.uid,
         f"{job.namespace}/{job.name}",

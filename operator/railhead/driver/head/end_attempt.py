@@ -22,7 +22,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, shorten_middle
 from railhead.contract.report import Report, ReportedOutcome, State
 from railhead.driver.archive.pod_archive import Archive
-from railhead.driver.container.pod_input import Pod, find_storage_path
+from railhead.driver.container.pod_input import Pod, choose_storage_path
 from railhead.driver.container.pod_processes import kill_child, kill_workers
 from railhead.driver.head.publisher import Publisher
 from railhead.driver.head.rank_stream import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
@@ -31,10 +31,10 @@ from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import FromController
 from railhead.driver.messages.log import log, never_raises
 from railhead.driver.messages.redaction import redact
-from railhead.driver.pod.ending import Ending, build_outcome, find_exit_code, write_termination_message
+from railhead.driver.pod.ending import Ending, build_outcome, choose_exit_code, write_termination_message
 from railhead.driver.storage.claims import Claim, check_claim, find_claim, leave_outcome
 from railhead.driver.storage.history_records import hide, stamp
-from railhead.driver.storage.history_segments import Segments, find_spool
+from railhead.driver.storage.history_segments import Segments, choose_spool
 from railhead.driver.storage.run_folder_files import PrivateFolder, RunFolder, open_own_folder
 from railhead.driver.train_controller.journal import explain_warning
 
@@ -105,7 +105,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
     kill_training(head)
     head.archive.finish()
     # Ray's own shutdown takes seconds and saves nothing; its daemons die with this process.
-    os._exit(find_exit_code(ending))
+    os._exit(choose_exit_code(ending))
 
 
 def conclude(ending: Ending, *, is_terminating: bool) -> Ending:
@@ -192,12 +192,12 @@ def _complete_run(head: Head, outcome: Outcome) -> None:
     """Leaves a success in the run's folder, and completes the run's history there."""
     pod = head.pod
     job = head.job
-    spool = find_spool(pod.temp)
+    spool = choose_spool(pod.temp)
     # An attempt that has not begun to train has no history, and its failure leaves nothing in the storage.
     has_history = spool.exists()
     if not (outcome.has_succeeded or has_history):
         return
-    folder = open_own_folder(find_storage_path(pod, job), job.run_name)
+    folder = open_own_folder(choose_storage_path(pod, job), job.run_name)
     claim = find_claim(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
     if claim is None:
         return

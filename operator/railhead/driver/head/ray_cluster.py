@@ -58,7 +58,7 @@ def connect(pod: Pod, *, shows_ranks: bool = True) -> None:
 def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, on_fatal: OnFatal) -> None:
     """Reports how many worker pods have joined Ray, while the driver runs, and those with the wrong type of GPU."""
     import ray
-    from railhead.driver.ray.nodes import find_lost_nodes
+    from railhead.driver.ray.nodes import list_lost_nodes
 
     wanted = pod.worker_pods or job.worker_pods
     joined: Optional[int] = None
@@ -80,7 +80,7 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, on_fatal: OnFatal
         count = len(nodes)
         # Ray lists a lost node for some ten seconds, next to its replacement.
         if count > wanted:
-            count -= len(find_lost_nodes({node["NodeID"] for node in nodes}))
+            count -= len(list_lost_nodes({node["NodeID"] for node in nodes}))
         if count != joined:
             joined = count
             log(f"{count} of {wanted} worker pods have joined")
@@ -105,7 +105,7 @@ class AcceleratorCheck:
 
     def check(self, nodes: Sequence[NodeInfo], publisher: Publisher) -> None:
         """Reports the pods to be replaced. Raises JobRefused when all nodes are there, and none has the type."""
-        wrong = find_wrong_nodes(self._job, nodes)
+        wrong = list_wrong_nodes(self._job, nodes)
         # A job that has run somewhere names a type that exists, so a wrong node is that node's problem.
         self._has_run = self._has_run or len(wrong) < len(nodes)
         if not self._has_run:
@@ -142,7 +142,7 @@ class AcceleratorCheck:
             log(message)
 
 
-def find_wrong_nodes(job: JobInput, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
+def list_wrong_nodes(job: JobInput, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
     """Returns the nodes without the GPU type that the job requests; none if it requests no type."""
     wanted = job.scaling.accelerator_type
     if wanted:

@@ -17,9 +17,9 @@ from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
-from railhead.driver.container.pod_input import Pod, find_storage_path
+from railhead.driver.container.pod_input import Pod, choose_storage_path
 from railhead.driver.container.run_context import RunContext
-from railhead.driver.container.user_code import find_user_folders, find_working_folder
+from railhead.driver.container.user_code import choose_working_folder, list_user_folders
 from railhead.driver.fit.acquire_run import acquire_run
 from railhead.driver.fit.datasets import build_datasets
 from railhead.driver.fit.ray_train_parts import prepare_ray_train
@@ -64,7 +64,7 @@ class TrainingContext:
 
     @property
     def storage_path(self) -> str:
-        return find_storage_path(self.pod, self.job)
+        return choose_storage_path(self.pod, self.job)
 
     def watch(self) -> None:
         """Starts to watch the nodes; call it once the driver has joined Ray."""
@@ -132,13 +132,13 @@ def _run_trainer(attempt: TrainingContext) -> Ending:
     """Calls fit() in this process, for trainFunc and build."""
     pod = attempt.pod
     prepare_ray_train(pod, attempt.job)
-    runtime_env = prepare_runtime_env(attempt.job.runtime_env, folders=find_user_folders(), bundle=pod.bundle)
+    runtime_env = prepare_runtime_env(attempt.job.runtime_env, folders=list_user_folders(), bundle=pod.bundle)
     attempt = replace(attempt, job=replace(attempt.job, runtime_env=runtime_env))
     job = attempt.job
     if job.build or job.datasets:
         _join(attempt)
         # For files that the user's code opens. Only now, since Ray records the folder in which the driver joins.
-        os.chdir(find_working_folder())
+        os.chdir(choose_working_folder())
         # The URIs of those datasets that are paths.
         paths = json.loads(os.environ.get(environment.DATASETS) or "{}")
         trainer = _make_trainer(attempt, build_datasets(job, paths=paths))

@@ -21,10 +21,10 @@ from typing import IO, Any, Iterable, List, Mapping, Optional
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.driver.container.hosts import write_address
-from railhead.driver.container.pod_input import Pod, find_storage_path
+from railhead.driver.container.pod_input import Pod, choose_storage_path
 from railhead.driver.container.pod_processes import describe_exit, kill_group, start_piped_child
 from railhead.driver.container.run_context import NUM_WORKERS, RUN_NAME, STORAGE_PATH
-from railhead.driver.container.user_code import find_working_folder
+from railhead.driver.container.user_code import choose_working_folder
 from railhead.driver.head.rank_stream import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
 from railhead.driver.head.threads import start_thread
 from railhead.driver.mailbox.mailbox import Mailbox
@@ -68,7 +68,7 @@ def build_environment(environment: Mapping[str, str], *, pod: Pod, job: JobInput
     return {
         **environment,
         RUN_NAME: job.run_name,
-        STORAGE_PATH: find_storage_path(pod, job),
+        STORAGE_PATH: choose_storage_path(pod, job),
         NUM_WORKERS: str(job.scaling.num_workers),
         SCRIPT: "1",
         "RAY_ADDRESS": write_address(pod.ip, pod.head_port),
@@ -96,7 +96,7 @@ def find_missing_file(entrypoint: list[str], folder: str) -> str:
 
 def check_script(job: JobInput) -> None:
     """Checks what can be checked before Ray is up. Raises JobRefused."""
-    folder = find_working_folder()
+    folder = choose_working_folder()
     missing = find_missing_file(job.entrypoint, folder)
     if missing:
         raise JobRefused(
@@ -112,7 +112,7 @@ def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts:
     command = build_command(job.entrypoint)
     environment = build_environment(os.environ, pod=pod, job=job)
     try:
-        child = start_piped_child(command, environment=environment, folder=find_working_folder())
+        child = start_piped_child(command, environment=environment, folder=choose_working_folder())
     except OSError as error:
         problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
         raise JobRefused(NOT_USABLE, problem) from error

@@ -56,11 +56,11 @@ def _describe(error: BaseException) -> str:
         return " ".join(text.split())
     last = frames[-1]
     if isinstance(error, SystemExit):
-        last = _find_own(frames)
+        last = _choose_frame(frames)
     return f"{text} ({PurePath(last.filename).name}, line {last.lineno}, in {last.name})"
 
 
-def _find_own(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
+def _choose_frame(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
     """Returns the innermost frame of the user's code, as argparse exits in its own; without one, the innermost."""
     libraries = (sysconfig.get_paths()["stdlib"], *("/site-packages/", "/dist-packages/", ".pyz/"))
     own = [frame for frame in frames if not any(library in frame.filename for library in libraries)]

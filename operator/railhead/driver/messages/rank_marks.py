@@ -35,7 +35,7 @@ def name_process(node_id: str, pid: int) -> str:
     return f"{node_id[:16]}-{pid}"
 
 
-def find_self() -> tuple[int, str]:
+def read_self() -> tuple[int, str]:
     """Rank and process of this worker of Ray Train."""
     import ray.train
 

@@ -25,10 +25,10 @@ def describe_task_error(text: str) -> str:
     """`Type: message (file, line n, in function; task NAME)` of the first error."""
     parts = _LINKS.split(_COLOUR.sub("", text))
     index = len(parts) - 1
-    if index and _WRAPPER in "\n".join(_find_message(parts[index])).partition(":")[0]:
+    if index and _WRAPPER in "\n".join(_read_message(parts[index])).partition(":")[0]:
         index -= 1
-    message = " ".join(" ".join(_find_message(parts[index])).split())
-    place = _find_place(parts[index].splitlines())
+    message = " ".join(" ".join(_read_message(parts[index])).split())
+    place = _read_place(parts[index].splitlines())
     tasks = _TASK.findall("\n".join(parts[: index + 1]))
     where = "; ".join([*place, *([f"task {tasks[-1]}"] if tasks else [])])
     if where:
@@ -36,7 +36,7 @@ def describe_task_error(text: str) -> str:
     return message
 
 
-def _find_message(part: str) -> list[str]:
+def _read_message(part: str) -> list[str]:
     """The lines below the last frame or the last task's name: the exception itself."""
     lines = part.strip("\n").splitlines()
     begin = 0
@@ -46,7 +46,7 @@ def _find_message(part: str) -> list[str]:
     return [line for line in lines[begin:] if not _ADVICE.match(line)]
 
 
-def _find_place(lines: list[str]) -> list[str]:
+def _read_place(lines: list[str]) -> list[str]:
     frames = [found for line in lines for found in [_FRAME.match(line)] if found]
     if not frames:
         return []

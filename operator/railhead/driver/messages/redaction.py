@@ -60,7 +60,7 @@ def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
     text = _USER.sub(rf"\1{HIDDEN}@", text)
     text = _QUERY.sub(rf"\1{HIDDEN}", text)
     text = _JWT.sub(HIDDEN, _HEADER.sub(rf"\1{HIDDEN}", text))
-    secrets = _find_secrets(
+    secrets = _build_pattern(
         frozenset(value for name, value in environment.items() if name.startswith(FROM_SECRET)),
         frozenset(value for name, value in environment.items() if _SECRET_NAME.search(name) and name not in _FOLDERS),
     )
@@ -68,7 +68,7 @@ def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
 
 
 @functools.lru_cache(maxsize=8)  # for each line of a log; a process seldom changes its environment
-def _find_secrets(of_secrets: frozenset[str], by_name: frozenset[str]) -> re.Pattern[str]:
+def _build_pattern(of_secrets: frozenset[str], by_name: frozenset[str]) -> re.Pattern[str]:
     """A pattern of all values to hide, also in the forms that requests and manifests give them."""
     found: set[str] = set()
     for values, shortest in ((of_secrets, SHORTEST_OF_SECRET), (by_name, SHORTEST_BY_NAME)):

@@ -24,7 +24,7 @@ class Success:
 Ending = Union[Success, Failure]
 
 
-def find_exit_code(ending: Ending) -> int:
+def choose_exit_code(ending: Ending) -> int:
     if isinstance(ending, Failure):
         return ending.class_.exit_code
     return SUCCEEDED_CODE

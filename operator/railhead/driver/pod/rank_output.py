@@ -68,7 +68,7 @@ class LogTail:
         lines = (state.rest + data).split(b"\n")
         state.rest = lines.pop()
         for line in lines:
-            self._show(find_last_state(line), state, sink)
+            self._show(compute_last_state(line), state, sink)
         if b"\r" in state.rest:
             self._show_progress(state, sink)
         while len(state.rest) > LINE_LIMIT:
@@ -85,7 +85,7 @@ class LogTail:
         if state.is_rank:
             state.has_ended = True
             if state.rest:  # nothing completes it any more
-                self._show(find_last_state(state.rest), state, sink)
+                self._show(compute_last_state(state.rest), state, sink)
                 sink.flush()
                 state.rest = b""
             self._on_end()
@@ -98,7 +98,7 @@ class LogTail:
         before, _, state.rest = state.rest.rpartition(b"\r")
         if before and self._clock() - state.shown_at >= PROGRESS_SECONDS:
             state.shown_at = self._clock()
-            self._show(find_last_state(before), state, sink)
+            self._show(compute_last_state(before), state, sink)
 
     def _show(self, data: bytes, state: LogFile, sink: TextIO) -> None:
         line = data.decode(errors="replace")
@@ -123,6 +123,6 @@ def _is_alive(path: Path) -> bool:
     return Path("/proc", path.stem.rpartition("-")[2]).exists()
 
 
-def find_last_state(line: bytes) -> bytes:
+def compute_last_state(line: bytes) -> bytes:
     """Returns what a terminal would show of a line that was written over itself."""
     return next((part for part in reversed(line.split(b"\r")) if part), b"")

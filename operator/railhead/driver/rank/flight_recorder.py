@@ -29,10 +29,10 @@ def switch_on_recorder() -> None:
     import ray
 
     if ray.get_gpu_ids():
-        set_variables(os.environ, torch=find_version("torch"), prefix=find_prefix(os.getpid()))
+        set_variables(os.environ, torch=find_version("torch"), prefix=build_prefix(os.getpid()))
 
 
-def find_prefix(pid: int) -> str:
+def build_prefix(pid: int) -> str:
     """Returns the beginning of the file's path; torch appends the rank."""
     return str(Path(os.environ[environment.TEMP], f"flight-record-{pid}-"))
 

@@ -46,7 +46,7 @@ def list_remaining(pids: tuple[int, ...]) -> list[int]:
     return [pid for pid, stat in found if stat.state not in "ZX" and (pid in pids or stat.group in pids)]
 
 
-def find_marker(path: str) -> tuple[str, str]:
+def read_marker(path: str) -> tuple[str, str]:
     """Returns, on a worker, its pod and the problem or an empty string. Raises OSError if its mount does not work."""
     pod = os.environ.get(environment.POD_NAME, "of another node")
     deadline = time.monotonic() + MARKER_PATIENCE_SECONDS

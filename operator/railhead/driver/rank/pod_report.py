@@ -13,7 +13,7 @@ from typing import Optional
 from railhead.contract import environment
 from railhead.driver.container.gpu_count import begin_count_of_gpus
 from railhead.driver.rank import failure_words, flight_dump
-from railhead.driver.rank.flight_recorder import find_prefix
+from railhead.driver.rank.flight_recorder import build_prefix
 
 RECORDS_PATIENCE_SECONDS = 10.0  # of these, for the flight records of a node
 TAIL_BYTES = 256 * 1024  # the stacks of torch, Ray and Python follow the words
@@ -42,7 +42,7 @@ def read_records(pids: Iterable[int]) -> dict[int, bytes]:
     found = {}
     deadline = time.monotonic() + RECORDS_PATIENCE_SECONDS
     for pid in pids:
-        prefix = Path(find_prefix(pid))
+        prefix = Path(build_prefix(pid))
         for file in prefix.parent.glob(f"{prefix.name}*"):
             with contextlib.suppress(OSError):
                 data = flight_dump.read_file(file, timeout=deadline - time.monotonic())

@@ -36,7 +36,7 @@ def read_stacks() -> Stack:
         stack = traceback.extract_stack(frames[ident])
         name = names.get(ident, "unnamed thread")
         if not place and name.startswith(TRAINING_THREAD):
-            place = find_place(stack)
+            place = describe_place(stack)
         elif {find_package(frame.filename) for frame in stack} <= _NOT_OF_INTEREST:
             continue
         texts.append(f"{name}\n" + "".join(traceback.format_list(stack)))
@@ -54,7 +54,7 @@ def _add_report(place: str) -> str:
     return place or "outside train_func"
 
 
-def find_place(stack: Sequence[traceback.FrameSummary]) -> str:
+def describe_place(stack: Sequence[traceback.FrameSummary]) -> str:
     """Returns the innermost line of the user's own code, and the package that it called."""
     inner = ""
     for frame in reversed(stack):

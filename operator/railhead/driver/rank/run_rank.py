@@ -33,7 +33,7 @@ from railhead.driver.messages.attempt_errors import (
     note_exception,
 )
 from railhead.driver.messages.exception_text import format_traceback
-from railhead.driver.messages.rank_marks import BEGIN, END, find_self, write_marks
+from railhead.driver.messages.rank_marks import BEGIN, END, read_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.gpu_use import watch_gpus
 from railhead.driver.rank.rank_log import OwnLog, keep_logging_from_raising
@@ -147,7 +147,7 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
     process = ""
     raised: BaseException
     try:
-        rank, process = find_self()
+        rank, process = read_self()
         write_marks(BEGIN, rank=rank, process=process)
         if not _is_permitted:
             raise TrainingError(RankErrorKind.UNFENCED, rank, _NOT_PERMITTED)

@@ -53,7 +53,7 @@ def _uploading(storage: Storage, name: str, files: Files) -> Iterator[None]:
 
     Ray may delete the local files right after it, so they are noted before.
     """
-    _record(_find_folder(storage), name, is_new=False)
+    _record(_build_folder(storage), name, is_new=False)
     files.note()
     began = time.monotonic()
     with _LOCK:  # uploads in the background have threads of their own
@@ -73,7 +73,7 @@ def _copying(storage: Storage, name: str, path: str, files: Files) -> Iterator[N
     An error of the storage gets a note, which also reaches the controller from a thread of Ray Train's.
     """
     files.note()
-    folder = _find_folder(storage)
+    folder = _build_folder(storage)
     try:
         yield
         damage = files.find_damage(lambda: {file.name: file.size for file in folder.list_files(name)})
@@ -101,18 +101,18 @@ def _is_mount_missing(error: Exception) -> bool:
 
 def announce_upload(storage: Storage, name: str) -> None:
     """Records the upload on rank 0. Waits for storage that hangs no longer than `PATIENCE_SECONDS`."""
-    thread = threading.Thread(target=_record, args=(_find_folder(storage), name), daemon=True)
+    thread = threading.Thread(target=_record, args=(_build_folder(storage), name), daemon=True)
     thread.start()
     thread.join(PATIENCE_SECONDS)
 
 
 def _note_elsewhere(storage: Storage, name: str, path: str) -> None:
-    folder = _find_folder(storage)
+    folder = _build_folder(storage)
     if not f"{path}/".startswith(f"{folder.find(name)}/"):
         keep_uploads(folder)
 
 
-def _find_folder(storage: Storage) -> RunFolder:
+def _build_folder(storage: Storage) -> RunFolder:
     return RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
 
 

@@ -167,7 +167,7 @@ def read_ranking(manager: CheckpointManager) -> Optional[Ranking]:
     return Ranking(config.checkpoint_score_attribute, config.checkpoint_score_order or "max", kept)
 
 
-def find_file_system(run_config: RunConfig) -> tuple[FileSystem, str]:
+def choose_file_system(run_config: RunConfig) -> tuple[FileSystem, str]:
     """Returns the file system of a RunConfig and the path there of its storage, in the same way as fit()."""
     from ray.train.v2._internal.execution.storage import get_fs_and_path
 
@@ -182,7 +182,7 @@ def write_marker(storage_path: str, run_name: str) -> None:
     StorageContext(storage_path=storage_path, experiment_dir_name=run_name)
 
 
-def find_fields() -> frozenset[str]:
+def list_fields() -> frozenset[str]:
     """Returns the keys of a snapshot as the installed Ray reads and writes it."""
     from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import _CheckpointManagerState as State
 

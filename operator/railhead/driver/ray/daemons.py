@@ -68,7 +68,7 @@ def run_ray(arguments: list[str]) -> None:
     from ray import _raylet
 
     if hasattr(_raylet, "persist_port"):  # the raylet of an older Ray does not wait
-        missing = find_missing(start, services, _raylet, utils)
+        missing = list_missing(start, services, _raylet, utils)
         if missing:  # a newer Ray: it starts as it does by itself
             log(f"ray start has no {', '.join(missing)}: on a busy machine a node may not join")
         else:
@@ -83,7 +83,7 @@ def run_ray(arguments: list[str]) -> None:
     main()
 
 
-def find_missing(start: Any, services: Module, raylet: Module, utils: Module) -> list[str]:
+def list_missing(start: Any, services: Module, raylet: Module, utils: Module) -> list[str]:
     """Returns what this module needs of `ray start`, `services.start_raylet` and two modules and they do not have."""
     options = {option for parameter in start.params for option in parameter.opts}
     names = inspect.signature(services.start_raylet).parameters

@@ -45,7 +45,7 @@ class Hook:
             owner = pkgutil.resolve_name(f"{self.module}:{owner_name}")
         except (ImportError, AttributeError):
             return False
-        return hasattr(owner, last) or last in _find_attributes(owner)
+        return hasattr(owner, last) or last in _list_attributes(owner)
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
@@ -103,7 +103,7 @@ OPTIONAL = (
 )
 
 
-def _find_attributes(owner: Any) -> set[str]:
+def _list_attributes(owner: Any) -> set[str]:
     """Returns what a class and its bases set in their `__init__`; a few names too many do no harm."""
     found = [getattr(each.__init__, "__code__", None) for each in getattr(owner, "__mro__", ())]
     return {name for code in found if code for name in code.co_names}

@@ -72,7 +72,7 @@ def count_worker_slots() -> int:
     return int(sum(node["Resources"].get(WORKER_SLOT, 0) for node in ray.nodes() if node["Alive"]))
 
 
-def find_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
+def list_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
     """Dead according to Ray, or without a raylet that accepts connections."""
     return _probe(node_ids)[0]
 
@@ -120,7 +120,7 @@ def confirm_lost(lost: Iterable[LostNode]) -> tuple[LostNode, ...]:
     """Those that Ray lists as dead, or that a second probe finds gone too."""
     found = tuple(lost)
     unknown = {node.node_id for node in found if not node.is_known}
-    again = find_lost_nodes(unknown) if unknown else ()
+    again = list_lost_nodes(unknown) if unknown else ()
     return (*(node for node in found if node.is_known), *again)
 
 

@@ -29,7 +29,7 @@ UPLOAD_SECONDS = 60.0  # a lost head loses at most the records of this time and 
 class Segments:
     """The segments of one kind that one head writes. One thread appends, and one uploads.
 
-    `spool` is the folder of `find_spool`; `job` and `pod`, both uids, and `attempt` are those of the head.
+    `spool` is the folder of `choose_spool`; `job` and `pod`, both uids, and `attempt` are those of the head.
     """
 
     def __init__(self, spool: Path, kind: str, *, job: str, attempt: int, pod: str) -> None:
@@ -183,6 +183,6 @@ def halve(data: bytes) -> Optional[bytes]:
     return b"".join([replace(header, every=header.every * 2).to_line(), *kept])
 
 
-def find_spool(temp: Path, *, fit: int = 1, is_own: bool = True) -> Path:
+def choose_spool(temp: Path, *, fit: int = 1, is_own: bool = True) -> Path:
     """Returns the pod's folder for the segments of a fit(); what the job's own run lacks, the driver completes."""
     return temp / "history" / ("own" if is_own else f"fit-{fit}")

@@ -64,7 +64,7 @@ def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Opt
         return entry.name == snapshot.latest, entry.report
 
     newest_first = sorted(snapshot.entries, key=rank)[::-1]
-    existing = folder.find_existing(snapshot.names)
+    existing = folder.list_existing(snapshot.names)
     lost: list[str] = []
     has_newest = False
     for name in dict.fromkeys(entry.name for entry in newest_first):

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Callable, Iterable, Optional, Union
 
 from railhead.contract.run_folder import OWN_FOLDER
-from railhead.driver.ray.checkpoint_manager import find_file_system
+from railhead.driver.ray.checkpoint_manager import choose_file_system
 from railhead.driver.ray.types import FileInfo, FileSystem, RunConfig
 from railhead.driver.storage.path_folder import PathFolder, Stored
 from railhead.driver.storage.storage_call import is_passing
@@ -97,7 +97,7 @@ class RunFolder:
         found: list[FileInfo] = self.filesystem.get_file_info(selector)
         return found
 
-    def find_existing(self, names: Iterable[str]) -> set[str]:
+    def list_existing(self, names: Iterable[str]) -> set[str]:
         """Returns those that exist, by one listing for all in the same folder, however many there are."""
         paths = {name: PurePath(name) for name in names}
         there = {parent: set(self.list_names(str(parent))) for parent in {path.parent for path in paths.values()}}
@@ -156,5 +156,5 @@ def open_own_folder(storage_path: str, run_name: str) -> RunFolder:
 
 def open_run_folder(run_config: RunConfig) -> RunFolder:
     """Opens the one of Ray Train's RunConfig, in the same way as fit()."""
-    filesystem, path = find_file_system(run_config)
+    filesystem, path = choose_file_system(run_config)
     return RunFolder(filesystem, PurePath(path, run_config.name).as_posix())

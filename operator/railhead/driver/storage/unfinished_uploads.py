@@ -45,7 +45,7 @@ def keep_uploads(folder: RunFolder) -> None:
 
 def forget_uploads(folder: RunFolder, names: Optional[Collection[str]]) -> None:
     """Removes the records with these names, None for all; their folders stay, whatever happens."""
-    committed = None if names is None else _find_folders(names)
+    committed = None if names is None else _list_folders(names)
     for name in _list_records(folder):
         if committed is None or name in committed:
             _forget(folder, name)
@@ -64,7 +64,7 @@ def finish_commit(folder: RunFolder, check: Callable[[], None]) -> None:
     forget_uploads(folder, snapshot.names)
 
 
-def find_leftovers(folder: RunFolder, *, committed: Collection[str]) -> tuple[list[str], list[str]]:
+def list_leftovers(folder: RunFolder, *, committed: Collection[str]) -> tuple[list[str], list[str]]:
     """Returns the names of the folders to remove, and of the records to remove whose folders are gone or stay.
 
     Call only while no rank of this attempt trains. A record goes only once there is no folder: a process on a lost node
@@ -74,8 +74,8 @@ def find_leftovers(folder: RunFolder, *, committed: Collection[str]) -> tuple[li
     if not records or folder.read(ELSEWHERE) is not None:
         return [], records
     data = folder.read(SNAPSHOT)
-    kept = _find_folders([*committed, *(parse_snapshot(data.decode(errors="replace")).names if data else ())])
-    left = folder.find_existing(records) - kept
+    kept = _list_folders([*committed, *(parse_snapshot(data.decode(errors="replace")).names if data else ())])
+    left = folder.list_existing(records) - kept
     return sorted(left), [name for name in records if name not in left]
 
 
@@ -92,7 +92,7 @@ def _list_records(folder: RunFolder) -> list[str]:
     return list(filter(is_named_by_ray, folder.list_names(RECORDS)))
 
 
-def _find_folders(names: Iterable[str]) -> set[str]:
+def _list_folders(names: Iterable[str]) -> set[str]:
     """Returns the run's folders that hold these checkpoints: each may be in a subfolder of what Ray has named."""
     return {name.partition("/")[0] for name in names}
 

@@ -14,8 +14,8 @@ from typing import Optional
 from railhead.contract.job_input import ScalingInput
 from railhead.driver.container.run_context import RunContext
 from railhead.driver.messages.log import log
-from railhead.driver.ray.nodes import find_lost_nodes, list_worker_nodes
-from railhead.driver.train_controller.worker_group import Group, find_group
+from railhead.driver.ray.nodes import list_lost_nodes, list_worker_nodes
+from railhead.driver.train_controller.worker_group import Group, get_group
 
 LOOK_SECONDS = 1.0  # between two looks at the nodes while a group waits: Ray asks again and again, without a pause
 PAUSE_SECONDS = 0.2
@@ -78,7 +78,7 @@ def decide_resize(bounds: Bounds, *, nodes: int, workers: int, ran: float) -> Op
 
 def make_sizes(bounds: Bounds) -> ResizeDecider:
     """Returns the decisions of the fit() that begins."""
-    return ResizeDecider(bounds, find_group(RunContext.read().run_uri))
+    return ResizeDecider(bounds, get_group(RunContext.read().run_uri))
 
 
 class ResizeDecider:
@@ -103,7 +103,7 @@ class ResizeDecider:
         found = list_worker_nodes()
         if self._waiting_since is None:
             self._waiting_since = now
-            self._lost = find_lost(found) if has_run else frozenset()
+            self._lost = list_lost(found) if has_run else frozenset()
         self._look_at = now + LOOK_SECONDS
         waited = now - self._waiting_since
         nodes = len(found - (self._lost if waited < PROBE_VALID_SECONDS else frozenset()))
@@ -122,7 +122,7 @@ class ResizeDecider:
         self._commits_seen = self._group.commits
         now = time.monotonic()
         found = list_worker_nodes()
-        nodes = len(found - find_lost(found))
+        nodes = len(found - list_lost(found))
         resized = decide_resize(self._bounds, nodes=nodes, workers=workers, ran=now - self._started_at)
         if resized is not None:
             self._started_at = now
@@ -130,6 +130,6 @@ class ResizeDecider:
         return resized
 
 
-def find_lost(nodes: frozenset[str]) -> frozenset[str]:
+def list_lost(nodes: frozenset[str]) -> frozenset[str]:
     """Returns the nodes that do not answer a probe."""
-    return frozenset(lost.node_id for lost in find_lost_nodes(set(nodes)))
+    return frozenset(lost.node_id for lost in list_lost_nodes(set(nodes)))

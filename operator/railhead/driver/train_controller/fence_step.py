@@ -38,7 +38,7 @@ from railhead.driver.storage.claims import Claim, check_claim
 from railhead.driver.storage.empty_checkpoints import note_empty
 from railhead.driver.storage.run_folder_files import RunFolder
 from railhead.driver.storage.storage_call import UNREACHABLE, Patience
-from railhead.driver.storage.unfinished_uploads import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
+from railhead.driver.storage.unfinished_uploads import finish_commit, is_named_by_ray, list_leftovers, remove_leftovers
 from railhead.driver.train_controller.worker_group import Group
 
 # A storage that hangs holds up neither a group nor the end.
@@ -197,7 +197,7 @@ def _start_clean_up(folder: RunFolder, manager: CheckpointManager, check: Callab
     @never_raises("remove what unfinished uploads have left")
     def clean_up() -> None:
         try:
-            folders, records = find_leftovers(folder, committed=committed)
+            folders, records = list_leftovers(folder, committed=committed)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the storage took longer than {LIST_PATIENCE_SECONDS:.0f} s to list {folder.path}")
             is_listed.set()

@@ -21,7 +21,7 @@ from railhead.driver.ray.steps_callback import ControllerStep
 from railhead.driver.ray.types import GroupStatus, Metrics, TrainingReport, WorkerGroup
 from railhead.driver.storage.claims import Claim
 from railhead.driver.storage.history_records import build_metrics, hide, stamp
-from railhead.driver.storage.history_segments import Segments, Uploader, find_spool
+from railhead.driver.storage.history_segments import Segments, Uploader, choose_spool
 from railhead.driver.storage.run_folder_files import PrivateFolder, RunFolder
 from railhead.driver.train_controller.journal import describe_controller, describe_driver, describe_group
 from railhead.driver.train_controller.worker_group import Group
@@ -36,7 +36,7 @@ class HistoryStep(ControllerStep):
         self._group = group
         self._mailbox = mailbox
         self._attempt = int(os.environ.get(environment.ATTEMPT) or 1)
-        spool = find_spool(Path(os.environ[environment.TEMP]), fit=run.fit, is_own=run.is_own)
+        spool = choose_spool(Path(os.environ[environment.TEMP]), fit=run.fit, is_own=run.is_own)
         pod = os.environ.get(environment.POD_UID, "")
         claim = Claim.parse(run.claim)
         job = claim.uid if claim is not None else ""

@@ -84,7 +84,7 @@ class MetricRules:
             if rule.type == RATE_BELOW and not rule.metric:
                 watch.note(float(steps), now)
 
-    def find_fired(self, *, now: float) -> List[Fired]:
+    def list_fired(self, *, now: float) -> List[Fired]:
         """Returns those that hold now, in the order of the spec."""
         found = ((rule, watch.look(now, self._place)) for rule, watch in self._watches.items())
         return [Fired(rule, f"rule {rule.name}: {text} ({rule.path})") for rule, text in found if text]

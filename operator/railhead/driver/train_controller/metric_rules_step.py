@@ -56,7 +56,7 @@ class MetricRulesStep(ControllerStep):
         self._reports = 0 if is_commit else self._reports + 1
         now = self._look()
         self._rules.note_report(metrics, is_commit=is_commit, now=now)
-        self._warn(self._find_warning(self._rules.find_fired(now=now), now))  # there may be no later poll
+        self._warn(self._find_warning(self._rules.list_fired(now=now), now))  # there may be no later poll
 
     @never_raises("apply spec.metricPolicy")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
@@ -64,7 +64,7 @@ class MetricRulesStep(ControllerStep):
         driver = self._mailbox.driver.read()
         self._rules.set_rules(driver.answer.metric_rules, now=now)
         self._note_steps(now)
-        fired = self._rules.find_fired(now=now)
+        fired = self._rules.list_fired(now=now)
         self._warn(self._find_warning(fired, now))
         self._act(fired, status, driver)
 

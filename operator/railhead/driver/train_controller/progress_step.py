@@ -124,7 +124,7 @@ class ProgressStep(ControllerStep):
             return progress
         kept = {name for name, _ in ranking.kept}
         self._commits = {name: commit for name, commit in self._commits.items() if name in kept}
-        return replace(progress, best_checkpoint=find_best(ranking, self._commits))
+        return replace(progress, best_checkpoint=choose_best(ranking, self._commits))
 
     def _warn_of_missing_score(self, name: str) -> None:
         """Once: every report is likely to lack it."""
@@ -165,7 +165,7 @@ def find_score(metrics: Metrics, attribute: str) -> Optional[float]:
     return score
 
 
-def find_best(ranking: Ranking, commits: Mapping[str, CheckpointRecord]) -> CheckpointRecord:
+def choose_best(ranking: Ranking, commits: Mapping[str, CheckpointRecord]) -> CheckpointRecord:
     """The best one, or NO_CHECKPOINT.
 
     On equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` has no index

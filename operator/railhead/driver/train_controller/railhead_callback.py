@@ -19,7 +19,7 @@ from railhead.driver.train_controller.progress_step import ProgressStep
 from railhead.driver.train_controller.returns_step import ReturnsStep
 from railhead.driver.train_controller.shared_storage_step import SharedStorageStep
 from railhead.driver.train_controller.stacks_step import StacksStep
-from railhead.driver.train_controller.worker_group import find_group
+from railhead.driver.train_controller.worker_group import get_group
 
 
 class RailheadCallback(StepsCallback):
@@ -27,7 +27,7 @@ class RailheadCallback(StepsCallback):
 
     def __init__(self) -> None:
         run = RunContext.read()
-        group = find_group(run.run_uri)
+        group = get_group(run.run_uri)
         mailbox = open_mailbox(fit=run.fit)
         steps = [  # in the order in which each of Ray's calls reaches them
             group,  # first: all others read who is in it

@@ -21,7 +21,7 @@ from railhead.contract import environment
 from railhead.driver.messages.attempt_errors import JobRefused, Unreachable
 from railhead.driver.messages.exception_text import read_text
 from railhead.driver.messages.log import log, never_raises
-from railhead.driver.rank.pod_checks import find_marker
+from railhead.driver.rank.pod_checks import read_marker
 from railhead.driver.ray.steps_callback import ControllerStep
 from railhead.driver.ray.types import ExecutionGroup, WorkerGroup
 from railhead.driver.storage.storage_call import UNREACHABLE, is_passing
@@ -55,7 +55,7 @@ class SharedStorageStep(ControllerStep):
             _remove(marker)  # a full disk takes an empty file
             return
         try:
-            answers = _find_on_workers(part, marker)
+            answers = _ask_workers(part, marker)
         finally:
             _remove(marker)
         problem = explain_answers(str(Path(folder).parent), answers)
@@ -72,13 +72,13 @@ def find_run_folder(worker_group: WorkerGroup) -> Optional[str]:
     return None
 
 
-def _find_on_workers(part: ExecutionGroup, marker: Path) -> list[tuple[str, str]]:
-    """Returns the answers of `find_marker`, which one worker of each node gives."""
+def _ask_workers(part: ExecutionGroup, marker: Path) -> list[tuple[str, str]]:
+    """Returns the answers of `read_marker`, which one worker of each node gives."""
     import ray
 
     ranks = {worker.metadata.node_id: rank for rank, worker in enumerate(part.get_workers())}.values()
     asked = dict.fromkeys(ranks, (str(marker),))
-    answers = call_ranks(part, asked, find_marker, each=asked, timeout=MARKER_TIMEOUT_SECONDS).values()
+    answers = call_ranks(part, asked, read_marker, each=asked, timeout=MARKER_TIMEOUT_SECONDS).values()
     for error in filter(None, (answer.error for answer in answers)):
         if isinstance(error, ray.exceptions.RayTaskError) and is_passing(error):
             raise Unreachable(UNREACHABLE, f"run.storagePath {marker.parent}: {read_text(error.cause)}") from error

@@ -105,12 +105,12 @@ class SlowRankWatch:
             for rank in trained:
                 self._ranks[rank].close_window(beats[rank], median=median, length=length, since=since)
         self._windows_shown += length
-        found = self._find_slow()
+        found = self._list_slow()
         if found != self._shown and self._windows_shown >= WINDOWS:
             self._shown = found
             self._windows_shown = 0.0
 
-    def _find_slow(self) -> dict[int, str]:
+    def _list_slow(self) -> dict[int, str]:
         slow = {rank: each for rank, each in self._ranks.items() if each.slow_windows >= WINDOWS}
         ranked = sorted((each.since != self._shown.get(rank), each.score, rank) for rank, each in slow.items())
         return {rank: slow[rank].since for rank in sorted(rank for _, _, rank in ranked[:MAX_SLOW_RANKS])}

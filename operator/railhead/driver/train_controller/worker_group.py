@@ -49,7 +49,7 @@ class Group(ControllerStep):
         self._processes: Mapping[int, Metadata] = {}
 
     def __reduce__(self) -> Tuple[Callable[[str], Group], Tuple[str]]:
-        return find_group, (self._run,)
+        return get_group, (self._run,)
 
     def before_training_context(self, workers: Sequence[RayWorker]) -> None:
         """Notes the workers already here, so that a failure while they form their process group is blamed on them."""
@@ -92,7 +92,7 @@ class Group(ControllerStep):
 
 
 @functools.cache
-def find_group(run: str) -> Group:
+def get_group(run: str) -> Group:
     """Returns the one group that this process has for the run of this URI."""
     return Group(run)
 

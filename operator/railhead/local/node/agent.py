@@ -152,7 +152,7 @@ class Agent:
 
     def _write_hosts(self) -> None:
         """Writes what a cluster's DNS would resolve for the pods here: `address name` lines, replaced atomically."""
-        text = "".join(f"{runner.place.address} {name}\n" for name, runner in self._find_names())
+        text = "".join(f"{runner.place.address} {name}\n" for name, runner in self._list_names())
         if text == self._written:
             return
         self._written = text
@@ -160,7 +160,7 @@ class Agent:
         new.write_text(text)
         os.replace(new, self._hosts)
 
-    def _find_names(self) -> Iterator[tuple[str, PodRunner]]:
+    def _list_names(self) -> Iterator[tuple[str, PodRunner]]:
         """Yields host names as a resolver in the same namespace finds them, and the names of Services with the ready
         pods behind them; ports are the pods' own."""
         for runner in self.runners.values():

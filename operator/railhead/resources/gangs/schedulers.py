@@ -15,14 +15,14 @@ from railhead.resources.gangs.coscheduling import COSCHEDULING
 from railhead.resources.gangs.gang import Gang, GangScheduler, PodGroup
 from railhead.resources.gangs.in_tree import IN_TREE
 from railhead.resources.gangs.volcano import VOLCANO
-from railhead.resources.templates import find_template
+from railhead.resources.templates import build_template
 
 SCHEDULERS: Mapping[str, GangScheduler] = {"PodGroup": IN_TREE, "Coscheduling": COSCHEDULING, "Volcano": VOLCANO}
 
 
 def find_gang(job: JobRef, spec: TrainJobSpec, *, attempt: int, least_workers: int) -> Gang:
     """Returns the gang of an attempt that can train with `least_workers` worker pods."""
-    template = find_template(spec, names.WORKER)
+    template = build_template(spec, names.WORKER)
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     priority_class = (template.get("spec") or {}).get("priorityClassName") or spec.priority_class_name or ""
     name = names.gang_name(job.name, job.uid, attempt)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.cli.parser import build_parser
-from railhead.client.explain.causes import Cause, find_cause, read_causes
+from railhead.client.explain.causes import Cause, choose_cause, read_causes
 from railhead.contract.failure import FailureClass
 
 REASONS = Path(__file__).resolve().parents[4] / "docs" / "reference" / "reasons.md"
@@ -63,18 +63,18 @@ def test_every_warning_of_the_operator_that_lasts_has_a_cause(reason: str) -> No
 
 @pytest.mark.parametrize("name", CAUSES["classes"])
 def test_a_failure_of_an_unknown_reason_has_the_cause_of_its_class(name: str) -> None:
-    assert find_cause("SomethingNew", FailureClass(name)) is CAUSES["classes"][name]
+    assert choose_cause("SomethingNew", FailureClass(name)) is CAUSES["classes"][name]
 
 
 def test_a_finished_job_is_changed_by_a_retry() -> None:
-    cause = find_cause("InvalidImageName")
+    cause = choose_cause("InvalidImageName")
     change = "`railhead suspend digits --wait`, then `railhead resume digits --set image=IMAGE`"
     retry = "Run `railhead retry digits --set image=IMAGE`."
     assert write_remedies(cause) == [f"Run {change}.", retry, retry]
 
 
 def test_a_retry_starts_from_a_checkpoint_only_if_there_is_one() -> None:
-    now, scratch, later = write_remedies(find_cause("TrainFunctionRaised", FailureClass.APPLICATION))
+    now, scratch, later = write_remedies(choose_cause("TrainFunctionRaised", FailureClass.APPLICATION))
     assert "retry" not in now and "Railhead runs it again while its limits allow" in now
     assert "`railhead retry digits`, which starts from scratch" in scratch
     assert "`railhead retry digits`, which starts from the last checkpoint" in later
@@ -87,10 +87,10 @@ def test_no_reason_is_in_two_tables_that_are_searched_together() -> None:
 
 
 def test_a_reason_of_a_newer_operator_points_to_its_message() -> None:
-    assert find_cause("SomethingNew").sentence == "The reason is SomethingNew."
-    assert find_cause("").sentence == "The reason is not given."
+    assert choose_cause("SomethingNew").sentence == "The reason is SomethingNew."
+    assert choose_cause("").sentence == "The reason is not given."
 
 
 def test_a_failure_is_looked_up_among_failures_first() -> None:
-    assert find_cause("SecretNotFound", FailureClass.INFRASTRUCTURE) is CAUSES["failures"]["SecretNotFound"]
-    assert find_cause("Evicted", FailureClass.APPLICATION) is CAUSES["pods"]["Evicted"]
+    assert choose_cause("SecretNotFound", FailureClass.INFRASTRUCTURE) is CAUSES["failures"]["SecretNotFound"]
+    assert choose_cause("Evicted", FailureClass.APPLICATION) is CAUSES["pods"]["Evicted"]

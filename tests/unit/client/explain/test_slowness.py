@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from railhead.api.status import parse_status
-from railhead.client.explain.slowness import find_slowness
+from railhead.client.explain.slowness import explain_slowness
 from railhead.client.explain.why import explain_job
 from railhead.json_object import Object
 from tests.unit.client.jobs import make_running, make_snapshot
 
 
 def find(goodput: Object, **status: Any) -> list[str]:
-    return [reason for reason, _ in find_slowness(parse_status({"goodput": goodput, **status}))]
+    return [reason for reason, _ in explain_slowness(parse_status({"goodput": goodput, **status}))]
 
 
 def lose(wall: int = 3600, **lost: int) -> Object:

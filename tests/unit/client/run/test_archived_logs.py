@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from railhead.client.run import archived_logs
-from railhead.client.run.archived_logs import choose_files, find_attempts, read_lines
+from railhead.client.run.archived_logs import choose_files, list_attempts, read_lines
 from railhead.client.run.run_files import RunFile
 
 UID = "0a1b2c3d-1111-2222-3333-444444444444"
@@ -42,12 +42,12 @@ def test_the_files_of_a_rank_are_in_the_order_of_time() -> None:
 
 
 def test_only_the_jobs_own_attempts_count() -> None:
-    assert find_attempts(FILES, [UID]) == [1, 12]
+    assert list_attempts(FILES, [UID]) == [1, 12]
 
 
 def test_a_restored_job_has_the_attempts_of_the_one_before() -> None:
     uids = ["99999999-1111-2222-3333-444444444444", UID]
-    assert find_attempts(FILES, uids) == [1, 12]
+    assert list_attempts(FILES, uids) == [1, 12]
     assert [file.name for file in choose_files(FILES, uids, 12, rank=None, is_all=False)] == [FILES[6].name]
 
 

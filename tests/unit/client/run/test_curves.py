@@ -9,10 +9,10 @@ from typing import Any
 
 from railhead.client.run.curves import (
     build_curves,
+    compute_range,
     describe_gaps,
     draw,
     drop_repeated,
-    find_range,
     read_reports,
     write_csv,
 )
@@ -63,7 +63,7 @@ def test_numbers_become_curves_by_metric_and_job() -> None:
         *(("huge", job) for job in "ab"),
     ]
     assert curves[0].values[0] == 2 and math.isnan(curves[0].values[1])
-    assert find_range(curves[:2]) == (2, 2)
+    assert compute_range(curves[:2]) == (2, 2)
     assert [each.metric for each in build_curves(read_reports("a", history, ["eval.acc"]))] == ["eval.acc"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from railhead.client.cluster.connection import Target
 from railhead.client.cluster.job_snapshot import PodState, read_pod
 from railhead.client.exit_codes import ClientError
-from railhead.client.run.open_run import choose_pod, find_folder, find_own_folder, is_here, open_run
+from railhead.client.run.open_run import choose_folder, choose_own_folder, choose_pod, is_here, open_run
 from railhead.client.run.process_files import ProcessFiles
 from railhead.client.run.store_files import StoreFiles
 from railhead.json_object import Object
@@ -38,13 +38,13 @@ def make_stored(storage: str, reported: str = "", name: str | None = None) -> Ob
     ],
 )
 def test_the_folder_is_below_the_specs_storage_path(storage: str, reported: str, folder: str) -> None:
-    assert find_folder(make_stored(storage, reported)) == folder
+    assert choose_folder(make_stored(storage, reported)) == folder
 
 
 @pytest.mark.parametrize("reported", ["s3://other/p/x", "s3://b/px", "gs://b/p/x", "s3://b/p/../x", "s3://b/p"])
 def test_credentials_are_sent_nowhere_else(reported: str) -> None:
     with pytest.raises(ClientError, match=r"not below spec\.run\.storagePath; pass it with --folder"):
-        find_folder(make_stored("s3://b/p", reported))
+        choose_folder(make_stored("s3://b/p", reported))
 
 
 def test_a_folder_of_this_machine_has_the_runs_name(tmp_path: Path) -> None:
@@ -123,18 +123,18 @@ NAME = "digits-uid-digi"
     ],
 )
 def test_the_jobs_own_folder_has_the_runs_that_its_code_names(storage: str, reported: str, own: str) -> None:
-    assert find_own_folder(make_stored(storage, reported)) == own
+    assert choose_own_folder(make_stored(storage, reported)) == own
 
 
 def test_the_own_folder_of_a_run_that_is_named_like_its_storage() -> None:
-    assert find_own_folder(make_stored("/runs", "/runs/runs", name="runs")) == "/runs/runs"
-    assert find_own_folder(make_stored("/runs", "/runs/runs/my-cnn", name="runs")) == "/runs/runs"
+    assert choose_own_folder(make_stored("/runs", "/runs/runs", name="runs")) == "/runs/runs"
+    assert choose_own_folder(make_stored("/runs", "/runs/runs/my-cnn", name="runs")) == "/runs/runs"
 
 
 def test_a_restored_job_keeps_the_name_of_its_run(tmp_path: Path) -> None:
     run = {"name": "digits-1a2b3c4d", "uid": "uid-digits", "formerUids": ["1a2b3c4d"]}
     job = make_job(spec={"trainer": {"trainFunc": "train:main"}, "run": {"storagePath": str(tmp_path)}}, run=run)
-    assert find_folder(job) == find_own_folder(job) == f"{tmp_path}/digits-1a2b3c4d"
+    assert choose_folder(job) == choose_own_folder(job) == f"{tmp_path}/digits-1a2b3c4d"
 
 
 @pytest.mark.parametrize("folder", [f"{NAME}", f"{NAME}-fit-2", f"{NAME}/my-cnn"])
@@ -142,4 +142,4 @@ def test_each_run_of_a_script_is_found_on_this_machine(tmp_path: Path, folder: s
     (tmp_path / folder).mkdir(parents=True)
     job = make_stored(str(tmp_path), str(tmp_path / folder))
     assert is_here(job, str(tmp_path / folder))
-    assert is_here(job, find_own_folder(job)) == (tmp_path / NAME).is_dir()
+    assert is_here(job, choose_own_folder(job)) == (tmp_path / NAME).is_dir()

@@ -11,7 +11,7 @@ from railhead.driver.archive.archive_layout import (
     SEGMENTS,
     WORKER,
     find_dropped,
-    find_surplus,
+    list_surplus,
     name_segment,
     name_writer,
     plan_wait,
@@ -74,10 +74,10 @@ def test_the_oldest_attempts_go_first() -> None:
     ]
     order = ["what else", "ffffffff-30/0/d", "0a1b2c3d-2/0/b", "0a1b2c3d-10/0/a", "0a1b2c3d-10/0/c"]
     for kept in range(6):
-        assert find_surplus(files, limit=10 * kept, uid=UID, attempt=10) == order[: 5 - kept]
-    assert find_surplus(files, limit=49, uid=UID, attempt=10) == order[:1]
+        assert list_surplus(files, limit=10 * kept, uid=UID, attempt=10) == order[: 5 - kept]
+    assert list_surplus(files, limit=49, uid=UID, attempt=10) == order[:1]
 
 
 def test_an_older_head_removes_nothing_of_a_later_attempt() -> None:
     files = [Stored("0a1b2c3d-2/0/b", 10, time=1.0), Stored("0a1b2c3d-1/0/a", 10, time=1.0)]
-    assert find_surplus(files, limit=0, uid=UID, attempt=1) == ["0a1b2c3d-1/0/a"]
+    assert list_surplus(files, limit=0, uid=UID, attempt=1) == ["0a1b2c3d-1/0/a"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from railhead.driver.container.gpu_count import begin_count_of_gpus
-from railhead.driver.container.pod_processes import find_descendants, kill_child, kill_workers, read_process_table
+from railhead.driver.container.pod_processes import kill_child, kill_workers, list_descendants, read_process_table
 from tests.waiting import wait_until
 
 # Like `ray start` with its raylet, the raylet's agents, and a worker with its own child process.
@@ -38,7 +38,7 @@ def node() -> Iterator[subprocess.Popen[bytes]]:
 
 def list_titles(process: subprocess.Popen[bytes]) -> set[str]:
     titles = set()
-    for pid in find_descendants(process.pid, read_process_table()):
+    for pid in list_descendants(process.pid, read_process_table()):
         with contextlib.suppress(OSError):  # it may end at any moment
             titles.add(Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0])
     return titles - {"", "bash"}
@@ -52,7 +52,7 @@ def test_kill_workers_keeps_rays_daemons(node: subprocess.Popen[bytes]) -> None:
 
 
 def test_kill_child_kills_all_its_descendants(node: subprocess.Popen[bytes]) -> None:
-    pids = find_descendants(node.pid, read_process_table())
+    pids = list_descendants(node.pid, read_process_table())
     kill_child(node)
     node.wait()
     wait_until("all are gone", lambda: not set(pids) & read_process_table().keys())

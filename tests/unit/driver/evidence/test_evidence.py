@@ -190,7 +190,7 @@ def test_an_error_means(row: Row, size: int) -> None:
         "text", {rank: TrainingError(RankErrorKind.RAISED, rank, text) for rank, text in texts.items()}
     )
     facts = ray_exceptions.translate_error(error, group)
-    errors = failure_policy.find_pods(facts.errors, group.read_processes())
+    errors = failure_policy.add_pods(facts.errors, group.read_processes())
     check(classify_failure(FailureFacts(facts.source, errors)), row, first, size)
 
 
@@ -271,7 +271,7 @@ def test_an_error_while_the_process_group_forms_means(text: str, reason: str, pa
     trace = f"{TASK.format(103, '10.0.0.7')}{TRACE}{text}\nCompile with `TORCH_USE_CUDA_DSA`"
     error = ControllerError(RayTaskError("set_up", trace, RuntimeError(text)).as_instanceof_cause())
     facts = ray_exceptions.translate_error(error, group)
-    errors = failure_policy.find_pods(facts.errors, group.read_processes())
+    errors = failure_policy.add_pods(facts.errors, group.read_processes())
     found = classify_failure(FailureFacts(facts.source, errors, text=facts.text))
     assert f"{found.class_.value}/{found.reason}" == reason
     assert (found.class_.policy.payer, found.suspect_pod) == (payer, suspect)

@@ -122,7 +122,7 @@ def raise_odd(config: Any) -> None:
 
 
 def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_rank, "find_self", lambda: (3, "ab-1"))
+    monkeypatch.setattr(run_rank, "read_self", lambda: (3, "ab-1"))
     with pytest.raises(ValueError, match="plain") as caught:
         construct_train_func(mark_loop(raise_value_error), None, ray.train.BackendConfig().train_func_context)()
     unpickled = pickle.loads(pickle.dumps(caught.value))
@@ -135,13 +135,13 @@ def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatc
 
 
 def test_replaces_an_exception_that_cannot_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_rank, "find_self", lambda: (3, "ab-1"))
+    monkeypatch.setattr(run_rank, "read_self", lambda: (3, "ab-1"))
     with pytest.raises(TrainingError, match="Odd: ab"):
         construct_train_func(mark_loop(raise_odd), {}, ray.train.BackendConfig().train_func_context)()
 
 
 def test_a_marked_loop_keeps_its_result(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(run_rank, "find_self", lambda: (1, "ab-1"))
+    monkeypatch.setattr(run_rank, "read_self", lambda: (1, "ab-1"))
     result = construct_train_func(mark_loop(lambda c: [c]), {"a": 1}, ray.train.BackendConfig().train_func_context)()
     assert result == [{"a": 1}]
     found = [find_mark(line) for line in capsys.readouterr().out.splitlines()]

@@ -27,7 +27,7 @@ from railhead.driver.head.rank_stream import Ranks
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.pod.ending import Ending, Success
 from railhead.driver.storage.claims import OUTCOME, Claimant, take_run
-from railhead.driver.storage.history_segments import find_spool
+from railhead.driver.storage.history_segments import choose_spool
 from railhead.driver.storage.run_folder_files import open_own_folder
 
 
@@ -85,7 +85,7 @@ def end_with_history(
     """Ends an attempt that has trained, with `keep` in the place of the last write to the storage."""
     monkeypatch.setattr("os._exit", sys.exit)
     monkeypatch.setattr(end_attempt, "complete_history", keep)
-    find_spool(folder).mkdir(parents=True)
+    choose_spool(folder).mkdir(parents=True)
     take_run(open_own_folder(str(folder / "runs"), "run"), Claimant("u"), attempt=1, pod=claimed_by)
     pod = Pod(folder, "", "", "", 0, folder, 1, -1, None, str(folder / "runs"), None, None, None, None, uid="p")
     mailbox = Mailbox(folder)
@@ -105,7 +105,7 @@ def test_the_end_is_kept_in_the_folder_of_the_jobs_own_run(
     kept: list[Any] = []
     end_with_history(tmp_path, lambda *values: kept.append(values), monkeypatch, ending=ending)
     ((folder, claim, spool, outcome),) = kept
-    assert (folder.path, spool) == (str(tmp_path / "runs" / "run"), find_spool(tmp_path))
+    assert (folder.path, spool) == (str(tmp_path / "runs" / "run"), choose_spool(tmp_path))
     assert (claim.uid, claim.attempt, claim.pod) == ("u", 1, "p")
     assert outcome.has_succeeded == (folder.read(OUTCOME) is not None) == isinstance(ending, Success)
 

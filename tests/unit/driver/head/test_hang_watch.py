@@ -25,7 +25,7 @@ from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.progress import Progress
 from railhead.driver.mailbox.values import Hang, Stack
 from railhead.driver.rank import rank_stacks
-from railhead.driver.rank.rank_stacks import find_package, find_place, read_stacks
+from railhead.driver.rank.rank_stacks import describe_place, find_package, read_stacks
 from railhead.driver.rank.run_rank import BEGUN, RankEnd
 from tests.unit.driver.mailboxes import tell
 
@@ -220,8 +220,8 @@ def test_finds_the_package_of_a_file() -> None:
     assert find_package(threading.__file__) == "threading"
     assert find_package("<frozen importlib>") is not None
     assert find_package("/code/train.py") is None
-    assert find_place(traceback.extract_stack(sys._getframe()))
-    assert find_place([]) == ""
+    assert describe_place(traceback.extract_stack(sys._getframe()))
+    assert describe_place([]) == ""
 
 
 class Stopped(Exception):

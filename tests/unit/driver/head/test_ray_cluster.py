@@ -13,7 +13,7 @@ from railhead.contract.job_input import ScalingInput
 from railhead.contract.report import Report
 from railhead.driver.head import ray_cluster
 from railhead.driver.head.publisher import Publisher
-from railhead.driver.head.ray_cluster import AcceleratorCheck, find_wrong_nodes
+from railhead.driver.head.ray_cluster import AcceleratorCheck, list_wrong_nodes
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.attempt_errors import JobRefused
 from tests.ray.pods import make_job
@@ -74,7 +74,7 @@ def publisher(tmp_path: Any) -> Publisher:
 
 
 def test_a_job_without_a_type_accepts_every_node() -> None:
-    assert find_wrong_nodes(make_gpu_job(None), [make_node(1), make_node(2, "A100")]) == []
+    assert list_wrong_nodes(make_gpu_job(None), [make_node(1), make_node(2, "A100")]) == []
 
 
 def test_nodes_with_the_type_are_accepted(publisher: Publisher) -> None:

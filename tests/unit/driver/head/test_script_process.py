@@ -35,7 +35,7 @@ from railhead.driver.head.script_process import (
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import Fit
 from railhead.driver.messages.attempt_errors import AttemptFailed, JobRefused
-from railhead.driver.pod.ending import Ending, build_outcome, find_exit_code
+from railhead.driver.pod.ending import Ending, build_outcome, choose_exit_code
 from railhead.driver.script import watched_fit as script_fit
 from railhead.driver.train_controller import CALLBACK
 from tests.ray.pods import make_job
@@ -83,7 +83,7 @@ def test_classifies_the_end_of_a_script(
     outcome = build_outcome(ending)
     assert (outcome.outcome, outcome.reason) == expected[:2]
     assert expected[2] in outcome.message
-    assert find_exit_code(ending) == (0 if outcome.has_succeeded else FailureClass(expected[0]).exit_code)
+    assert choose_exit_code(ending) == (0 if outcome.has_succeeded else FailureClass(expected[0]).exit_code)
 
 
 @pytest.mark.parametrize(

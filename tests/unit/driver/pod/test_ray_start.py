@@ -14,7 +14,7 @@ from ray._common.network_utils import build_address, parse_address
 from railhead.contract import environment as e
 from railhead.contract.job_input import ElasticInput, RayNode, RayNodes, ScalingInput
 from railhead.driver.container.hosts import write_address
-from railhead.driver.container.pod_input import Pod, find_storage_path
+from railhead.driver.container.pod_input import Pod, choose_storage_path
 from railhead.driver.pod.ray_start import (
     REMOVED,
     build_head_command,
@@ -135,8 +135,8 @@ def test_worker_command_sets_labels_in_rays_format() -> None:
 
 
 def test_storage_is_the_path_of_the_environment_or_the_uri_of_the_input() -> None:
-    assert find_storage_path(POD, make_job()) == "/runs"
-    assert find_storage_path(POD, make_job(storage_path="s3://bucket/x")) == "s3://bucket/x"
+    assert choose_storage_path(POD, make_job()) == "/runs"
+    assert choose_storage_path(POD, make_job(storage_path="s3://bucket/x")) == "s3://bucket/x"
 
 
 def test_rays_hang_detector_observes_where_gpus_and_nccls_client_are() -> None:

@@ -70,7 +70,7 @@ def fall(depth: int) -> None:
 
 @pytest.fixture(autouse=True)
 def ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_rank, "find_self", lambda: (1, "ab-1"))
+    monkeypatch.setattr(run_rank, "read_self", lambda: (1, "ab-1"))
     monkeypatch.setattr(logging.Handler, "handleError", logging.Handler.handleError)
 
 
@@ -192,7 +192,7 @@ def test_records_a_return(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_records_an_error_before_the_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_rank, "find_self", lambda: fail(RuntimeError("no context")))
+    monkeypatch.setattr(run_rank, "read_self", lambda: fail(RuntimeError("no context")))
     with pytest.raises(TrainingError, match=r"^RuntimeError: no context"):
         run_rank.run_rank(lambda _: None, resume_from="", keeps_exception=False)
     assert run_rank.read_end().stage == run_rank.RAISED
@@ -253,7 +253,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(environment.SOURCE, str(tmp_path))
     monkeypatch.delenv(WORKING_FOLDER, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(run_rank, "find_self", lambda: (3, "ab-1"))
+    monkeypatch.setattr(run_rank, "read_self", lambda: (3, "ab-1"))
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

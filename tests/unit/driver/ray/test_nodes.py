@@ -14,7 +14,7 @@ from railhead.driver.ray import nodes as lost_nodes
 from railhead.driver.ray.nodes import (
     LostNode,
     confirm_lost,
-    find_lost_nodes,
+    list_lost_nodes,
     mark_dead_in_ray,
     wait_for_lost_nodes,
 )
@@ -55,8 +55,8 @@ def make_node(node_id: str, port: int, *, is_alive: bool) -> dict[str, Any]:
 def test_a_node_is_lost_if_it_refuses_connections_or_is_dead_for_ray() -> None:
     unknown = LostNode("b0", "127.0.0.1", is_known=False, host="pod-b0")
     dead = LostNode("c0", "127.0.0.1", is_known=True, host="pod-c0")
-    assert find_lost_nodes({"a0", "b0", "c0"}) == (unknown, dead)
-    assert find_lost_nodes({"d0"}) == (LostNode("d0", "d0", is_known=True),), "forgotten by Ray"
+    assert list_lost_nodes({"a0", "b0", "c0"}) == (unknown, dead)
+    assert list_lost_nodes({"d0"}) == (LostNode("d0", "d0", is_known=True),), "forgotten by Ray"
     assert wait_for_lost_nodes(["a0", "b0"]) == (unknown,)
     assert wait_for_lost_nodes([]) == ()
 
@@ -65,13 +65,13 @@ def test_a_node_is_lost_if_it_refuses_connections_or_is_dead_for_ray() -> None:
 def test_marks_only_nodes_dead_that_ray_considers_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[LostNode] = []
     monkeypatch.setattr(lost_nodes, "_unregister", marked.append)
-    mark_dead_in_ray(find_lost_nodes({"a0", "b0", "c0"}))
+    mark_dead_in_ray(list_lost_nodes({"a0", "b0", "c0"}))
     assert [node.node_id for node in marked] == ["b0"]
 
 
 @pytest.mark.usefixtures("nodes")
 def test_a_second_probe_confirms_nodes_that_ray_considers_alive() -> None:
-    lost = find_lost_nodes({"b0", "c0"})
+    lost = list_lost_nodes({"b0", "c0"})
     busy = LostNode("a0", "127.0.0.1", is_known=False, host="pod-a0")  # it accepts a connection by now
     assert {node.host for node in confirm_lost([busy, *lost])} == {"pod-b0", "pod-c0"}
     assert confirm_lost([]) == ()
@@ -126,7 +126,7 @@ def test_a_head_that_opens_no_connections_loses_no_node(
     """Its connection tracking is full, or it has no file descriptors left: Ray's connections stay open."""
     wanted = {f"n{i}" for i in range(64)}
     refused.update(silent)
-    assert len(wait_for_lost_nodes(wanted)) == len(find_lost_nodes(wanted)) == lost
+    assert len(wait_for_lost_nodes(wanted)) == len(list_lost_nodes(wanted)) == lost
     assert clock.now > lost_nodes.RAY_PATIENCE_SECONDS or lost, "Ray's own health check has had its time"
     assert capfd.readouterr().out.count("waiting for Ray's own health check") == (not lost)
 
@@ -134,7 +134,7 @@ def test_a_head_that_opens_no_connections_loses_no_node(
 def test_a_head_that_opens_no_connections_any_more_confirms_no_loss(refused: set[str]) -> None:
     """At the second probe the head reaches none."""
     refused.add("n1")
-    lost = find_lost_nodes({"n1", "n2"})
+    lost = list_lost_nodes({"n1", "n2"})
     refused.add("head")
     assert len(lost) == 1 and confirm_lost(lost) == ()
 
@@ -164,6 +164,6 @@ def test_only_logs_a_node_that_cannot_be_marked_dead(
         raise ImportError("No module named 'grpc'")
 
     monkeypatch.setattr(lost_nodes, "_unregister", fail)
-    mark_dead_in_ray(find_lost_nodes({"b0"}))
+    mark_dead_in_ray(list_lost_nodes({"b0"}))
     output = capfd.readouterr().out
     assert "that node 127.0.0.1 is lost (ImportError: No module named 'grpc'; add grpcio to spec.image)" in output

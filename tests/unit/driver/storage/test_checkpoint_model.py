@@ -34,7 +34,7 @@ from railhead.driver.fit.acquire_run import restore_run
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.attempt_errors import Fenced, JobRefused
 from railhead.driver.ray import checkpoint_manager as checkpoint_manager_module
-from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.storage import claims
 from railhead.driver.storage.claims import Claimant, take_run
 from railhead.driver.storage.run_folder_files import RunFolder
@@ -97,7 +97,7 @@ class World:
 
     def restore(self, path: Path) -> tuple[str | None, RunWarning | None]:
         commits = max(self.known.values(), default=-1) + 1
-        return restore_run(find_folder(path), fields=find_fields(), known=self.known, commits=commits)
+        return restore_run(find_folder(path), fields=list_fields(), known=self.known, commits=commits)
 
 
 def open_storage(path: Path) -> StorageContext:

@@ -31,7 +31,7 @@ from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.attempt_errors import Fenced, JobRefused
 from railhead.driver.rank.run_rank import permit_training
 from railhead.driver.ray import checkpoint_manager as checkpoint_manager_module
-from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.storage import claims as claims_module
 from railhead.driver.storage.claims import Claim, Claimant, check_claim, take_run
 from railhead.driver.storage.resumable import find_resumable
@@ -462,7 +462,7 @@ def test_a_name_repeated_after_a_fall_back_is_kept(
     for epoch in (1, 2, 3):
         run.commit(f"c{epoch}", content="large")
     shutil.rmtree(run.folder.find("c3"))
-    assert restore_run(run.folder, fields=find_fields(), known={"c3": 2}, commits=3)[0] == "c2"
+    assert restore_run(run.folder, fields=list_fields(), known={"c3": 2}, commits=3)[0] == "c2"
     run = Controller(tmp_path, monkeypatch, attempt=2, keep=2)
     assert run.kept() == ["c2"]
     for name in names:

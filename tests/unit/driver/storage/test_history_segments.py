@@ -23,7 +23,7 @@ from railhead.driver.head.end_attempt import complete_history
 from railhead.driver.messages.attempt_errors import Fenced, JobRefused
 from railhead.driver.storage import history_segments
 from railhead.driver.storage.claims import Claimant, take_run
-from railhead.driver.storage.history_segments import Segments, choose_dense, find_spool, halve, thin_out
+from railhead.driver.storage.history_segments import Segments, choose_dense, choose_spool, halve, thin_out
 from railhead.driver.storage.run_folder_files import PrivateFolder, RunFolder, open_own_folder
 from railhead.history import History, read_history
 from tests.waiting import wait_until
@@ -167,9 +167,9 @@ def test_a_run_whose_folder_is_away_is_an_error(segments: Segments, folder: Priv
 
 def test_the_segments_of_two_runs_of_a_script_have_folders_of_their_own(tmp_path: Path) -> None:
     spools = {
-        find_spool(tmp_path),
-        find_spool(tmp_path, fit=1, is_own=False),
-        find_spool(tmp_path, fit=2, is_own=False),
+        choose_spool(tmp_path),
+        choose_spool(tmp_path, fit=1, is_own=False),
+        choose_spool(tmp_path, fit=2, is_own=False),
     }
     assert len(spools) == 3
 
@@ -309,7 +309,7 @@ def run(tmp_path: Path) -> RunFolder:
 @pytest.fixture
 def spool(tmp_path: Path) -> Path:
     """What the controller has left in the pod: one report."""
-    spool = find_spool(tmp_path / "temp")
+    spool = choose_spool(tmp_path / "temp")
     Segments(spool, METRICS, job=JOB, attempt=2, pod=UID).append({"time": "t", "attempt": 2, "report": 1})
     return spool
 

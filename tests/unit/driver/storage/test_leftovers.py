@@ -19,14 +19,14 @@ from railhead.contract.snapshot import (
     write_snapshot,
 )
 from railhead.driver.fit.acquire_run import restore_run
-from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.storage.run_folder_files import RunFolder
 from railhead.driver.storage.unfinished_uploads import (
     RECORDS,
-    find_leftovers,
     finish_commit,
     is_recorded,
     keep_uploads,
+    list_leftovers,
     record_upload,
     remove_leftovers,
 )
@@ -50,7 +50,7 @@ def names(folder: RunFolder) -> set[str]:
 
 def clean_up(folder: RunFolder, *, committed: Collection[str]) -> list[str]:
     """What it has removed."""
-    folders, records = find_leftovers(folder, committed=committed)
+    folders, records = list_leftovers(folder, committed=committed)
     remove_leftovers(folder, folders, records)
     return folders
 
@@ -59,7 +59,7 @@ def commit(folder: RunFolder, *committed: str) -> None:
     """As Ray's manager writes it."""
     entries = tuple(SnapshotEntry(name, {}, number) for number, name in enumerate(committed))
     snapshot = Snapshot(entries, committed[-1], reports=len(entries))
-    folder.write(SNAPSHOT, write_snapshot(snapshot, fields=find_fields(), ray_version="2.60.0").encode())
+    folder.write(SNAPSHOT, write_snapshot(snapshot, fields=list_fields(), ray_version="2.60.0").encode())
 
 
 def test_removes_only_recorded_uploads(folder: RunFolder) -> None:
@@ -138,7 +138,7 @@ class Upload:
     def attempt(self, **known: int) -> set[str]:
         """A later one, twice: what it lists."""
         for _ in range(2):
-            restore_run(self.folder, fields=find_fields(), known=known, commits=1)
+            restore_run(self.folder, fields=list_fields(), known=known, commits=1)
             listed = set(parse_snapshot((self.folder.read(SNAPSHOT) or b"").decode()).names)
             clean_up(self.folder, committed=listed)
         return listed

@@ -27,7 +27,7 @@ from railhead.driver.container.run_context import RunContext
 from railhead.driver.fit.acquire_run import restore_run
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.attempt_errors import JobRefused
-from railhead.driver.ray.checkpoint_manager import find_fields
+from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.ray.train_context import FILES
 from railhead.driver.storage.claims import Claimant, check_claim, take_run
 from railhead.driver.storage.empty_checkpoints import read_empty
@@ -171,7 +171,7 @@ class Run:
         asyncio.run(end())
 
     def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> tuple[str | None, RunWarning | None]:
-        return restore_run(self.folder, fields=find_fields(), known=known or {}, commits=commits)
+        return restore_run(self.folder, fields=list_fields(), known=known or {}, commits=commits)
 
 
 @pytest.fixture
@@ -367,7 +367,7 @@ def make_many(tmp_path: Path) -> RunFolder:
 
 
 def restore(folder: RunFolder) -> tuple[str | None, RunWarning | None]:
-    return restore_run(folder, fields=find_fields(), known={}, commits=MANY)
+    return restore_run(folder, fields=list_fields(), known={}, commits=MANY)
 
 
 def test_the_cost_does_not_depend_on_the_number_of_old_checkpoints(tmp_path: Path) -> None:
@@ -444,9 +444,9 @@ def test_fails_instead_of_training_from_scratch_if_no_checkpoint_is_left(
 
 def test_starts_a_run_without_commits(tmp_path: Path) -> None:
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
-    assert restore_run(folder, fields=find_fields(), known={}, commits=0) == (None, None)
+    assert restore_run(folder, fields=list_fields(), known={}, commits=0) == (None, None)
     with pytest.raises(JobRefused, match=f"{SNAPSHOT} is gone"):
-        restore_run(folder, fields=find_fields(), known={}, commits=1)
+        restore_run(folder, fields=list_fields(), known={}, commits=1)
 
 
 class NoRename(Counting):

@@ -37,7 +37,7 @@ class Nodes:
     ) -> None:
         self.found, self.lost, self.lists, self.probes = found, lost, 0, 0
         monkeypatch.setattr(elastic, "list_worker_nodes", self._list)
-        monkeypatch.setattr(elastic, "find_lost", self._probe)
+        monkeypatch.setattr(elastic, "list_lost", self._probe)
 
     def _list(self) -> frozenset[str]:
         self.lists += 1
@@ -100,11 +100,11 @@ def test_does_not_count_a_lost_node_that_is_alive_for_ray(monkeypatch: pytest.Mo
     head = {"NodeID": "head", "Alive": True, "Resources": {}}
     monkeypatch.setattr("ray.nodes", lambda: [*nodes, head])
     monkeypatch.setattr(
-        elastic, "find_lost_nodes", lambda nodes: [LostNode(n, n, is_known=False) for n in nodes & {"b", "head"}]
+        elastic, "list_lost_nodes", lambda nodes: [LostNode(n, n, is_known=False) for n in nodes & {"b", "head"}]
     )
     found = ray_nodes.list_worker_nodes()
     assert found == {"a", "b"}
-    assert elastic.find_lost(found) == {"b"}
+    assert elastic.list_lost(found) == {"b"}
 
 
 def test_a_group_below_its_minimum_waits_without_spinning_or_probing(monkeypatch: pytest.MonkeyPatch) -> None:

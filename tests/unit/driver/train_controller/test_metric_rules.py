@@ -222,7 +222,7 @@ def play(run: Run) -> list[tuple[int, int, str]]:
             else:
                 metrics = {name: value for name, value in record.items() if name != "commit"}
                 rules.note_report(metrics, is_commit="commit" in record, now=second)
-        for fired in rules.find_fired(now=second):
+        for fired in rules.list_fired(now=second):
             assert fired.rule == rule
             if found and found[-1][1:] == (second - 1, fired.message):
                 found[-1] = (found[-1][0], second, fired.message)
@@ -245,7 +245,7 @@ def make_rules(*rules: MetricRule) -> MetricRules:
 
 
 def find_names(rules: MetricRules, now: float) -> list[str]:
-    return [fired.rule.name for fired in rules.find_fired(now=now)]
+    return [fired.rule.name for fired in rules.list_fired(now=now)]
 
 
 def test_several_rules_fire_in_the_order_of_the_spec() -> None:

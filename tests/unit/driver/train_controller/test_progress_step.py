@@ -32,7 +32,7 @@ from railhead.driver.mailbox.progress import parse_known
 from railhead.driver.ray.checkpoint_manager import Ranking, find_manager, read_ranking, repair_scores
 from railhead.driver.ray.steps_callback import StepsCallback
 from railhead.driver.ray.train_context import TIMES
-from railhead.driver.train_controller.progress_step import ProgressStep, find_best, find_score
+from railhead.driver.train_controller.progress_step import ProgressStep, choose_best, find_score
 from railhead.driver.train_controller.worker_group import Group
 from tests.unit.driver.mailboxes import tell
 
@@ -45,7 +45,7 @@ RUN_URI = "s3://b/r?region=x"
 
 def best_of(order: str, *kept: tuple[str, Mapping[str, Any]]) -> str:
     commits = {name: CommittedCheckpoint(name, index, "t", attempt=1) for index, (name, _) in enumerate(kept)}
-    return find_best(Ranking("loss", order, kept), commits).uri
+    return choose_best(Ranking("loss", order, kept), commits).uri
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_no_kept_checkpoint_is_better_than_the_best(order: str, all_metrics: lis
 def test_skips_a_checkpoint_without_a_known_commit() -> None:
     ranking = Ranking("loss", "min", (("lost", {"loss": 1}), ("told", {"loss": 2})))
     known = parse_known('[{"name": "told", "run": "r", "index": 4, "time": "then", "attempt": 2}]', run_uri=RUN_URI)
-    best = find_best(ranking, known)
+    best = choose_best(ranking, known)
     assert best == CommittedCheckpoint("s3://b/r/told?region=x", 4, "then", {"loss": "2"}, 2)
 
 

@@ -10,7 +10,7 @@ import pytest
 from railhead.contract import environment as e
 from railhead.driver.container.run_context import RunContext
 from railhead.driver.train_controller.railhead_callback import RailheadCallback
-from railhead.driver.train_controller.worker_group import find_group
+from railhead.driver.train_controller.worker_group import get_group
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def test_the_steps_are_done_in_this_order(callback: RailheadCallback) -> None:
 
 
 def test_all_steps_have_one_group_also_in_the_controller(callback: RailheadCallback, tmp_path: Path) -> None:
-    group = find_group(str(tmp_path / "r"))
+    group = get_group(str(tmp_path / "r"))
     for each in (callback, pickle.loads(pickle.dumps(callback))):
         assert each._steps[0] is group
         assert {id(step._group) for step in each._steps if hasattr(step, "_group")} == {id(group)}
-    assert find_group("/runs/other") is not group
+    assert get_group("/runs/other") is not group

@@ -27,7 +27,7 @@ from railhead.contract.failure import FailureClass
 from railhead.driver.container.pod_processes import read_process_table
 from railhead.driver.messages.attempt_errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.rank import pod_checks
-from railhead.driver.rank.pod_checks import end_processes, find_marker, list_remaining
+from railhead.driver.rank.pod_checks import end_processes, list_remaining, read_marker
 from railhead.driver.ray.steps_callback import StepsCallback
 from railhead.driver.train_controller import old_processes_step
 from railhead.driver.train_controller.old_processes_step import OldProcessesStep, list_processes
@@ -44,7 +44,7 @@ def pod_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_marker_is_seen(tmp_path: Path) -> None:
     (tmp_path / "m").write_text("m")
-    assert find_marker(str(tmp_path / "m")) == (POD, "")
+    assert read_marker(str(tmp_path / "m")) == (POD, "")
 
 
 @pytest.mark.parametrize("content", [None, "", "another"])
@@ -54,7 +54,7 @@ def test_a_missing_or_different_marker_is_not_seen(
     monkeypatch.setattr(pod_checks, "MARKER_PATIENCE_SECONDS", 0.0)
     if content is not None:
         (tmp_path / "m").write_text(content)
-    assert find_marker(str(tmp_path / "m")) == (POD, "does not see")
+    assert read_marker(str(tmp_path / "m")) == (POD, "does not see")
 
 
 def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,14 +71,14 @@ def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(pod_checks, "_find_problem", find_late)
     monkeypatch.setattr(pod_checks, "MARKER_PAUSE_SECONDS", 0.0)
-    assert find_marker(str(tmp_path / "m")) == (POD, "")
+    assert read_marker(str(tmp_path / "m")) == (POD, "")
 
 
 def test_recognizes_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m").write_text("m")
     monkeypatch.setattr(os, "access", lambda path, mode: not (path == str(tmp_path) and mode == os.W_OK))
     monkeypatch.setattr(pod_checks, "MARKER_PATIENCE_SECONDS", 0.0)
-    assert find_marker(str(tmp_path / "m")) == (POD, "can read but not write")
+    assert read_marker(str(tmp_path / "m")) == (POD, "can read but not write")
 
 
 def test_the_message_names_the_field_a_pod_and_the_fix() -> None:
@@ -111,7 +111,7 @@ def test_one_worker_per_node_checks_and_no_files_remain(tmp_path: Path, monkeypa
     answer_at_once(monkeypatch)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     before = sorted((tmp_path / "r").iterdir())
-    group = make_group(storage, find_marker, nodes="aabbc")
+    group = make_group(storage, read_marker, nodes="aabbc")
     SharedStorageStep().started(group, group)
     assert len(group.called) == 3
     group = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
@@ -132,7 +132,7 @@ def test_a_full_disk_skips_the_check_and_leaves_no_marker(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", write_to_full_disk)
-    group = make_group(storage, find_marker, nodes="ab")
+    group = make_group(storage, read_marker, nodes="ab")
     SharedStorageStep().started(group, group)
     assert "No space left on device" in capsys.readouterr().out
     assert not group.called and sorted((tmp_path / "r").iterdir()) == before
@@ -145,7 +145,7 @@ def test_removes_only_the_check_files_of_killed_heads(tmp_path: Path, monkeypatc
     before = {path.name for path in run.iterdir()} | {"railhead-shared-check-mine", ".railhead-notes"}
     for name in (*before, ".railhead-shared-check-0123", ".railhead-write-check-77"):
         (run / name).touch()
-    group = make_group(storage, find_marker, nodes="ab")
+    group = make_group(storage, read_marker, nodes="ab")
     SharedStorageStep().started(group, group)
     assert {path.name for path in run.iterdir()} == before
 
@@ -156,7 +156,7 @@ def test_storage_that_was_shared_before_is_retried_not_rejected(
     """A mount that is missing on one node after a restart, in a run that has trained."""
     answer_at_once(monkeypatch)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
-    callback, good = SharedStorageStep(), make_group(storage, find_marker, nodes="ab")
+    callback, good = SharedStorageStep(), make_group(storage, read_marker, nodes="ab")
     callback.started(good, good)
     bad = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
     with pytest.raises(Unreachable, match="worker pod w1 does not see") as caught:
@@ -179,9 +179,9 @@ def test_a_broken_mount_on_a_worker_is_no_configuration_error(
         read = Path.read_text
         try:
             monkeypatch.setattr(Path, "read_text", fail)
-            find_marker(reference)
+            read_marker(reference)
         except OSError as error:
-            raise RayTaskError("find_marker", "Traceback ...", error).as_instanceof_cause() from None
+            raise RayTaskError("read_marker", "Traceback ...", error).as_instanceof_cause() from None
         finally:
             monkeypatch.setattr(Path, "read_text", read)
 
@@ -316,7 +316,7 @@ def test_a_replaced_rank_waits_for_the_process_before_it_and_spares_those_beside
 def test_a_replaced_rank_must_see_the_storage_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer_at_once(monkeypatch)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
-    whole = make_group(storage, find_marker, nodes="ab")
+    whole = make_group(storage, read_marker, nodes="ab")
     part = make_group(storage, lambda path: ("w1", "does not see"), nodes="c")
     with pytest.raises(JobRefused, match="worker pod w1 does not see"):
         SharedStorageStep().started(part, whole)

@@ -11,7 +11,7 @@ import pytest
 
 from railhead.api import names
 from railhead.contract.times import format_time
-from railhead.controller.executor import find_reason
+from railhead.controller.executor import choose_reason
 from railhead.planning.amendments.creates import hold_back_creates
 from railhead.planning.facts.reasons import REJECTIONS
 from railhead.planning.observed import Rejection
@@ -144,11 +144,11 @@ def test_an_elastic_job_keeps_training_and_reports_why_it_does_not_grow() -> Non
     ],
 )
 def test_the_reason_is_found_in_the_servers_message(status: int, message: str, reason: str) -> None:
-    assert find_reason("Pod", status, message) == reason and reason in REJECTIONS
+    assert choose_reason("Pod", status, message) == reason and reason in REJECTIONS
 
 
 def test_only_a_rejected_pod_is_blamed_on_the_template() -> None:
-    assert find_reason("Service", 422, "spec.ports: Invalid value") == "CreateRefused"
+    assert choose_reason("Service", 422, "spec.ports: Invalid value") == "CreateRefused"
 
 
 class GPUQuota:

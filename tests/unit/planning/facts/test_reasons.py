@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from railhead.client.explain.causes import find_cause
+from railhead.client.explain.causes import choose_cause
 from railhead.planning.facts.reasons import REJECTIONS, find_admission_reason
 
 FORBIDDEN = 'pods "digits-0f1e2d-1-head" is forbidden: '
@@ -85,12 +85,12 @@ def test_an_object_that_etcd_does_not_take_is_too_large() -> None:
 
 @pytest.mark.parametrize("reason", sorted(REJECTIONS))
 def test_each_rejection_has_its_own_cause_and_remedy(reason: str) -> None:
-    mine = find_cause(reason)
+    mine = choose_cause(reason)
     assert mine.sentence != f"The reason is {reason}."
-    others = [find_cause(other).sentence for other in REJECTIONS if other != reason]
+    others = [choose_cause(other).sentence for other in REJECTIONS if other != reason]
     assert mine.sentence not in others
 
 
 def test_only_a_foreign_object_is_one_that_somebody_made() -> None:
-    about = [reason for reason in REJECTIONS if "who made" in find_cause(reason).remedy]
+    about = [reason for reason in REJECTIONS if "who made" in choose_cause(reason).remedy]
     assert about == ["ForeignObject"]

@@ -166,7 +166,7 @@ def classify_failure(facts: FailureFacts) -> Failure:
     for kind, class_, reason, intro in _BY_CAUSE:
         errors = by_kind[kind]
         if errors:
-            first = _find_first(errors)
+            first = _choose_first(errors)
             where = ""
             if kind in (RankErrorKind.GPU, RankErrorKind.BUS, RankErrorKind.GPU_LOST) and first.pod:
                 where = f"pod {first.pod}: "
@@ -224,7 +224,7 @@ def _infrastructure(reason: str, message: str) -> Failure:
 
 def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are usually its consequences."""
-    first = _find_first(errors)
+    first = _choose_first(errors)
     others = [error.rank for error in errors if error is not first]
     if first.rank >= 0 and first.kind not in FOUND_BY_DRIVER:
         text = f"rank {first.rank}: {first.text}"
@@ -235,7 +235,7 @@ def _describe(errors: list[RankError]) -> str:
     return text
 
 
-def _find_first(errors: list[RankError]) -> RankError:
+def _choose_first(errors: list[RankError]) -> RankError:
     return min(errors, key=_rank_error)
 
 

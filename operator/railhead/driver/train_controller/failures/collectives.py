@@ -123,11 +123,11 @@ def compare_records(records: Mapping[int, Record], *, size: int) -> Optional[Col
     `records`: by rank, of those that have one; `size`: of the whole worker group.
     """
     waiting = {rank for rank, record in records.items() if not all(each.is_finished for each in record.entries)}
-    found = [_examine(group, records, waiting) for group in _find_groups(records, size)]
+    found = [_examine(group, records, waiting) for group in _build_groups(records, size)]
     return min(filter(None, found), key=itemgetter(0), default=(0, None))[1]
 
 
-def _find_groups(records: Mapping[int, Record], size: int) -> list[_Group]:
+def _build_groups(records: Mapping[int, Record], size: int) -> list[_Group]:
     """Groups of other ranks may have the same name."""
     groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
     for rank, record in sorted(records.items()):

@@ -40,7 +40,7 @@ from railhead.driver.train_controller.failures.classify_failure import (
 from railhead.driver.train_controller.failures.post_mortem import find_causes
 from railhead.driver.train_controller.failures.ray_exceptions import list_class_names, translate_error
 from railhead.driver.train_controller.fence_step import warn
-from railhead.driver.train_controller.worker_group import Group, call_ranks, find_group
+from railhead.driver.train_controller.worker_group import Group, call_ranks, get_group
 
 AGE_TIMEOUT_SECONDS = 3.0
 
@@ -51,7 +51,7 @@ def make_retries(max_failures: int, *, default: Optional[int]) -> Retries:
     `default` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own.
     """
     run = RunContext.read()
-    return RetryDecider(find_group(run.run_uri), open_mailbox(fit=run.fit), max_failures=max_failures or default).decide
+    return RetryDecider(get_group(run.run_uri), open_mailbox(fit=run.fit), max_failures=max_failures or default).decide
 
 
 class RetryDecider:
@@ -135,9 +135,9 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
-    errors = find_pods(facts.errors, processes)
+    errors = add_pods(facts.errors, processes)
     if not lost:
-        errors, finding = find_causes(find_ages(errors, group), processes, group)
+        errors, finding = find_causes(add_ages(errors, group), processes, group)
         if finding:
             if finding.is_clear:
                 odd_pods = {processes[rank].hostname for rank in finding.ranks}
@@ -164,7 +164,7 @@ def _find_awaited_workers(error: BaseException) -> int:
     return 0
 
 
-def find_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:
+def add_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:
     """The errors with their ages, as far as the ranks' processes still live: the first is likely to be the cause."""
     ages: dict[int, float] = {}
     with contextlib.suppress(Exception):  # the group is not active
@@ -190,7 +190,7 @@ def name_path(facts: FailureFacts, group: Group) -> FailureFacts:
     return replace(facts, errors=errors)
 
 
-def find_pods(errors: tuple[RankError, ...], processes: Mapping[int, Metadata]) -> tuple[RankError, ...]:
+def add_pods(errors: tuple[RankError, ...], processes: Mapping[int, Metadata]) -> tuple[RankError, ...]:
     """The errors with the pods of their ranks."""
     return tuple(
         replace(each, pod=processes[each.rank].hostname) if each.rank in processes else each for each in errors

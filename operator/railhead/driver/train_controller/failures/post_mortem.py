@@ -40,10 +40,10 @@ def find_causes(
     explained = evidence.explain_errors(errors, reports, has_trained=group.has_trained)
     if not any(each.kind in HANGS for each in explained):
         return explained, None
-    return explained, find_difference(_find_records(reports), processes, group)
+    return explained, find_difference(_read_records(reports), processes, group)
 
 
-def _find_records(reports: Mapping[int, PodReport]) -> dict[int, bytes]:
+def _read_records(reports: Mapping[int, PodReport]) -> dict[int, bytes]:
     return {rank: report.record for rank, report in reports.items() if report.record}
 
 
@@ -77,7 +77,7 @@ def find_difference(
     """`of_dead`: records by rank; all others of the group's ranks are asked for theirs. Never raises."""
     records = {**of_dead, **ask_living(processes.keys() - of_dead.keys(), group)}
     left = {rank: each for rank, each in processes.items() if rank not in records}
-    records.update(_find_records(ask_pods(left) if left else {}))
+    records.update(_read_records(ask_pods(left) if left else {}))
     parsed = {rank: parse_record(data) for rank, data in sorted(records.items())}
     finding = compare_records({rank: each for rank, each in parsed.items() if each}, size=len(processes))
     keep_in_thread(records, group, first=finding.ranks if finding else ())

@@ -417,7 +417,7 @@ def test_a_hang_has_the_pod_of_the_ranks_that_are_to_blame(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finding: CollectiveMismatch | None, nodes: list[str], suspect: str
 ) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
-    monkeypatch.setattr(failure_policy, "find_ages", lambda errors, group: errors)
+    monkeypatch.setattr(failure_policy, "add_ages", lambda errors, group: errors)
     monkeypatch.setattr(post_mortem, "find_difference", lambda records, processes, group: finding)
     group = join(WorkerGroup(nodes))
     RetryDecider(group, Mailbox(tmp_path), max_failures=0).decide(
