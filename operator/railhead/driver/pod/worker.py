@@ -15,6 +15,7 @@ import time
 from typing import Mapping, NoReturn
 
 from railhead.contract import environment
+from railhead.contract.callbacks import ignore
 from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.archive.archive_layout import WORKER
 from railhead.driver.archive.pod_archive import start_archive
@@ -44,16 +45,11 @@ def run_worker(variables: Mapping[str, str]) -> NoReturn:
     if job.forward_logs == "Rank0":
         ray_variables[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)
-    count_gpus = None
-    if job.scaling.use_gpu:
-        count_gpus = begin_count_of_gpus()
+    count_gpus = begin_count_of_gpus() if job.scaling.use_gpu else ignore
     address = wait_for_address(pod.head_host, own=pod.ip, hosts_file=variables.get(environment.HOSTS_FILE))
     log(f"joining Ray's head at {write_address(address, pod.head_port)}")
     command = build_worker_command(pod, job, head_address=address)
-    gpus = None
-    if count_gpus is not None:
-        gpus = count_gpus()
-    ray_variables[environment.GPUS] = str(gpus or 0)
+    ray_variables[environment.GPUS] = str(count_gpus() or 0)
     ray = start_child(command, environment=ray_variables, log=pod.temp / RAY_LOG)
 
     signals = []
