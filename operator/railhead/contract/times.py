@@ -5,9 +5,24 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Optional
 
+UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # of seconds, the largest first
+SECONDS_MATTER_BELOW = 600
+
 
 def format_time(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_duration(seconds: int) -> str:
+    """Returns its two largest units: 45s, 2m5s, 3h20m, 2d4h; no seconds from ten minutes on."""
+    for (size, unit), (smaller, next_unit) in zip(UNITS, UNITS[1:]):
+        if seconds < size:
+            continue
+        count, rest = divmod(seconds, size)
+        if rest < smaller or (next_unit == "s" and seconds >= SECONDS_MATTER_BELOW):
+            return f"{count}{unit}"
+        return f"{count}{unit}{rest // smaller}{next_unit}"
+    return f"{seconds}s"
 
 
 def now_text() -> str:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from railhead.api import names
+from railhead.api.ray_container import read_ray_container
 from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.numbers import MAX_INT32
 from railhead.contract.text import clean_line, clean_text
@@ -181,13 +182,11 @@ def _container_state(status: Object) -> Object:
 
     Railhead's containers never restart in their pod: a second driver in the same pod would escape every limit.
     """
-    for container in parts(status, "containerStatuses"):
-        if container.get("name") == names.CONTAINER:
-            ended = part(part(container, "lastState"), "terminated")
-            if ended:
-                return {"terminated": ended}
-            return part(container, "state")
-    return {}
+    container = read_ray_container(status, "containerStatuses")
+    ended = part(part(container, "lastState"), "terminated")
+    if ended:
+        return {"terminated": ended}
+    return part(container, "state")
 
 
 def _end(state: Object, status: Object) -> tuple[str, Object]:
@@ -234,10 +233,8 @@ def _avoided_nodes(metadata: Object) -> tuple[str, ...]:
 
 
 def _cpu_limit(spec: Object) -> str:
-    for container in parts(spec, "containers"):
-        if container.get("name") == names.CONTAINER:
-            return str(part(part(container, "resources"), "limits").get("cpu") or "")[:32]
-    return ""
+    limits = part(part(read_ray_container(spec), "resources"), "limits")
+    return str(limits.get("cpu") or "")[:32]
 
 
 def _is_refused(status: Object, disruption: Problem | None) -> bool:

@@ -16,6 +16,7 @@ from functools import cached_property
 
 from railhead.api import names
 from railhead.api.queue import AdmissionStatus
+from railhead.api.ray_container import read_ray_container
 from railhead.api.scaling import is_gpu
 from railhead.api.spec import PodUser, TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
@@ -50,7 +51,6 @@ from railhead.resources.templates import (
     SHARED_MEMORY,
     build_template,
     drop_refused,
-    find_ray,
     keep_from_restarting,
     mounts_shared_memory,
     open_own_volumes,
@@ -327,7 +327,7 @@ def _add_fetch(pod_spec: Object, spec: TrainJobSpec, mounts: Mounts) -> None:
     """Adds the fetch container after the template's init containers: one of those may set up the pod's network."""
     if spec.source is None or spec.source.git is None:
         return
-    ray = find_ray(pod_spec)
+    ray = read_ray_container(pod_spec)
     others = [c for c in pod_spec.get("initContainers") or [] if c.get("name") != names.FETCH_CONTAINER]
     pod_spec["initContainers"] = [*others, build_fetch_container(spec, spec.source.git, mounts=mounts, ray=ray)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from railhead.api import names
 from railhead.api.pod_fields import POD_FIELDS, SIDECAR_FIELDS, list_refused
+from railhead.api.ray_container import read_ray_container
 from railhead.api.spec import TrainJobSpec
 from railhead.json_object import Object, part, parts
 from railhead.resources.merge import merge
@@ -13,9 +14,8 @@ SHARED_MEMORY = "/dev/shm"
 
 def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
     """Whether a template limits the CPUs of the ray container; by default nothing does."""
-    containers = build_template(spec, role).get("spec", {}).get("containers") or []
-    resources = [each.get("resources") or {} for each in containers if each.get("name") == names.CONTAINER]
-    return any("cpu" in (each.get("limits") or {}) for each in resources)
+    container = read_ray_container(part(build_template(spec, role), "spec"))
+    return "cpu" in part(part(container, "resources"), "limits")
 
 
 def build_template(spec: TrainJobSpec, role: str) -> Object:
@@ -44,14 +44,9 @@ def keep_from_restarting(container: Object, kind: str) -> Object:
     return kept
 
 
-def find_ray(pod_spec: Object) -> Object:
-    [ray] = [c for c in pod_spec["containers"] if isinstance(c, dict) and c.get("name") == names.CONTAINER]
-    return ray
-
-
 def mounts_shared_memory(pod_spec: Object) -> bool:
     """Whether the template mounts a volume of its own at /dev/shm, such as the one that NVIDIA's MPS shares."""
-    paths = [str(mount.get("mountPath")).rstrip("/") for mount in parts(find_ray(pod_spec), "volumeMounts")]
+    paths = [str(mount.get("mountPath")).rstrip("/") for mount in parts(read_ray_container(pod_spec), "volumeMounts")]
     return SHARED_MEMORY in paths
 
 

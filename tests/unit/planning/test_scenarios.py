@@ -353,7 +353,7 @@ def test_what_remains_of_a_lost_attempt_is_not_known(limit: int) -> None:
     sim.run_until_training()
     sim.report(steps=STEPS)
     sim.settle()
-    assert sim.status["progress"]["remaining"] == "11m40s"
+    assert sim.status["progress"]["remaining"] == "11m"
     sim.end_head("Application")
     sim.settle()
     assert sim.status["phase"] == ("Restarting" if limit else "Failed")

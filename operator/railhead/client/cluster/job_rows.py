@@ -8,7 +8,7 @@ from datetime import datetime
 from railhead.api import conditions as types
 from railhead.api.scaling import DEFAULT_GPU
 from railhead.api.status import JobStatus, parse_status
-from railhead.contract.times import parse_time
+from railhead.contract.times import format_duration, parse_time
 from railhead.json_object import Object, part, text
 
 UNSEEN = "(not seen)"  # phase of a job without a status
@@ -110,14 +110,4 @@ def describe_age(since: str, now: datetime) -> str:
     at = parse_time(since)
     if at is None:
         return ""
-    return describe_duration(max(0, int((now - at).total_seconds())))
-
-
-def describe_duration(seconds: int) -> str:
-    """Returns seconds in the two largest units."""
-    for size, unit, small, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= size:
-            rest = seconds % size // small
-            is_short = unit == "m" and seconds >= 600
-            return f"{seconds // size}{unit}" + (f"{rest}{small_unit}" if rest and not is_short else "")
-    return f"{seconds}s"
+    return format_duration(max(0, int((now - at).total_seconds())))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pydantic.alias_generators import to_camel
 
 from railhead.api.status import JobStatus
-from railhead.client.cluster.job_rows import describe_age, describe_duration, describe_goodput, describe_progress
+from railhead.client.cluster.job_rows import describe_age, describe_goodput, describe_progress
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.timeline import describe_end
 from railhead.client.explain.why import Finding, explain_job
+from railhead.contract.times import format_duration
 
 MOST_EVENTS = 5
 MOST_PODS = 8
@@ -91,8 +92,8 @@ def _describe_goodput(status: JobStatus) -> str:
     if status.goodput is None:
         return ""
     lost = sorted(((seconds, cause) for cause, seconds in status.goodput.lost_seconds if seconds), reverse=True)
-    causes = ", ".join(f"{to_camel(cause)} {describe_duration(seconds)}" for seconds, cause in lost[:MOST_CAUSES])
-    percent = f"{describe_goodput(status)} of {describe_duration(status.goodput.wall_seconds)}"
+    causes = ", ".join(f"{to_camel(cause)} {format_duration(seconds)}" for seconds, cause in lost[:MOST_CAUSES])
+    percent = f"{describe_goodput(status)} of {format_duration(status.goodput.wall_seconds)}"
     return percent + (f"; lost: {causes}" if causes else "")
 
 

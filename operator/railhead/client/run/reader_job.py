@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import PurePosixPath
 
 from railhead.api import names
+from railhead.api.ray_container import read_ray_container
 from railhead.client.cluster.connection import Cluster, explaining
 from railhead.client.cluster.job_snapshot import PodState, read_pod
 from railhead.client.exit_codes import ClientError, ExitCode
@@ -95,7 +96,7 @@ def build_policy(reader: Object) -> Object:
 def _build_pod(job: Object, *, folder: str, image: str | None) -> Object:
     head, mount, volume = _choose_storage(job, folder)
     spec = head["spec"]
-    container = _find_ray(head)
+    container = read_ray_container(spec)
     identity = {**part(spec, "securityContext"), **part(container, "securityContext")}
     reader: Object = {
         "name": CONTAINER,
@@ -127,7 +128,7 @@ def _choose_storage(job: Object, folder: str) -> tuple[Object, Object, Object]:
     head = next(each for each in render_job(job) if role.items() <= part(part(each, "metadata"), "labels").items())
     mounts = [
         mount
-        for mount in parts(_find_ray(head), "volumeMounts")
+        for mount in parts(read_ray_container(head["spec"]), "volumeMounts")
         if PurePosixPath(folder).is_relative_to(text(mount, "mountPath"))
     ]
     mount = max(mounts, key=lambda each: len(text(each, "mountPath")), default={})
@@ -139,10 +140,6 @@ def _choose_storage(job: Object, folder: str) -> tuple[Object, Object, Object]:
             ExitCode.NOT_FOUND,
         )
     return head, mount, volume
-
-
-def _find_ray(head: Object) -> Object:
-    return next(each for each in parts(head["spec"], "containers") if each.get("name") == names.CONTAINER)
 
 
 def pin(reader: Object, node: str) -> Object:

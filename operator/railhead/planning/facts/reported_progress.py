@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
-from itertools import pairwise
 
 from railhead.api.fit import find_limit, fit, keep_time
 from railhead.api.status import (
@@ -32,10 +31,9 @@ from railhead.contract.report import (
     RunWarning,
     SlowRank,
 )
-from railhead.contract.times import format_time
+from railhead.contract.times import format_duration, format_time
 
 REASON = r"[A-Z][A-Za-z0-9]*"
-UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # of seconds, the largest first
 
 
 def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> JobStatus:
@@ -80,7 +78,7 @@ def _read_progress(report: Report, nodes: Mapping[str, str]) -> ProgressStatus:
 
 def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int | None) -> ProgressStatus:
     """Returns the progress with this much done and these seconds left, None = not known."""
-    remaining = None if seconds is None else _format_duration(seconds)
+    remaining = None if seconds is None else format_duration(seconds)
     return progress.model_copy(
         update={"percent_complete": percent, "estimated_remaining_seconds": seconds, "remaining": remaining}
     )
@@ -107,15 +105,6 @@ def _add_checkpoints(status: JobStatus, said: Report | Outcome, *, attempt: int,
         checkpoint=_find_newer(said.checkpoint, status, attempt=attempt, time=time),
         best_checkpoint=_find_best(said.best_checkpoint, status, attempt=attempt),
     )
-
-
-def _format_duration(seconds: int) -> str:
-    """Returns its two largest units: 45s, 12m30s, 3h20m, 2d4h."""
-    for (size, unit), (smaller, next_unit) in pairwise(UNITS):
-        if seconds >= size:
-            count, rest = divmod(seconds, size)
-            return f"{count}{unit}" + (f"{rest // smaller}{next_unit}" if rest >= smaller else "")
-    return f"{seconds}s"
 
 
 def _read_warning(warning: RunWarning | None) -> dict[str, object] | None:

@@ -157,7 +157,16 @@ def test_steps_arrive_and_are_never_urgent() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0s"), (59, "59s"), (60, "1m"), (750, "12m30s"), (12_000, "3h20m"), (187_200, "2d4h"), (None, None)],
+    [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (125, "2m5s"),
+        (750, "12m"),
+        (12_000, "3h20m"),
+        (187_200, "2d4h"),
+        (None, None),
+    ],
 )
 def test_the_estimate_arrives_with_news_and_is_none_itself(seconds: int | None, text: str | None) -> None:
     steps = {"step": 7, "total": 100, "percent": 7, "remaining_seconds": seconds}
