@@ -185,3 +185,19 @@ def test_the_package_comes_first_and_the_chart_last(folder: Path) -> None:
     assert helm.command == ["helm", "push", str(folder / "railhead-0.1.0.tgz"), "oci://registry.test/railhead/charts"]
     pushed = [step.repository for step in (twine, operator, examples, helm)]
     assert pushed == ["", *(f"registry.test/railhead/{name}" for name in ("operator", "examples", "charts/railhead"))]
+
+
+def test_the_digests_of_what_was_pushed_are_written_for_the_attestation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("check_tree", "check_files", "check_index", "check_registry", "resolve_helm", "resolve_crane"):
+        monkeypatch.setattr(publish, name, lambda *_: None)
+    layer, image = "1" * 64, "2" * 64
+    pushed = publish.Step(["echo", f"sha256:{layer} pushed; registry.test/a@sha256:{image}"], "registry.test/a")
+    monkeypatch.setattr(publish, "plan_steps", lambda *_: [publish.Step(["echo", f"sha256:{layer}"]), pushed])
+    folder = tmp_path / "release"
+    folder.mkdir()
+    publish.publish(TARGET, folder=folder, version="0.1.0", dry_run=True)
+    assert (tmp_path / publish.PUSHED).read_text() == ""
+    publish.publish(TARGET, folder=folder, version="0.1.0", dry_run=False)
+    assert (tmp_path / publish.PUSHED).read_text() == f"{image}  registry.test/a\n"
