@@ -11,9 +11,9 @@ from typing import Protocol
 
 from railhead.api.names import MANAGED_BY
 from railhead.api.parsed_spec import JobKey
-from railhead.controller.expiring import Expiring
 from railhead.controller.observe import owner_uid
 from railhead.controller.refusals import Refusals, Subject
+from railhead.controller.shared_children import Place, SharedChildren
 from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError, is_changed, is_of_admission
@@ -42,13 +42,13 @@ class Deleter:
     """Deletes objects of jobs.
 
     Attributes:
-        recent: the uids of shared children that exist, by namespace and name.
+        shared: the shared children that exist.
     """
 
     client: KubeClient
     cache: DeleteCache
     refusals: Refusals
-    recent: Expiring[tuple[str, str], str]
+    shared: SharedChildren
 
     async def delete_all(self, key: JobKey, uid: str, plan: Plan) -> int:
         """Tries every delete, and returns how many of them the API server denied: one that fails must not keep the
@@ -110,7 +110,7 @@ class Deleter:
 
     async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
         """Deletes the very object that was looked at, and only one of our own."""
-        self.recent.pop((key.namespace, remove.name))
+        self.shared.forget(Place(key.namespace, remove.name))
         kind = CHILDREN[remove.kind].in_version(remove.api_version)
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             try:

@@ -19,9 +19,9 @@ from railhead.api.parsed_spec import JobKey
 from railhead.controller.deletes import DeleteCache, Deleter
 from railhead.controller.denied_status import StatusDenials
 from railhead.controller.events import EventRecorder, find_node_added, find_problem
-from railhead.controller.expiring import Expiring
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.controller.refusals import Refusals, Subject
+from railhead.controller.shared_children import Place, SharedChildren
 from railhead.json_object import Object
 from railhead.kube.bodies import build_patch
 from railhead.kube.client import KubeClient, Scope
@@ -58,7 +58,6 @@ from railhead.together import run_with_slow_start
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1000  # of a rejection
-RECENT_SECONDS = 2.0  # a shared child that a user deletes by hand is missing for no longer than this
 STRICT_TEXT = "strict decoding error"
 
 
@@ -91,10 +90,10 @@ class Executor:
     events: EventRecorder
 
     def __post_init__(self) -> None:
-        self._recent = Expiring[tuple[str, str], str](RECENT_SECONDS)  # by namespace and name; their uids
+        self._shared = SharedChildren(self.client.clock.monotonic)
         self._refusals = Refusals(self.client)
         self._denials = StatusDenials(self.client, self.events)
-        self._deleter = Deleter(self.client, self.cache, self._refusals, self._recent)
+        self._deleter = Deleter(self.client, self.cache, self._refusals, self._shared)
 
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
         """Executes one plan for one job.
@@ -268,17 +267,25 @@ class Executor:
 
     async def _create(self, key: JobKey, uid: str, create: Create, *, parent: str = "") -> str:
         """Returns the object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
-        policy = create.policy
+        if create.policy.owned_by is OwnedBy.NAMESPACE:
+            make = partial(self._make_shared, key, uid, create)
+            return await self._shared.find(Place(key.namespace, create.name), make)
         body = dict(create.build())
-        kind = CHILDREN[create.kind].in_version(body.get("apiVersion", ""))
-        if policy.owned_by is OwnedBy.NAMESPACE:
-            if uid_ := self._recent.get((key.namespace, create.name), self.client.clock.monotonic()):
-                return uid_
-            with contextlib.suppress(Gone):  # most likely it exists
-                return self._note_shared(key, create, await self._adopt_existing(key, uid, create, kind, body))
-        if policy.owned_by is OwnedBy.INPUT:
+        if create.policy.owned_by is OwnedBy.INPUT:
             owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, parent)
             body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}
+        return await self._send(key, uid, create, body)
+
+    async def _make_shared(self, key: JobKey, uid: str, create: Create) -> str:
+        body = dict(create.build())
+        with contextlib.suppress(Gone):  # most likely it exists
+            return uid_of(await self._adopt_existing(key, uid, create, _find_kind(create, body), body))
+        return await self._send(key, uid, create, body)
+
+    async def _send(self, key: JobKey, uid: str, create: Create, body: Object) -> str:
+        """Creates the object, unless it exists. Returns its uid; "" if it was not looked at."""
+        policy = create.policy
+        kind = _find_kind(create, body)
         try:
             answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=policy.is_strict)
         except Conflict as error:
@@ -301,14 +308,7 @@ class Executor:
             else:
                 record = self.cache.record_workload
             record(answer)
-        if policy.owned_by is OwnedBy.NAMESPACE:
-            return self._note_shared(key, create, answer)
         return uid_of(answer)
-
-    def _note_shared(self, key: JobKey, create: Create, found: Object) -> str:
-        """Remembers a shared child for a moment: with many jobs at once, each would send the same ConfigMap again."""
-        self._recent.put((key.namespace, create.name), uid_of(found), self.client.clock.monotonic())
-        return uid_of(found)
 
     async def _adopt_existing(self, key: JobKey, uid: str, create: Create, kind: Kind, body: Object) -> Object:
         """Returns the object of this name: our own, from an earlier request. Raises ChildRejected for a foreign one.
@@ -322,6 +322,10 @@ class Executor:
             why = f"a {create.kind} of this name exists with other content; delete it"
             raise _reject(create, why, reason=FOREIGN_OBJECT)
         return existing
+
+
+def _find_kind(create: Create, body: Object) -> Kind:
+    return CHILDREN[create.kind].in_version(body.get("apiVersion", ""))
 
 
 def _has_content(found: Object, body: Object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -579,6 +580,16 @@ async def test_a_child_of_the_namespace_is_sent_once_for_many_jobs(client: Model
     await executor.execute(KEY, UID, Plan(removes=(Remove("ConfigMap", "driver", is_shared=True),)))
     await executor.execute(KEY, UID, Plan(creates=(shared,)))
     assert client.names("create") == ["driver"] * 2, "it was removed"
+
+
+async def test_jobs_that_start_at_once_read_and_send_a_child_of_the_namespace_once(
+    client: ModelClient, executor: Executor
+) -> None:
+    metadata = {"namespace": "default", "name": "driver", "labels": {"app.kubernetes.io/managed-by": "railhead"}}
+    shared = Create(policies.DRIVER, "driver", lambda: {"kind": "ConfigMap", "metadata": metadata})
+    jobs = [JobKey("default", f"job-{number}") for number in range(40)]
+    await asyncio.gather(*(executor.execute(job, UID, Plan(creates=(shared,))) for job in jobs))
+    assert client.names("get") == client.names("create") == ["driver"]
 
 
 async def test_executing_a_plan_again_after_lost_responses_creates_the_same_names(
