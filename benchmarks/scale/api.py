@@ -46,17 +46,26 @@ class Api:
         await for_each(list(requests), lambda each: self.request(*each))
 
     async def watch(self, path: str, on_line: Callable[[bytes], None], *, ready: asyncio.Event, accept: str) -> None:
-        """Calls it with each event of the collection, a line of JSON. Runs until cancelled."""
+        """Calls it with each event of the collection, a line of JSON. Runs until cancelled.
+
+        The API server ends the watch of a client that is too slow, as one on a busy machine may be. Another watch follows from
+        the last event.
+        """
         first = await self.request("GET", f"{path}?limit=1")
-        query = f"watch=1&resourceVersion={first['metadata']['resourceVersion']}"
-        async with self._session.get(f"{self._server}{path}?{query}", headers={"Accept": accept}) as response:
-            ready.set()
-            rest = b""
-            async for chunk in response.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    on_line(line)
-        raise aiohttp.ClientError(f"the watch of {path} ended")
+        version = first["metadata"]["resourceVersion"]
+        while True:
+            last = b""
+            query = f"watch=1&resourceVersion={version}"
+            async with self._session.get(f"{self._server}{path}?{query}", headers={"Accept": accept}) as response:
+                ready.set()
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        on_line(line)
+                        last = line
+            if last:
+                version = read_version(last)
 
     @asynccontextmanager
     async def watching(
@@ -87,6 +96,14 @@ class Api:
     async def _read_metrics(self) -> str:
         async with self._session.get(f"{self._server}/metrics") as response:
             return await response.text()
+
+
+def read_version(line: bytes) -> str:
+    """Returns the resourceVersion of a watch's event. Raises aiohttp.ClientError for an error instead of an event."""
+    event = json.loads(line)
+    if event["type"] == "ERROR":
+        raise aiohttp.ClientError(f"the watch ended: {event['object']}")
+    return str(event["object"]["metadata"]["resourceVersion"])
 
 
 async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[object]]) -> None:
