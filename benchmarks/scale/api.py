@@ -48,8 +48,8 @@ class Api:
     async def watch(self, path: str, on_line: Callable[[bytes], None], *, ready: asyncio.Event, accept: str) -> None:
         """Calls it with each event of the collection, a line of JSON. Runs until cancelled.
 
-        The API server ends the watch of a client that is too slow, as one on a busy machine may be. Another watch follows from
-        the last event.
+        The API server ends the watch of a client that is too slow, as one on a busy machine may be. The next watch
+        begins after the last event.
         """
         first = await self.request("GET", f"{path}?limit=1")
         version = first["metadata"]["resourceVersion"]

@@ -12,7 +12,7 @@ PLACE = Place("default", "driver")
 
 
 class Server:
-    """Answers when the test says so."""
+    """Answers as soon as the test has set the answer."""
 
     def __init__(self) -> None:
         self.now = 100.0
