@@ -14,9 +14,8 @@ Pods of other attempts and heads are in no set.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property
 from operator import attrgetter
 
 from railhead.api import names
@@ -52,9 +51,15 @@ class PodEvents:
     node_added_at: datetime | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PodView:
-    """The facts about one pod that decisions use."""
+    """The facts about one pod that decisions use.
+
+    It has slots because one is kept of each pod: beyond 30 attributes, an object's dict takes five times the memory.
+
+    Attributes:
+        outcome: what the message says, if the driver has written it.
+    """
 
     name: str
     uid: str
@@ -86,6 +91,13 @@ class PodView:
     cpu_limit: str = ""  # of the ray container
     is_refused: bool = False  # by its node: it has failed, and our container never ran
     has_begun: bool = False  # the ray container has started, or an init container runs
+    outcome: Outcome | None = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        outcome = None
+        if self.message:
+            outcome = Outcome.from_json(self.message)
+        object.__setattr__(self, "outcome", outcome)
 
     @property
     def is_over(self) -> bool:
@@ -115,12 +127,6 @@ class PodView:
     @property
     def is_up(self) -> bool:
         return self.is_live and self.is_running
-
-    @cached_property
-    def outcome(self) -> Outcome | None:
-        if self.message:
-            return Outcome.from_json(self.message)
-        return None
 
     @property
     def gone_by(self) -> datetime | None:

@@ -75,14 +75,14 @@ def make_running_pod(number: int) -> Any:
     return as_received(pod)
 
 
-def test_a_pod_takes_less_than_3_kb() -> None:
+def test_a_pod_takes_less_than_2_kb() -> None:
     def fill() -> object:
         state = ClusterState(make_client(), Store(), KeyedQueue(FakeClock().call_later))
         for number in range(COUNT):
             state.record_pod(make_running_pod(number))
         return state
 
-    assert 300 < count_bytes(fill) < 3_000
+    assert 300 < count_bytes(fill) < 2_000
 
 
 @pytest.mark.parametrize(
