@@ -25,10 +25,10 @@ class Kind:
 
     def in_version(self, api_version: str) -> Kind:
         """Returns the kind of this name in the group and version of an apiVersion; "" = its own."""
+        if api_version in ("", self.api_version):
+            return self
         group, _, version = api_version.rpartition("/")
-        if api_version:
-            return replace(self, group=group, version=version)
-        return self
+        return replace(self, group=group, version=version)
 
     def path(self, *, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
         """The URL path; without a namespace it covers all namespaces."""

@@ -14,7 +14,7 @@ from railhead.kube import pages
 from railhead.kube.client import METADATA_ONLY, KubeClient, Listed, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import NODE, POD, TRAIN_JOB
-from railhead.kube.transport import Transport
+from railhead.kube.transport import open_pool
 from tests.unit.kube.api_stub import ApiStub, make_api, serve_stub
 
 OBJECT = {"kind": "Pod", "metadata": {"name": "p"}}
@@ -192,8 +192,8 @@ async def test_a_truncated_body_counts_as_no_response(stub: ApiStub, client: Kub
 async def test_an_unreachable_server_counts_as_no_response() -> None:
     with socket.socket() as unused:  # bound, but not listening
         unused.bind(("127.0.0.1", 0))
-        async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api:
-            client = KubeClient(Transport(api))
+        async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api, open_pool(api) as transport:
+            client = KubeClient(transport)
             for call in (client.get(POD, "p"), watch_all(client), client.get_object("/version")):
                 with pytest.raises(RetryAfter) as caught:
                     await call

@@ -20,16 +20,15 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from kubernetes.aio import client as kube_client
 from kubernetes.aio import config as kube_config
-from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config
 
 from railhead.kube.transport import (
     AUTH_SETTINGS,
     ApiClient,
     ConfigException,
-    RestClient,
     Transport,
     find_proxy,
+    open_pool,
     open_transport,
     read_namespace,
 )
@@ -51,7 +50,6 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     ("protocol", "real"),
     [
         (ApiClient.update_params_for_auth, kube_client.ApiClient.update_params_for_auth),
-        (RestClient.request, rest.RESTClientObject.request),
     ],
 )
 def test_the_packages_methods_accept_what_the_protocols_declare(
@@ -129,10 +127,9 @@ async def send(transport: Transport, *, status: int = 200) -> None:
 
 async def test_a_request_is_sent_unchanged_and_its_response_is_aiohttps(echo: Echo, host: str) -> None:
     echo.status = 500
-    async with make_api(host) as api:
+    async with make_api(host) as api, open_pool(api) as transport:
         headers = {"Content-Type": "application/json-patch+json", "User-Agent": "railhead"}
-        response = await Transport(api).send("PATCH", "/x?a=b%26c", headers=headers, body=[{}], timeout=TIMEOUT)
-        assert isinstance(response, aiohttp.ClientResponse), explain("an answer has no `response` of aiohttp")
+        response = await transport.send("PATCH", "/x?a=b%26c", headers=headers, body=[{}], timeout=TIMEOUT)
         assert (response.status, await response.read()) == (500, b"answer")
     [(path, sent, body)] = echo.sent
     assert (path, body) == ("/x?a=b%26c", b"[{}]"), explain("a request is not sent unchanged")
