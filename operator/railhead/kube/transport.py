@@ -93,7 +93,7 @@ class Transport:
             timeout=timeout,
             proxy=configuration.proxy,
             proxy_headers=configuration.proxy_headers,
-            server_hostname=configuration.tls_server_name,
+            server_hostname=configuration.tls_server_name or None,
         )
 
 

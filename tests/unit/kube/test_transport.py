@@ -6,8 +6,9 @@ A failure here means that the installed release differs: change `operator/railhe
 from __future__ import annotations
 
 import inspect
+import ssl
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ from railhead.kube.transport import (
     open_transport,
     read_namespace,
 )
+from railhead.pki import issue, make_ca
 from tests.unit.kube.api_stub import make_api
 
 TIMEOUT = aiohttp.ClientTimeout(total=20)
@@ -216,6 +218,38 @@ async def test_requests_go_through_the_proxy(
     async with open_transport(kubeconfig) as transport:
         await send(transport)
     assert echo.sent[-1][1]["Host"] == "api.example"
+
+
+@pytest.mark.parametrize(("name", "is_trusted"), [("api.internal", True), ("other.internal", False), ("", False)])
+async def test_the_servers_certificate_is_checked_by_the_kubeconfigs_ca_and_name(
+    echo: Echo, tmp_path: Path, name: str, is_trusted: bool
+) -> None:
+    now = datetime.now(UTC)
+    ca = make_ca("ca", now=now, days=1)
+    pair = issue(ca, "api", now=now, days=1, names=["api.internal"])
+    files = {"ca.crt": ca.certificate, "api.crt": pair.certificate, "api.key": pair.key}
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "api.crt", tmp_path / "api.key")
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", echo.handle)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=context)
+    path = Path(write_kubeconfig(tmp_path / "config", f"https://127.0.0.1:{server.port}", "token"))
+    config = yaml.safe_load(path.read_text())
+    config["clusters"][0]["cluster"] |= {"certificate-authority": str(tmp_path / "ca.crt"), "tls-server-name": name}
+    path.write_text(yaml.safe_dump(config))
+    try:
+        async with open_transport(str(path)) as transport:
+            if is_trusted:
+                await send(transport)
+            else:
+                with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                    await send(transport)
+    finally:
+        await server.close()
+    assert bool(echo.sent) is is_trusted
 
 
 def test_a_context_that_is_named_needs_no_current_one(tmp_path: Path) -> None:
