@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -282,7 +282,8 @@ class KubeClient:
     async def _open_stream(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
         """Opens a response that the caller may leave before its end, and raises what a refusal means."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
-        response = await self._send(request, timeout)
+        opening = self._transport.open_stream(request.path, headers=_build_headers(request), timeout=timeout)
+        response = await self._receive(request, opening)
         try:
             if response.status >= 400:
                 raise classify_response(
@@ -309,19 +310,21 @@ class KubeClient:
         """Returns the answer. Raises PageTooLarge for a list of at most `page_size` objects."""
         if request.method != "GET" and not self._may_write():
             raise RetryAfter(0, "NotLeading", "this operator is not the leader")
-        response = await self._send(request, ONE_ANSWER)
+        headers = _build_headers(request)
+        sending = self._transport.send(
+            request.method, request.path, headers=headers, body=request.body, timeout=ONE_ANSWER
+        )
+        response = await self._receive(request, sending)
         data = await _read(response, page_size=page_size)
         if response.status >= 400:
             retry_after = response.headers.get("Retry-After")
             raise classify_response(response.status, data, retry_after=retry_after, hides_values=self._hides_values)
         return _parse_object(response.status, data)
 
-    async def _send(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        headers = {"Accept": request.accept, "Content-Type": request.content_type, **HEADERS}
+    async def _receive(self, request: Request, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+        """Counts the response, and takes the time and the warnings from its headers."""
         try:
-            response = await self._transport.send(
-                request.method, request.path, headers=headers, body=request.body, timeout=timeout
-            )
+            response = await sending
         except NO_ANSWER as error:
             self.answers[RequestLabels(request.verb, request.plural, 0)] += 1
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
@@ -333,6 +336,10 @@ class KubeClient:
                 self._warnings.add(warning)
                 log.warning("the API server warns about %s: %s", *warning)
         return response
+
+
+def _build_headers(request: Request) -> dict[str, str]:
+    return {"Accept": request.accept, "Content-Type": request.content_type, **HEADERS}
 
 
 def _verb(verb: str, subresource: str) -> str:

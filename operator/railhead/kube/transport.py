@@ -28,7 +28,8 @@ from railhead.kube.bodies import Body, encode
 
 # The package's name for "Authorization: Bearer", or whatever the kubeconfig or service account uses instead.
 AUTH_SETTINGS = ["BearerToken"]
-MOST_CONNECTIONS = 100
+MOST_CONNECTIONS = 100  # for requests that have one answer
+NO_LIMIT = 0
 READ_BYTES = 2**21  # a list or an event may be larger than aiohttp's default buffer
 
 
@@ -65,11 +66,12 @@ class ApiClient(Protocol):
 
 
 class Transport:
-    """Sends requests as the configuration of `kubernetes.aio` says, through a pool of connections."""
+    """Sends requests as the configuration of `kubernetes.aio` says, through pools of connections."""
 
-    def __init__(self, api: ApiClient, pool: aiohttp.ClientSession) -> None:
+    def __init__(self, api: ApiClient, requests: aiohttp.ClientSession, streams: aiohttp.ClientSession) -> None:
         self._api = api
-        self._pool = pool
+        self._requests = requests
+        self._streams = streams
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout
@@ -78,14 +80,32 @@ class Transport:
 
         Raises aiohttp's errors, TimeoutError and OSError.
         """
-        authorized = dict(headers)
-        # On each request: adds the token, and reads it again first when it is about to expire.
-        await self._api.update_params_for_auth(authorized, [], AUTH_SETTINGS, path, method, body)
         data = None
         if body is not None:
             data = encode(body)
+        return await self._send(self._requests, method, path, headers=headers, data=data, timeout=timeout)
+
+    async def open_stream(
+        self, path: str, *, headers: Mapping[str, str], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Returns as `send` does, for a response that lasts, such as a watch: it takes no connection from requests."""
+        return await self._send(self._streams, "GET", path, headers=headers, data=None, timeout=timeout)
+
+    async def _send(
+        self,
+        pool: aiohttp.ClientSession,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+    ) -> aiohttp.ClientResponse:
+        authorized = dict(headers)
+        # On each request: adds the token, and reads it again first when it is about to expire.
+        await self._api.update_params_for_auth(authorized, [], AUTH_SETTINGS, path, method, None)
         configuration = self._api.configuration
-        return await self._pool.request(
+        return await pool.request(
             method,
             configuration.host + path,
             headers=authorized,
@@ -98,12 +118,16 @@ class Transport:
 
 
 @asynccontextmanager
-async def open_pool(api: ApiClient) -> AsyncIterator[Transport]:
-    """Opens a pool of connections with the TLS of the package's own."""
-    connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=MOST_CONNECTIONS)
+async def open_pools(api: ApiClient) -> AsyncIterator[Transport]:
+    """Opens pools of connections with the TLS of the package's own pool. Each watched namespace has a stream."""
+    async with _open_pool(api, most=MOST_CONNECTIONS) as requests, _open_pool(api, most=NO_LIMIT) as streams:
+        yield Transport(api, requests, streams)
+
+
+def _open_pool(api: ApiClient, *, most: int) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, limit=most)
     # With trust_env, aiohttp would read the environment and ~/.netrc again for every request, in a thread.
-    async with aiohttp.ClientSession(connector=connector, read_bufsize=READ_BYTES, trust_env=False) as pool:
-        yield Transport(api, pool)
+    return aiohttp.ClientSession(connector=connector, read_bufsize=READ_BYTES, trust_env=False)
 
 
 def find_proxy(url: str) -> str | None:
@@ -164,7 +188,7 @@ async def open_transport(kubeconfig: str | None, context: str | None = None) -> 
         kube_config.load_incluster_config(client_configuration=configuration)
     configuration.proxy = configuration.proxy or find_proxy(configuration.host)
     try:
-        async with kube_client.ApiClient(configuration=configuration) as api, open_pool(api) as transport:
+        async with kube_client.ApiClient(configuration=configuration) as api, open_pools(api) as transport:
             yield transport
     finally:
         for _ in range(3):  # lets the pool close its connections: TLS, transport, socket

@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio import client as kube_client
 
 from railhead.kube.client import KubeClient
-from railhead.kube.transport import open_pool
+from railhead.kube.transport import open_pools
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ async def serve_stub() -> AsyncIterator[tuple[ApiStub, KubeClient]]:
     server = TestServer(app)
     await server.start_server()
     try:
-        async with make_api(str(server.make_url("")).rstrip("/")) as api, open_pool(api) as transport:
+        async with make_api(str(server.make_url("")).rstrip("/")) as api, open_pools(api) as transport:
             yield stub, KubeClient(transport)
     finally:
         await server.close()

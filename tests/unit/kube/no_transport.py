@@ -20,3 +20,8 @@ class NoTransport(Transport):
         self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         raise AssertionError(f"{method} {path} got past the fake client")
+
+    async def open_stream(
+        self, path: str, *, headers: Mapping[str, str], timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        raise AssertionError(f"{path} got past the fake client")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -9,12 +10,13 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from railhead.kube import pages
 from railhead.kube.client import METADATA_ONLY, KubeClient, Listed, Scope
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import NODE, POD, TRAIN_JOB
-from railhead.kube.transport import open_pool
+from railhead.kube.transport import MOST_CONNECTIONS, open_pools
 from tests.unit.kube.api_stub import ApiStub, make_api, serve_stub
 
 OBJECT = {"kind": "Pod", "metadata": {"name": "p"}}
@@ -192,12 +194,37 @@ async def test_a_truncated_body_counts_as_no_response(stub: ApiStub, client: Kub
 async def test_an_unreachable_server_counts_as_no_response() -> None:
     with socket.socket() as unused:  # bound, but not listening
         unused.bind(("127.0.0.1", 0))
-        async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api, open_pool(api) as transport:
+        async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api, open_pools(api) as transport:
             client = KubeClient(transport)
             for call in (client.get(POD, "p"), watch_all(client), client.get_object("/version")):
                 with pytest.raises(RetryAfter) as caught:
                     await call
                 assert (caught.value.status, caught.value.reason) == (0, "NoAnswer")
+
+
+async def test_watches_of_many_namespaces_hold_up_no_request(stub: ApiStub, client: KubeClient) -> None:
+    """Each watched namespace has a watch, which holds its connection for minutes."""
+    watches = MOST_CONNECTIONS + 1
+    end = asyncio.Event()
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(to_line(make_event(6)))
+        await end.wait()
+        return response
+
+    stub.answers += [respond] * watches
+    stub.answer(make_event(7)["object"])
+    scopes = [Scope(POD, f"ns-{number}") for number in range(watches)]
+    opened = [aiter(client.watch(scope, resource_version="5")) for scope in scopes]
+    try:
+        async with asyncio.timeout(10):
+            for watch in opened:
+                assert await anext(watch) == make_event(6)
+            assert await client.get(POD, "p", namespace="ns") == make_event(7)["object"]
+    finally:
+        end.set()
 
 
 async def test_a_watch_starts_at_its_version_and_requests_bookmarks(stub: ApiStub, client: KubeClient) -> None:

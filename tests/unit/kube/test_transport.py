@@ -29,7 +29,7 @@ from railhead.kube.transport import (
     ConfigException,
     Transport,
     find_proxy,
-    open_pool,
+    open_pools,
     open_transport,
     read_namespace,
 )
@@ -129,7 +129,7 @@ async def send(transport: Transport, *, status: int = 200) -> None:
 
 async def test_a_request_is_sent_unchanged_and_its_response_is_aiohttps(echo: Echo, host: str) -> None:
     echo.status = 500
-    async with make_api(host) as api, open_pool(api) as transport:
+    async with make_api(host) as api, open_pools(api) as transport:
         headers = {"Content-Type": "application/json-patch+json", "User-Agent": "railhead"}
         response = await transport.send("PATCH", "/x?a=b%26c", headers=headers, body=[{}], timeout=TIMEOUT)
         assert (response.status, await response.read()) == (500, b"answer")
