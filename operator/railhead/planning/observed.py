@@ -18,6 +18,7 @@ from railhead.api.parsed_spec import InvalidSpec
 from railhead.api.spec import GRACE_SECONDS_OF_GPUS, TrainJobSpec
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.outcome import Outcome
+from railhead.contract.times import parse_time
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView, Problem
 from railhead.planning.queue_view import QueueView
 from railhead.resources.base import OperatorSettings
@@ -149,6 +150,25 @@ class Observed:
             return run.uid != self.uid
         found = re.fullmatch(rf"{re.escape(self.name)}-([0-9a-f]{{6}})-input-.*", self.status.input)
         return found is not None and found[1] != names.tag(self.uid)
+
+    @cached_property
+    def known_until(self) -> datetime:
+        """Returns until when the status tells what the job did.
+
+        That is now, but for a restored status the last moment that it knows: the time since then was spent without the
+        job.
+        """
+        if not self.is_restored:
+            return self.now
+        status = self.status
+        texts = [
+            status.start_time,
+            status.progress.update_time,
+            status.goodput.time if status.goodput else None,
+            status.checkpoint.time if status.checkpoint else None,
+            *(condition.last_transition_time for condition in status.conditions),
+        ]
+        return min(max((time for text in texts if (time := parse_time(text))), default=self.now), self.now)
 
     @property
     def attempt(self) -> int:

@@ -1,7 +1,8 @@
 """Counts in status.budget and status.goodput the time that a job has run, and what it was spent on.
 
 After enough training, which the running time adds up, backoffLimit is full again. status.goodput is settled with each
-write of the status that happens anyway, and is never a reason for one.
+write of the status that happens anyway, and is never a reason for one. A restored job has not run since the last moment
+that its status knows, so its time counts until then.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def count_running_time(job: Job, decision: Decision) -> Decision:
     # A decision that charges a failure has begun another budget, which may be equal to this one.
     if budget is None or new.budget is not budget or not _ends_training(old, new):
         return decision
-    seconds = min(budget.running_seconds + running_stretch(job.status, job.now), MAX_INT32)
+    seconds = min(budget.running_seconds + running_stretch(job.status, job.known_until), MAX_INT32)
     budget = budget.model_copy(update={"running_seconds": seconds})
     return decision.with_status(replace_status(new, budget=budget))
 
@@ -37,12 +38,10 @@ def count_time(job: Job, decision: Decision) -> Decision:
     if wanted is None or wanted.is_guard or old.is_finished or not changes_anything(job, wanted):
         return decision
     new = wanted.status
-    if new.goodput is not old.goodput:
-        return decision  # the decision has settled it until another moment, with a result that may be equal
     if old.goodput is None and new.attempt == old.attempt and new.phase != "Queued":
         return decision  # an operator that did not count has begun the attempt
     gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
-    return decision.with_status(replace_status(new, goodput=settle_time(old, new, now=job.now, gpus=gpus)))
+    return decision.with_status(replace_status(new, goodput=settle_time(old, new, now=job.known_until, gpus=gpus)))
 
 
 def _ends_training(old: JobStatus, new: JobStatus) -> bool:

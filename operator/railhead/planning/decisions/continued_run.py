@@ -8,13 +8,12 @@ the last moment that the status knows.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api.run_status import MAX_FORMER_UIDS, RunStatus
 from railhead.api.status import HeadStatus, JobStatus, WorkersStatus, replace_status
-from railhead.contract.times import format_time, parse_time
-from railhead.planning.facts.goodput_account import settle_time
+from railhead.contract.times import format_time
 from railhead.planning.job import Job
 from railhead.planning.observed import RunHolder
 from railhead.planning.plan import Decision, Event, delete_all
@@ -25,13 +24,13 @@ from railhead.planning.wanted_status import (
     set_not_running,
     set_standing_conditions,
 )
-from railhead.resources.sizes import compute_sizes
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
 RESTORED = "Restored"
 RUN_IN_USE = "RunInUse"
 OF_ANOTHER_JOB = "RestoredFromAnotherJob"
 WITHOUT_STATUS = "RestoredWithoutStatus"
+WAITS = "This TrainJob was restored from another one, and has no pods yet; the condition Stalled says what it waits for"
 _WITHOUT_STATUS = (
     "this TrainJob was restored from a backup (label velero.io/restore-name) and has no status, so neither its run nor "
     "whether it has finished is known. Restore it with its status (--status-include-resources "
@@ -49,14 +48,9 @@ def decide_restored(job: Job) -> Decision | None:
         return _hold(job, OF_ANOTHER_JOB, _explain_unknown(job))
     if job.run_holder is not None:
         return _hold(job, RUN_IN_USE, _explain_holder(job, job.run_holder))
-    since = _find_last_time(job.status, job.now)
     message = f"This TrainJob was restored from one with uid {run.uid}; it continues in its run, {run.name}"
-    suspended = make_condition(job, types.SUSPENDED, reason=RESTORED, message=message)
-    suspended = suspended.model_copy(update={"last_transition_time": format_time(since)})
-    status = set_not_running(job, types.SUSPENDED, reason=RESTORED, message=message).with_conditions(suspended)
     status = replace_status(
-        status,
-        phase="Suspended",
+        _suspend_since_backup(job, message),
         run=RunStatus(name=run.name, uid=job.uid, former_uids=_list_former(job, run)),
         # Pods that this TrainJob already has are of an attempt that knew nothing of the run.
         attempt=max([job.attempt, *(pod.attempt + 1 for pod in job.pods)]),
@@ -67,38 +61,33 @@ def decide_restored(job: Job) -> Decision | None:
         secret="",
         admission=None,
         worker_losses=None,
-        counted_restarts=None,
-        waiting=None,
-        head=HeadStatus(),
-        workers=WorkersStatus(desired=job.desired_workers),
-        resize=None,
         stuck_pods=None,
         avoided_nodes=None,
         formerly_avoided_nodes=None,
     )
-    gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
-    status = replace_status(status, goodput=settle_time(job.status, status, now=since, gpus=gpus))
+    # `counted_restarts` stays: the last report, which tells of these restarts, stays until the next attempt, too.
     wanted = WantedStatus(status).requiring(Requirement.FRESH_PODS)
     return Decision(wanted=wanted, events=(Event("Normal", RESTORED, message),))
+
+
+def _suspend_since_backup(job: Job, message: str) -> JobStatus:
+    """Returns the status of a job that has had no pods since the last moment that its status knows."""
+    status = set_not_running(job, types.SUSPENDED, reason=RESTORED, message=message)
+    suspended = make_condition(job, types.SUSPENDED, reason=RESTORED, message=message)
+    suspended = suspended.model_copy(update={"last_transition_time": format_time(job.known_until)})
+    return replace_status(
+        status.with_conditions(suspended),
+        phase="Suspended",
+        head=HeadStatus(),
+        workers=WorkersStatus(desired=job.desired_workers),
+        resize=None,
+        waiting=None,
+    )
 
 
 def _list_former(job: Job, run: RunStatus) -> list[str]:
     known = [uid for uid in (*(run.former_uids or ()), run.uid) if uid != job.uid]
     return list(dict.fromkeys(known))[-MAX_FORMER_UIDS:]
-
-
-def _find_last_time(status: JobStatus, now: datetime) -> datetime:
-    """Returns the last moment that the status knows: the time since then was spent without the job."""
-    goodput = status.goodput
-    checkpoint = status.checkpoint
-    texts = [
-        status.start_time,
-        status.progress.update_time,
-        goodput.time if goodput else None,
-        checkpoint.time if checkpoint else None,
-        *(condition.last_transition_time for condition in status.conditions),
-    ]
-    return min(max((time for text in texts if (time := parse_time(text))), default=now), now)
 
 
 def _explain_unknown(job: Job) -> str:
@@ -137,11 +126,13 @@ def decide_run(job: Job) -> Decision | None:
 
 
 def _hold(job: Job, reason: str, message: str) -> Decision:
-    stalled = set_standing_conditions(job, make_condition(job, types.STALLED, reason=reason, message=message))
+    stalled = make_condition(job, types.STALLED, reason=reason, message=message)
     if job.attempt == 0:
-        stalled = replace_status(stalled, phase="Pending")
+        status = replace_status(set_standing_conditions(job, stalled), phase="Pending")
+    else:
+        status = _suspend_since_backup(job, WAITS).with_conditions(stalled)
     decision = Decision(
-        wanted=WantedStatus(stalled),
+        wanted=WantedStatus(status),
         deletes=delete_all(job.acting_pods),  # they began before the status was restored
         wake_at=job.now + timedelta(seconds=LOOK_SECONDS),
     )

@@ -13,6 +13,7 @@ import pytest
 from railhead.api import names
 from railhead.api.status import parse_status
 from railhead.contract.job_input import FILE, JobInput
+from railhead.contract.report import RestartInPlace
 from railhead.controller.executor import LostCompare
 from railhead.json_object import Object
 from railhead.planning.planner import plan
@@ -108,6 +109,74 @@ def test_the_time_between_backup_and_restore_is_suspended_time() -> None:
     sim.later(700)
     sim.settle()
     assert sim.status["phase"] == "Failed"
+
+
+def restart_in_place(sim: Simulation, number: int) -> None:
+    """The driver reports so many restarts of its attempt, each of which spec.backoffLimit counts."""
+    sim.report("RUNNING", restart=RestartInPlace(number, number, "Application", "TrainFunctionRaised", "no"))
+
+
+@pytest.mark.parametrize("unseen", [0, 1])
+def test_a_restart_in_place_before_the_backup_counts_once(unseen: int) -> None:
+    """Also one that the driver had reported, and that the operator had not counted yet."""
+    sim = Simulation(backoffLimit=5)
+    train(sim)
+    restart_in_place(sim, 2)
+    sim.settle()
+    restart_in_place(sim, 2 + unseen)
+    sim.edit_status(**make_again(sim, backoffLimit=5))
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    assert sim.status["restarts"]["application"] == 2 + unseen
+    assert sim.status["goodput"]["interruptions"] == {"Application": 2 + unseen}
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_the_time_between_backup_and_restore_refills_no_budget(is_held: bool) -> None:
+    """The job does not train in it. `is_held`: another job has the run when the status arrives."""
+    budget: dict[str, Any] = {"backoffLimit": 1, "backoffResetSeconds": 20 * 3600}
+    sim = Simulation(**budget)
+    train(sim)
+    restart_in_place(sim, 1)
+    sim.settle()
+    sim.later(1000)
+    sim.report("RUNNING", checkpoint=8)
+    sim.settle()
+    status = make_again(sim, **budget)
+    if is_held:
+        make_other(sim, ELSEWHERE, phase="Running", attempt=3)
+        status["run"]["uid"] = sim.api.objects[ELSEWHERE]["metadata"]["uid"]
+    sim.edit_status(**status)
+    sim.settle()
+    if is_held:
+        sim.later(3600)
+        sim.api.remove(ELSEWHERE)
+        sim.settle()
+    sim.run_until_training()
+    assert 1000 <= sim.status["budget"]["runningSeconds"] < 1100
+    restart_in_place(sim, 1)
+    sim.settle()
+    assert sim.status["restarts"]["application"] == 2
+
+
+def test_the_time_in_which_a_restored_job_waits_for_its_run_is_suspended_time() -> None:
+    sim = Simulation(**STRICT)
+    train(sim)
+    status = make_again(sim, **STRICT)
+    make_other(sim, ELSEWHERE, phase="Running", attempt=3)
+    status["run"]["uid"] = sim.api.objects[ELSEWHERE]["metadata"]["uid"]
+    sim.edit_status(**status)
+    sim.settle()
+    assert (sim.status["phase"], sim.status["workers"]["ready"]) == ("Suspended", 0)
+    sim.later(3600)
+    sim.api.remove(ELSEWHERE)
+    sim.settle()
+    sim.start_pods()
+    sim.report("RUNNING", checkpoint=9)
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    assert 90_000 - 100 < sim.status["suspendedSeconds"] <= 90_000
+    assert sim.status["goodput"]["lostSeconds"]["suspended"] == sim.status["suspendedSeconds"]
 
 
 @pytest.mark.parametrize("attempt", [1, 2, 5])
