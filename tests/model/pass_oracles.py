@@ -86,6 +86,11 @@ def is_own(pod: Object, job: Object) -> bool:
     return not is_inert(pod) and any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
 
 
+def find_slot(pod: Object) -> int:
+    """The slot of a worker pod; -1 for a head."""
+    return int(pod["metadata"]["labels"].get(names.LABEL_SLOT, -1))
+
+
 def is_lost(job: Object) -> bool:
     """The status records how the current attempt ended."""
     status = job["status"]
@@ -140,9 +145,10 @@ class HealthyPodsStay(Oracle):
         if job is None or not self._is_healthy(pod) or is_lost(job) or job["status"].get("phase") in AT_REST:
             return
         labels, status = pod["metadata"]["labels"], job["status"]
-        is_surplus = int(labels.get(names.LABEL_SLOT, -1)) >= (status.get("workers") or {}).get("desired", 0)
+        is_surplus = find_slot(pod) >= (status.get("workers") or {}).get("desired", 0)
         is_current = labels[names.LABEL_ATTEMPT] == str(status["attempt"])
-        assert is_surplus or not is_current or job["spec"].get("suspend"), f"{name_of(pod)} was healthy"
+        is_needed = is_current and not is_surplus and not self._has_twin(pod, job)
+        assert not is_needed or job["spec"].get("suspend"), f"{name_of(pod)} was healthy"
 
     def on_change(self, entry: Entry) -> None:
         if entry.plural != "trainjobs" or entry.type != "MODIFIED" or not is_lost(entry.object):
@@ -161,6 +167,13 @@ class HealthyPodsStay(Oracle):
         if failure["reason"] == LossReason.HEAD_CUT_OFF and self._looks_cut_off(job, is_again=losses > 0):
             return
         assert losses >= 20 or not self._is_healthy(head), f"{name_of(head)} was healthy: {failure}"
+
+    def _has_twin(self, pod: Object, job: Object) -> bool:
+        """Another healthy pod has its slot: the API server had denied to delete this one while it did not run."""
+        if name_of(pod) not in self.world.denied:
+            return False
+        twins = [each for each in self.gang_of(job) if find_slot(each) == find_slot(pod) and each is not pod]
+        return any(self._is_healthy(twin) for twin in twins)
 
     def _looks_cut_off(self, job: Object, *, is_again: bool) -> bool:
         """The driver misses workers of several nodes at once, or of one after others were lost."""

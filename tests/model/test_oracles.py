@@ -11,7 +11,7 @@ from railhead.api.goodput import LostSeconds
 from railhead.planning.facts.reasons import PARTIAL_START
 from tests.model.api_server import JOBS, ModelApiServer, Object
 from tests.model.oracles import check_goodput
-from tests.model.pass_oracles import Circumstances, NodesAreGivenBack, Witness
+from tests.model.pass_oracles import Circumstances, HealthyPodsStay, NodesAreGivenBack, Witness
 from tests.model.world import NAMESPACE, World
 from tests.unit.builders import NOW
 
@@ -74,3 +74,27 @@ def test_only_pods_of_the_current_attempt_can_train(attempts: tuple[int, ...], i
     status = {"phase": "Restarting", "attempt": 3, "failure": {"attempt": 3, "reason": PARTIAL_START}}
     world.api.patch(JOB, {"status": status}, subresource="status")
     assert ("NodesAreGivenBack: a job that can train released its pods" in witness.violations) == is_caught
+
+
+@pytest.mark.parametrize(
+    ("was_denied", "twin", "is_caught"),
+    [(True, "Running", False), (True, "Pending", True), (False, "Running", True)],
+    ids=["the slot keeps a healthy pod", "nothing trains in the slot", "no policy has denied to delete it"],
+)
+def test_of_two_pods_in_one_slot_a_healthy_one_stays(was_denied: bool, twin: str, is_caught: bool) -> None:
+    world = World()
+    job = world.apply(scaling={"numWorkers": 1})
+    make_gang(world, job, 3, 3)
+    witness = Witness(Circumstances(world), oracles=(HealthyPodsStay,))
+    world.api.patch(
+        JOB, {"status": {"phase": "Running", "attempt": 3, "workers": {"desired": 1}}}, subresource="status"
+    )
+    for name in ("pod-1", "pod-2"):
+        labels = {"metadata": {"labels": {names.LABEL_SLOT: "0"}}}
+        world.api.patch(("pods", NAMESPACE, name), labels)
+    world.api.patch(("pods", NAMESPACE, "pod-2"), {"status": {"phase": twin}}, subresource="status")
+    if was_denied:
+        world.denied.add("pod-1")
+    for judge in world.policies:
+        judge("DELETE", ("pods", NAMESPACE, "pod-1"), "")
+    assert witness.violations == (["HealthyPodsStay: pod-1 was healthy"] if is_caught else [])

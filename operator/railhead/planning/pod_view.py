@@ -3,8 +3,8 @@ per pass. `controller/observe.py` builds the pods. Each worker pod is in exactly
 
 | set | which pods |
 |---|---|
-| live | neither terminated nor being deleted, in a slot of the job; of several in a slot, the latest round |
-| duplicates | the slot has a live pod of a later round (two operators, one with a stale view), or one that answers |
+| live | neither terminated nor being deleted, in a slot of the job; of several in a slot, the one that may train |
+| duplicates | another pod has the slot: one of two operators had a stale view, a delete was denied, or one answers |
 | lost | terminated, being deleted, or out of the driver's reach |
 | out_of_range | like live, but in a slot that the job does not have |
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from operator import attrgetter
 
 from railhead.api import names
 from railhead.contract.outcome import Outcome
@@ -196,7 +195,7 @@ class WorkerPods:
     @staticmethod
     def of(pods: Iterable[PodView], *, attempt: int, slots: int, unreachable: Collection[str] = ()) -> WorkerPods:
         """`slots`: the maximum number of slots of the job; `unreachable`: names of pods that the driver has lost."""
-        newest: dict[int, PodView] = {}
+        chosen: dict[int, PodView] = {}
         duplicates = []
         lost = []
         out_of_range = []
@@ -210,16 +209,28 @@ class WorkerPods:
                 silent.append(pod)
             elif not 0 <= pod.slot < slots:
                 out_of_range.append(pod)
-            elif (other := newest.setdefault(pod.slot, pod)) is not pod:
-                older, newer = sorted((other, pod), key=attrgetter("round"))
-                newest[pod.slot] = newer
-                duplicates.append(older)
+            elif (other := chosen.setdefault(pod.slot, pod)) is not pod:
+                duplicate, kept = sorted((other, pod), key=_rank)
+                chosen[pod.slot] = kept
+                duplicates.append(duplicate)
         for pod in silent:
-            (duplicates if pod.slot in newest else lost).append(pod)
+            (duplicates if pod.slot in chosen else lost).append(pod)
         return WorkerPods(
-            live=tuple(newest[slot] for slot in sorted(newest)),
+            live=tuple(chosen[slot] for slot in sorted(chosen)),
             duplicates=tuple(duplicates),
             lost=tuple(lost),
             out_of_range=tuple(out_of_range),
-            free_slots=tuple(slot for slot in range(slots) if slot not in newest),
+            free_slots=tuple(slot for slot in range(slots) if slot not in chosen),
         )
+
+
+def _rank(pod: PodView) -> tuple[bool, float, int]:
+    """Ranks the live pods of one slot, of which the highest keeps it.
+
+    A pod that runs is worth more than one that does not. Of two that run, the group trains on the one that started
+    first. Of two that do not, only the one of the latest round avoids the right nodes.
+    """
+    started = 0.0
+    if pod.is_running and pod.started_at is not None:
+        started = pod.started_at.timestamp()
+    return pod.is_running, -started, pod.round

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
-from tests.unit.builders import RUNNING_STATUS, make_head, make_spec, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_spec, make_worker
 from tests.unit.kueue import queued_spec, served
 from tests.unit.planning.state import decide
 
@@ -18,10 +21,36 @@ def test_pods_of_a_later_attempt_than_the_status_are_adopted_by_compare_and_set_
     assert not wanted.creates and not wanted.deletes
 
 
-def test_the_older_of_two_pods_in_one_slot_is_deleted() -> None:
-    pods = (make_head(), make_worker(0), make_worker(0, round_=1), make_worker(1))
-    wanted = decide(*pods, status={**RUNNING_STATUS, "round": 1})
-    assert [delete.name for delete in wanted.deletes] == [pods[1].name]
+EARLY: dict[str, Any] = {"started_at": NOW - timedelta(seconds=60)}
+LATE: dict[str, Any] = {"started_at": NOW - timedelta(seconds=30)}
+WAITING: dict[str, Any] = {"phase": "Pending", "is_running": False}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "deleted"),
+    [
+        ({}, {}, 0),
+        (WAITING, WAITING, 0),
+        (WAITING, EARLY, 0),
+        (EARLY, WAITING, 1),
+        (EARLY, LATE, 1),
+        (LATE, EARLY, 0),
+    ],
+    ids=[
+        "the older round",
+        "the older round, while none runs",
+        "the one that does not run",
+        "the one that does not run, also of the newer round",
+        "the one that started later, and that the group does not have",
+        "the one that started later, of the older round",
+    ],
+)
+def test_of_two_pods_in_one_slot_one_is_deleted(older: Any, newer: Any, deleted: int) -> None:
+    """Of two operators one had a stale view, or a policy has denied to delete the older one for a while."""
+    pods = (make_worker(0, **older), make_worker(0, round_=1, **newer))
+    for twins in (pods, pods[::-1]):
+        wanted = decide(make_head(), *twins, make_worker(1), status={**RUNNING_STATUS, "round": 1})
+        assert [delete.name for delete in wanted.deletes] == [pods[deleted].name]
 
 
 def test_a_counter_is_raised_only_while_the_job_is_unchanged() -> None:
