@@ -27,6 +27,12 @@ from tests.unit.planning.simulation import JOB, Simulation
 END_SECONDS = 60
 OVER = END_SECONDS + UNANSWERED_SECONDS
 DENIED = 'admission webhook "guard.example" denied the request: pods are protected'
+UNPLACED: dict[str, Any] = {
+    "phase": "Pending",
+    "is_running": False,
+    "node": "",
+    "problem": Problem("Unschedulable", "no node"),
+}
 FINALIZER = {"finalizers": ["example.com/keep"]}
 
 
@@ -261,13 +267,20 @@ def test_the_grace_period_begins_with_the_first_denial_and_not_in_the_future() -
 
 
 def test_a_head_that_avoids_a_node_no_more_and_may_not_be_deleted_holds_up_nothing() -> None:
-    unplaced: dict[str, Any] = {
-        "phase": "Pending",
-        "is_running": False,
-        "node": "",
-        "problem": Problem("Unschedulable", "no node"),
-    }
-    head = make_head(**unplaced, avoids=("node-9",), created_at=NOW - timedelta(hours=1))
+    head = make_head(**UNPLACED, avoids=("node-9",), created_at=NOW - timedelta(hours=1))
     job = make_job(head, make_worker(0), make_worker(1), status=RUNNING_STATUS)
     assert decide_outdated_pods(job) is not None
     assert decide_outdated_pods(replace(job, denials=(make_denial(head, at=NOW),))) is None
+
+
+def test_a_worker_whose_delete_has_no_answer_yet_begins_one_round() -> None:
+    """Each write of the status begins the next pass: a round in each of them would be a loop."""
+    at = NOW - timedelta(hours=1)
+    pods = [make_worker(slot, **UNPLACED, avoids=("node-9",), created_at=at) for slot in range(2)]
+    first = decide_outdated_pods(make_job(make_head(), *pods, status=RUNNING_STATUS))
+    assert first is not None and first.wanted is not None and first.wanted.status.round == 1
+    again = decide_outdated_pods(make_job(make_head(), *pods, status={**RUNNING_STATUS, "round": 1}))
+    assert again is not None and again.wanted is not None
+    assert again.wanted.is_guard and again.wanted.status.round == 1
+    assert [each.name for each in again.creates] == [each.name for each in first.creates]
+    assert again.deletes == first.deletes

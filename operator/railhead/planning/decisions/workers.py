@@ -89,15 +89,27 @@ def _replace(job: Job, pods: Sequence[PodView], wanted: WantedStatus) -> Decisio
     slots = [pod.slot for pod in pods if pod.role == names.WORKER]
     if not slots:
         return Decision(wanted=wanted, deletes=delete_all(pods))
-    round_ = job.status.round + 1
+    round_ = job.status.round
+    if not _is_round_new(job, slots):
+        round_ += 1
+    status = replace_status(wanted.status, round=round_)
     return Decision(
-        wanted=replace(wanted, status=replace_status(wanted.status, round=round_)),
+        wanted=replace(wanted, status=status, is_guard=status == job.status),
         creates=(
             *prerequisites(job, attempt=job.attempt),
             *worker_pods(job, attempt=job.attempt, slots=slots, round_=round_),
         ),
         deletes=delete_all(pods),
     )
+
+
+def _is_round_new(job: Job, slots: Sequence[int]) -> bool:
+    """Whether an earlier pass has begun this round for these slots, and none of its pods exists: it could not delete
+    the old ones. A round for each such pass would write the status, which begins the next pass, without an end."""
+    rounds = [
+        pod.round for pod in job.pods if pod.attempt == job.attempt and pod.slot in slots and pod.role == names.WORKER
+    ]
+    return max(rounds, default=job.status.round) < job.status.round
 
 
 def decide_uncreated_pods(job: Job) -> Decision | None:
