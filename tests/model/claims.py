@@ -115,6 +115,22 @@ class Facts:
         return sum(lost[cause] for cause in causes)
 
     @property
+    def saves_beyond_optimum(self) -> float:
+        """The square of the job's interval between checkpoints, beside 2 x stall x mean time between its losses, which
+        is Young's optimum. Fewer than three losses are no rate: then it is the published one of a GPU per worker."""
+        spent = part(self.status, "goodput")
+        commits = int(part(self.status, "checkpoint")["index"]) + 1
+        lost = part(spent, "lostSeconds")
+        of_code = ("Application", "OutOfMemory", "Startup", "Configuration", "Fenced", "MetricRule", "DeadlineExceeded")
+        losses = sum(count for kind, count in spent["interruptions"].items() if kind not in of_code)
+        trained = spent["productiveSeconds"] + self.lost_seconds("retrained", "checkpointing", "hanging")
+        mtbf = 1024 * 7.9 * 3600 / self.spec["scaling"].get("numWorkers", 1)
+        if losses >= 3:
+            mtbf = trained / losses
+        optimum = 2 * lost["checkpointing"] / commits * mtbf
+        return float((spent["productiveSeconds"] / commits) ** 2 / max(optimum, 30.0**2))
+
+    @property
     def wanted_workers(self) -> int:
         """How many the status says that the current attempt has."""
         return int(part(self.status, "workers").get("desired") or 0)
@@ -318,13 +334,15 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     (r"restarts often or slowly", lost_time("restoring")),
     (r"stood still until a hang", lost_time("hanging")),
     (r"wait in ray.train.report while", lost_time("checkpointing")),
+    (r"losses cost more than frequent checkpoints", lambda facts: facts.saves_beyond_optimum > 1),
+    (r"longer than losses would cost", lambda facts: facts.saves_beyond_optimum < 1),
     (r"made the job again, with the status", lambda facts: bool(part(facts.status, "run").get("formerUids"))),
     (r"again without its status", lambda facts: not facts.status.get("run")),
     (r"image cannot be pulled", lambda facts: any(map(waits_for_image, facts.current_pods))),
 )
 # Sentences that say what somebody may do, and nothing of the job. They have none of the words above.
 ADVICE = re.compile(
-    r"^(Follow the message above|Free capacity|Ask an administrator|Have |Create |Correct |Fix |Raise |Read |See |"
+    r"^(Follow the message above|Free capacity|Save about as often|Ask an administrator|Have |Create |Correct |Fix |Raise |Read |See |"
     r"Find |Look at |Report |Give |Request |Wait at most|Wait a moment, and ask|"
     r"Remove |Set |Grant |Move |Delete |Restore the status|Compare |Push |Name |"
     r"Nothing, if other jobs|Nothing, unless)"

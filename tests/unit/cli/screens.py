@@ -87,6 +87,24 @@ def _train() -> Object:
     )
 
 
+def _save_too_rarely() -> Object:
+    """A job of 1,024 GPUs with a checkpoint every two hours."""
+    return make_running(
+        spec={"scaling": {"numWorkers": 1024, "workersPerPod": 8, "useGPU": True}},
+        progress={"updateTime": "2026-11-25T11:59:50Z"},
+        workers={"desired": 128, "ready": 128, "joined": 128},
+        checkpoint={"uri": URI, "index": 9, "time": "2026-11-25T11:40:00Z"},
+        goodput={
+            "percent": "97.9",
+            "wallSeconds": 73500,
+            "productiveSeconds": 72000,
+            "gpuSeconds": 73_700_000,
+            "lostSeconds": {"starting": 90, "retrained": 1200, "restoring": 90, "checkpointing": 120},
+            "interruptions": {"Hardware": 1},
+        },
+    )
+
+
 NO_NODE = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available: 3 No victims."
 HOSTILE = "line one\x1b[2J\x1b]0;owned\x07\nline \u202etwo"
 JOBS: dict[str, Object] = {
@@ -98,6 +116,8 @@ JOBS: dict[str, Object] = {
 }
 for _name, _job in JOBS.items():
     _job["metadata"]["name"] = _name
+SLOW: dict[str, Object] = {"rare-saves": _save_too_rarely()}
+SLOW["rare-saves"]["metadata"]["name"] = "rare-saves"
 PODS: dict[str, list[Object]] = {
     "waits": [make_pod("waits-1a2b3c-1-w0-0", slot=0, **make_waiting_container("ContainerCreating"))]
 }
@@ -116,7 +136,7 @@ UNREADY = Answers(
 
 
 def snapshot(name: str) -> JobSnapshot:
-    return make_snapshot(JOBS[name], PODS.get(name, ()), EVENTS.get(name, ()))
+    return make_snapshot({**JOBS, **SLOW}[name], PODS.get(name, ()), EVENTS.get(name, ()))
 
 
 @dataclass(frozen=True)
@@ -170,6 +190,7 @@ SCREENS = {
     "status-training": ["status", "digits"],
     "status-waiting": ["status", "waits"],
     "why-waiting": ["why", "waits"],
+    "why-rare-saves": ["why", "rare-saves"],
     "why-failed": ["why", "a-job-with-a-name-that-is-quite-long-01"],
     "timeline": ["timeline", "digits"],
     "doctor": ["doctor"],

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from railhead.api import names
 from railhead.api.forms import put_into_words
+from railhead.client.cluster.job_losses import NO_LOSSES, JobLosses, add_losses, needs_those_of_others, read_losses
 from railhead.client.cluster.job_snapshot import JobSnapshot, PodState, read_pod
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.json_object import Object
@@ -81,11 +82,12 @@ class Cluster:
         job = await self.get_job(name)
         uid = str(job["metadata"]["uid"])
         notes: list[str] = []
-        pods, events = await asyncio.gather(
+        pods, events, losses = await asyncio.gather(
             self._read_all(self._pods_of(uid), notes),
             self._read_all(Scope(EVENT, self.namespace, field_selector=f"involvedObject.uid={uid}"), notes),
+            self._read_losses(job),
         )
-        return JobSnapshot(job, tuple(pods), tuple(events), self.client.clock.now(), tuple(notes))
+        return JobSnapshot(job, tuple(pods), tuple(events), self.client.clock.now(), tuple(notes), losses)
 
     async def list_pods(self, uid: str) -> list[PodState]:
         """Returns the pods of the job with this uid."""
@@ -168,6 +170,15 @@ class Cluster:
             except RetryAfter:  # this command may have stood still, as on a laptop that slept
                 await self.client.ask_list(scope.kind, scope.namespace)
         return Informer(self.client, scope, on_change=on_change, slim=read, most_unauthorized=MOST_UNAUTHORIZED)
+
+    async def _read_losses(self, job: Object) -> JobLosses:
+        """Adds up those of the namespace's jobs, if the job's own are too few. None are known to who may not list."""
+        if not needs_those_of_others(job):
+            return NO_LOSSES
+        try:
+            return add_losses((await self.client.list_each(Scope(TRAIN_JOB, self.namespace), read_losses)).items)
+        except KubeError:
+            return read_losses(job)
 
     async def _read_all(self, scope: Scope, notes: list[str]) -> list[Object]:
         try:

@@ -61,11 +61,12 @@ def read_row(job: Object) -> JobRow:
         head=status.head.pod,
         checkpoint=status.checkpoint.uri if status.checkpoint else "",
         goodput=describe_goodput(status),
-        gpus=_count_gpus(part(part(job, "spec"), "scaling"), status.workers.ready),
+        gpus=count_gpus(part(part(job, "spec"), "scaling"), status.workers.ready),
     )
 
 
-def _count_gpus(scaling: Object, pods: int) -> int:
+def count_gpus(scaling: Object, pods: int) -> int:
+    """Returns the GPUs of so many worker pods."""
     if scaling.get("useGPU") is not True:
         return 0
     amount = part(scaling, "resourcesPerWorker").get(text(scaling, "gpuResourceName") or DEFAULT_GPU, 1)

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from railhead.api import names
 from railhead.api.status import JobStatus, parse_status
+from railhead.client.cluster.job_losses import NO_LOSSES, JobLosses
 from railhead.contract.times import parse_time
 from railhead.json_object import Object, part, parts, text
 
@@ -63,6 +64,7 @@ class JobSnapshot:
         job: the TrainJob.
         now: the API server's time.
         notes: what could not be read, as sentences.
+        namespace_losses: of the namespace's jobs, where the job's own say too little.
     """
 
     job: Object
@@ -70,6 +72,7 @@ class JobSnapshot:
     raw_events: tuple[Object, ...]
     now: datetime
     notes: tuple[str, ...] = ()
+    namespace_losses: JobLosses = NO_LOSSES
 
     @property
     def name(self) -> str:

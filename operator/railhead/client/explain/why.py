@@ -11,6 +11,7 @@ from railhead.api import conditions as types
 from railhead.api.status import JobStatus
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.causes import choose_cause, read_causes
+from railhead.client.explain.save_advice import describe_risk, find_save_advice
 from railhead.client.explain.slowness import explain_slowness
 from railhead.client.submit.code_map import is_held
 from railhead.contract.failure import FailureClass
@@ -260,8 +261,8 @@ def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:
     if reported is not None and now - max(reported, since) > STALE:
         yield _make(snapshot, "ReportsStale", since=status.progress.update_time)
     if status.checkpoint is None and now - since > NO_CHECKPOINT:
-        yield _make(snapshot, "NoCheckpoint", since=format_time(since))
-    for reason, message in explain_slowness(status):
+        yield _make(snapshot, "NoCheckpoint", describe_risk(snapshot), format_time(since))
+    for reason, message in (*explain_slowness(status), *find_save_advice(snapshot)):
         yield _make(snapshot, reason, message)
     slow = None
     if status.progress.attempt == status.attempt:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from typing import cast
 
 import pytest
 
 from railhead.client.cluster.connection import Cluster, explain_error
+from railhead.client.cluster.job_losses import JobLosses
+from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.kube.client import KubeClient
+from railhead.json_object import Object
+from railhead.kube.client import KubeClient, Listed, Scope
+from railhead.kube.clock import ServerClock
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
-from railhead.kube.kinds import Kind
+from railhead.kube.kinds import TRAIN_JOB, Kind
+from tests.unit.client.jobs import make_job, make_running
 
 NO_ANSWER = RetryAfter(0, "NoAnswer", "TimeoutError: ")
 FORBIDDEN = Denied(403, "Forbidden", "no")
@@ -31,6 +40,56 @@ class Client:
 def open_jobs(client: Client) -> None:
     cluster = Cluster(cast(KubeClient, client), "default", "default")
     asyncio.run(cluster.open_jobs("", lambda job: job, lambda old, new: None))
+
+
+class Reader:
+    """Answers what a snapshot reads of one job; lists of TrainJobs have these jobs, or this error."""
+
+    def __init__(self, jobs: list[Object] | KubeError) -> None:
+        self.jobs = jobs
+        self.clock = ServerClock(time.monotonic, partial(datetime.now, UTC))
+        self.listed = 0
+
+    async def get(self, kind: Kind, name: str, *, namespace: str) -> Object:
+        return TRAINS
+
+    async def list(self, scope: Scope) -> list[Object]:
+        return []
+
+    async def list_each(self, scope: Scope, read: Callable[[Object], JobLosses]) -> Listed[JobLosses]:
+        assert (scope.kind, scope.namespace) == (TRAIN_JOB, "default")
+        self.listed += 1
+        if isinstance(self.jobs, KubeError):
+            raise self.jobs
+        return Listed("1", [read(job) for job in self.jobs])
+
+
+def read(client: Reader) -> JobSnapshot:
+    return asyncio.run(Cluster(cast(KubeClient, client), "default", None).read_snapshot("digits"))
+
+
+def spend(gpu_seconds: int, losses: int) -> Object:
+    return {"gpuSeconds": gpu_seconds, "interruptions": {"Hardware": losses}}
+
+
+TRAINS = make_running(goodput=spend(3600, 1))
+
+
+def test_a_snapshot_of_a_job_with_few_losses_has_those_of_its_namespace() -> None:
+    client = Reader([TRAINS, make_job("other", goodput=spend(7200, 4))])
+    snapshot = read(client)
+    assert (snapshot.namespace_losses, snapshot.notes) == (JobLosses(5, 10_800), ())
+
+
+def test_who_may_not_list_jobs_has_the_losses_of_the_named_one() -> None:
+    snapshot = read(Reader(FORBIDDEN))
+    assert (snapshot.namespace_losses, snapshot.notes) == (JobLosses(1, 3600), ())
+
+
+def test_no_list_is_read_for_a_job_that_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Reader([])
+    monkeypatch.setitem(globals(), "TRAINS", make_running(goodput=spend(3600, 3)))
+    assert (read(client).namespace_losses, client.listed) == (JobLosses(), 0)
 
 
 def test_a_watch_begins_although_one_request_got_no_answer() -> None:
