@@ -342,8 +342,8 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
 )
 # Sentences that say what somebody may do, and nothing of the job. They have none of the words above.
 ADVICE = re.compile(
-    r"^(Follow the message above|Free capacity|Save about as often|Ask an administrator|Have |Create |Correct |Fix |Raise |Read |See |"
-    r"Find |Look at |Report |Give |Request |Wait at most|Wait a moment, and ask|"
+    r"^(Follow the message above|Free capacity|Ask an administrator|Have |Create |Correct |Fix |Raise |Read |See |"
+    r"Save about as often|Find |Look at |Report |Give |Request |Wait at most|Wait a moment, and ask|"
     r"Remove |Set |Grant |Move |Delete |Restore the status|Compare |Push |Name |"
     r"Nothing, if other jobs|Nothing, unless)"
 )

@@ -29,7 +29,7 @@ class LossRate:
 
     Attributes:
         mtbf: mean seconds of training between two losses.
-        source: where the number comes from, in words.
+        source: says where the number comes from.
     """
 
     mtbf: float
