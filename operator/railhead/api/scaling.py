@@ -11,7 +11,7 @@ from pydantic import Field
 
 from railhead.api.cel import count_gpus
 from railhead.api.model import Model, checked, optional, rules
-from railhead.api.quantities import WorkerResources
+from railhead.api.quantities import WorkerResources, parse_quantity
 
 DEFAULT_GPU = "nvidia.com/gpu"
 _NAMES = (DEFAULT_GPU, "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
@@ -224,6 +224,14 @@ class Scaling(Model):
     @property
     def most_workers(self) -> int:
         return self.max_workers or self.num_workers or 1
+
+    @property
+    def most_gpus(self) -> int:
+        """Returns the GPUs of all workers; 0 without useGPU."""
+        if not self.use_gpu:
+            return 0
+        amounts = self.resources_per_worker or {}
+        return self.most_workers * int(parse_quantity(amounts.get(self.gpu_resource, "1")))
 
     @property
     def least_workers(self) -> int:

@@ -25,6 +25,10 @@ from railhead.contract.failure import POLICIES
 # defaults of suspendGraceSeconds
 GRACE_SECONDS = 60
 GRACE_SECONDS_OF_GPUS = 600
+# defaults of backoffResetSeconds
+RESET_SECONDS = 21_600  # of a job with at most so many GPUs, or workers without GPUs:
+RESET_SIZE = 256  # a larger one has as many failures by chance in a shorter time
+LEAST_RESET_SECONDS = 600
 DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0
 
 
@@ -150,11 +154,11 @@ class TrainJobSpec(Model):
         description="How many attempts may be lost to the application (classes Application and OutOfMemory) before the "
         "job fails; backoffResetSeconds refills it. May be changed at any time.",
     )
-    backoff_reset_seconds: int = time_limit(
-        "After so much training since the last failure that backoffLimit counts, and a newer committed checkpoint, "
-        "backoffLimit counts from 0 again.",
+    backoff_reset_seconds: int | None = time_limit(
+        "After so much training since the last failure that backoffLimit counts, and a newer checkpoint, it counts "
+        "from 0 again. Default: 21600; with more than 256 GPUs, or workers without GPUs, 21600 * 256 / their number, "
+        "at least 600.",
         least=0,
-        default=21_600,
     )
     no_progress_limit: int = Field(
         default=3,
@@ -287,6 +291,13 @@ class TrainJobSpec(Model):
         return GRACE_SECONDS
 
     @property
+    def reset_seconds(self) -> int:
+        """backoffResetSeconds, or its default."""
+        if self.backoff_reset_seconds is not None:
+            return self.backoff_reset_seconds
+        return find_default_reset_seconds(self.scaling)
+
+    @property
     def forward_logs(self) -> str:
         """logs.forward, or its default."""
         chosen = self.logs.forward if self.logs else None
@@ -296,3 +307,9 @@ class TrainJobSpec(Model):
     def drain_seconds(self) -> int:
         """worker.drainSeconds, or its default; 0 = a worker exits at once on SIGTERM."""
         return self.worker.drain_seconds or (DRAIN_SECONDS_OF_GPUS if self.scaling.use_gpu else 0)
+
+
+def find_default_reset_seconds(scaling: Scaling) -> int:
+    """Returns the default of spec.backoffResetSeconds. Failures by chance grow with the job, so it refills earlier."""
+    size = max(RESET_SIZE, scaling.most_gpus, scaling.most_workers)
+    return max(LEAST_RESET_SECONDS, RESET_SECONDS * RESET_SIZE // size)

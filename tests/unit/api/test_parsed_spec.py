@@ -256,3 +256,21 @@ def test_a_spec_that_is_too_large_is_refused_wherever_it_is_large(changes: Any, 
         return
     with pytest.raises(InvalidSpec, match=r"^spec: more than 128 KiB in total, .* put large values of trainer"):
         parse_spec({**SMALLEST, **changes})
+
+
+@pytest.mark.parametrize(
+    ("scaling", "hours"),
+    [
+        ({"numWorkers": 1}, 6),
+        ({"numWorkers": 256, "useGPU": True}, 6),
+        ({"numWorkers": 1024, "useGPU": True}, 1.5),
+        ({"numWorkers": 128, "useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": 8}}, 1.5),
+        ({"minWorkers": 8, "maxWorkers": 512, "useGPU": True}, 3),
+        ({"numWorkers": 1024}, 1.5),
+        ({"numWorkers": 2048, "useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": 8}}, 1 / 6),
+    ],
+)
+def test_the_budget_of_a_large_job_refills_earlier_by_default(scaling: dict[str, Any], hours: float) -> None:
+    spec = parse_spec({**SMALLEST, "scaling": scaling})
+    assert spec.reset_seconds == hours * 3600
+    assert parse_spec({**SMALLEST, "scaling": scaling, "backoffResetSeconds": 0}).reset_seconds == 0

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
+from railhead.api.scaling import Scaling
+from railhead.api.spec import find_default_reset_seconds
 from railhead.api.status import JobStatus
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.causes import choose_cause, read_causes
@@ -17,7 +19,7 @@ from railhead.client.submit.code_map import is_held
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_rule import METRIC_NOT_FINITE, WITHOUT_RULE
 from railhead.contract.times import format_time, parse_time
-from railhead.json_object import text
+from railhead.json_object import part, text
 from railhead.planning.facts.charged_failures import count_charged
 from railhead.planning.facts.reasons import GIVEN_UP, STATUS_DENIED
 
@@ -26,7 +28,6 @@ NO_CHECKPOINT = timedelta(hours=1)
 REPEATED = timedelta(minutes=3)  # the operator tries a denied write again after a minute at most
 DEFAULT_MANAGER = "railhead.dev/operator"
 DEFAULT_BACKOFF_LIMIT = 3
-DEFAULT_BACKOFF_RESET_SECONDS = 21_600
 STARTING = ("ContainerCreating", "PodInitializing")
 # Conditions that are good when True, besides those that `_main` reads.
 MEMORY = "scaling.resourcesPerWorker.memory=SIZE"
@@ -246,12 +247,23 @@ def _last_try(snapshot: JobSnapshot) -> Iterator[Finding]:
     """backoffLimit is used up, and training since then has not made it full again."""
     status = snapshot.status
     limit = snapshot.spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT)
-    reset = snapshot.spec.get("backoffResetSeconds", DEFAULT_BACKOFF_RESET_SECONDS)
-    if not isinstance(limit, int) or not isinstance(reset, int):
+    reset = _find_reset_seconds(snapshot)
+    if not isinstance(limit, int) or reset is None:
         return
     used = count_charged(status, snapshot.now, reset_seconds=reset, committed=status.newest_index)
     if 0 < limit <= used:
         yield _make(snapshot, "LastTry", f"{used} of {limit} failures have happened")
+
+
+def _find_reset_seconds(snapshot: JobSnapshot) -> int | None:
+    """Returns spec.backoffResetSeconds, or its default; None if another version wrote something else there."""
+    reset = snapshot.spec.get("backoffResetSeconds")
+    if isinstance(reset, int):
+        return reset
+    try:
+        return find_default_reset_seconds(Scaling.model_validate(part(snapshot.spec, "scaling")))
+    except ValueError:
+        return None
 
 
 def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:

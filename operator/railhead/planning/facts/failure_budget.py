@@ -17,7 +17,7 @@ from railhead.planning.job import Job
 
 def count_failures(job: Job, *, committed: int) -> int:
     """Counts the failures that spec.backoffLimit counts now; `committed`: index of the run's newest checkpoint."""
-    return count_charged(job.status, job.now, reset_seconds=job.spec.backoff_reset_seconds, committed=committed)
+    return count_charged(job.status, job.now, reset_seconds=job.spec.reset_seconds, committed=committed)
 
 
 def charge_failures(job: Job, status: JobStatus, number: int) -> JobStatus:
@@ -33,7 +33,7 @@ def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime)
     counted = 0
     if status.counted_restarts:
         counted = status.counted_restarts.charged
-    used = count_charged(status, now, reset_seconds=spec.backoff_reset_seconds, committed=status.newest_index)
+    used = count_charged(status, now, reset_seconds=spec.reset_seconds, committed=status.newest_index)
     return counted + max(spec.backoff_limit - used, 0)
 
 

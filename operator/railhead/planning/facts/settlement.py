@@ -188,7 +188,7 @@ class Settlement:
         """
         if self.failure.class_ is not FailureClass.HANG or self.payer is not Payer.INFRASTRUCTURE:
             return False
-        return self._trained_seconds < self.job.spec.backoff_reset_seconds
+        return self._trained_seconds < self.job.spec.reset_seconds
 
     @property
     def _trained_seconds(self) -> float:

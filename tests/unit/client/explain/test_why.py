@@ -351,6 +351,26 @@ def test_a_job_whose_queue_stopped_is_not_to_be_resumed() -> None:
     assert "railhead resume" not in finding.remedy
 
 
+@pytest.mark.parametrize(
+    ("scaling", "is_last"),
+    [
+        ({"numWorkers": 256, "useGPU": True}, True),
+        ({"numWorkers": 512, "useGPU": True}, False),
+        ({"numWorkers": 256, "useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": 2}}, False),
+        ({"numWorkers": "many"}, False),
+    ],
+)
+def test_the_budget_of_a_large_job_refills_earlier(scaling: Object, is_last: bool) -> None:
+    """After five hours of training."""
+    job = make_running(
+        spec={"scaling": scaling},
+        restarts={"application": 3},
+        budget={"runningSeconds": 5 * 3600, "checkpoint": 4},
+        checkpoint={"uri": "s3://b/c", "index": 5},
+    )
+    assert ("LastTry" in reasons(job)) == is_last
+
+
 def test_a_budget_that_training_has_filled_again_has_no_last_try() -> None:
     status = {"restarts": {"application": 3}, "budget": {"runningSeconds": 21_600, "checkpoint": 0}}
     assert reasons(make_running(**REPORTED, **status)) == ["Training"]

@@ -420,3 +420,20 @@ def test_a_start_that_always_fails_releases_the_gpus_between_attempts() -> None:
         sim.settle()
     attempts = sim.status["attempt"] - attempts
     assert 6 * HOUR / 660 <= attempts <= 6 * HOUR / 640 + 3
+
+
+@pytest.mark.parametrize(("gpus", "is_failed"), [(256, True), (1024, False)])
+def test_the_budget_of_a_large_job_refills_earlier_but_not_without_progress(gpus: int, is_failed: bool) -> None:
+    """A failure each two hours of training, with a newer checkpoint; then one right after another."""
+    scaling = {"numWorkers": gpus, "workersPerPod": 64, "useGPU": True}
+    sim = Simulation(scaling=scaling)
+    for number in range(4):
+        train(sim, hours=2, checkpoint=number)
+        fail(sim)
+    assert (sim.status["phase"] == "Failed") == is_failed
+    sim = Simulation(scaling=scaling)
+    train(sim, hours=2, checkpoint=0)
+    for _ in range(4):
+        fail(sim)
+        train(sim, hours=2)
+    assert sim.status["phase"] == "Failed", "no newer checkpoint: as many tries as a small job has"
