@@ -12,7 +12,7 @@ from random import Random
 from benchmarks.goodput_simulation.faults import DAY, Kind
 from railhead.planning.facts.avoided_nodes import PATIENCE_SECONDS
 
-NODES_PER_SPARE = 32
+NODES_PER_SPARE = 16  # assumed: so that jobs hardly ever wait for repairs, at either rate
 REPAIR_SECONDS = DAY  # assumed: from a node's failure until it is repaired
 IMAGE_SECONDS = (50.0, 200.0)  # assumed: 10 GB at 200 to 50 MB/s
 PODS_PER_SECOND = 22.0  # scheduled and started; measured: make bench-scale, a whole cluster

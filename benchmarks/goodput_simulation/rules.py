@@ -12,6 +12,7 @@ from typing import Protocol
 
 from benchmarks.goodput_simulation.faults import HEAD, Fault, Kind
 from railhead.api import names
+from railhead.api.attempts import Attempt
 from railhead.api.parsed_spec import parse_spec
 from railhead.api.status import (
     Budget,
@@ -117,7 +118,7 @@ class Railhead:
             **limits,
             "image": "train:1",
             "trainer": {"trainFunc": "train:main"},
-            "scaling": {"numWorkers": slots, "useGPU": True, "resourcesPerWorker": {"GPU": 8}},
+            "scaling": {"numWorkers": slots, "useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": 8}},
             "run": {"storagePath": "/runs"},
         }
         self._spec = parse_spec(spec)
@@ -144,10 +145,14 @@ class Railhead:
 
     def _note(self, loss: Loss) -> None:
         """Adds the training and the checkpoints since the last interruption to the status."""
+        now = _START + timedelta(seconds=loss.fault.at)
         changes: dict[str, object] = {}
+        if not self._status.attempts and loss.trained:
+            began = format_time(now - timedelta(seconds=loss.trained))
+            changes["attempts"] = [Attempt(number=self._status.attempt, running_time=began)]
         if loss.commits:
             index = self._status.newest_index + loss.commits
-            changes["checkpoint"] = CheckpointStatus(index=index, attempt=self._status.attempt)
+            changes["checkpoint"] = CheckpointStatus(index=index, attempt=self._status.attempt, time=format_time(now))
             self._last = None
         if self._status.budget is not None:
             seconds = self._status.budget.running_seconds + int(loss.trained)
@@ -196,7 +201,8 @@ class Railhead:
         if settlement.refusal:
             raise GaveUp(settlement.refusal)
         avoided = self._avoid(job)
-        self._status = replace_status(settlement.count(self._status), attempt=self._status.attempt + 1)
+        counted = settlement.count(self._status)
+        self._status = replace_status(counted, attempt=self._status.attempt + 1, attempts=None)
         self._restarts = self._hangs = 0
         self._last = None
         delay = max((settlement.next_attempt_at - now).total_seconds(), 0.0)

@@ -13,10 +13,10 @@ from random import Random
 from benchmarks.goodput_simulation.cluster import Cluster
 from benchmarks.goodput_simulation.faults import DAY, HEAD, Fault, Kind
 from benchmarks.goodput_simulation.rules import FRESH, GaveUp, Loss, Response, Rules
+from benchmarks.goodput_simulation.saves import Saves
 
 FAILED = "failed"  # instead of a cause: the rest of the time, after the rules have let the job fail
 SECONDS = 30 * DAY
-CHECKPOINT_SECONDS = 1800.0
 AGAIN_SECONDS = 1800.0  # assumed: mean time of training until a GPU that is faulty fails again
 HANG_SECONDS = 600.0  # torch's default: a collective's timeout with NCCL
 
@@ -26,6 +26,7 @@ class Run:
     """The job, in the worker pods of `cluster`.
 
     Attributes:
+        saves: when it saves; `load`: seconds until a checkpoint is read again.
         resumes: from the last checkpoint after an interruption; otherwise it starts from zero.
         losses: how many interruptions there were.
         spent: seconds by cause.
@@ -35,6 +36,8 @@ class Run:
     cluster: Cluster
     faults: Sequence[Fault]
     chance: Random
+    saves: Saves
+    load: float = 0.0
     resumes: bool = True
     seconds: float = SECONDS
     losses: int = 0
@@ -46,6 +49,7 @@ class Run:
         self._nodes = [""] * self.cluster.slots
         self._missing: set[int] = set()  # slots without a pod
         self._again: Fault | None = None
+        self._has_checkpoint = False
 
     def play(self) -> dict[str, float]:
         """Returns the seconds by cause."""
@@ -57,6 +61,8 @@ class Run:
                     trained, fault = self._train()
                 if fault is not None:
                     fault = self._recover(fault, trained)
+                else:
+                    self._move("checkpointing", self.saves.look(trained).stalled)
         except GaveUp:
             self.spent[FAILED] += self.seconds - self._now
         return self.spent
@@ -81,7 +87,10 @@ class Run:
                 self._nodes[slot] = node
             self._missing.clear()
             fault = self._spend("podsPending", placed.seconds)
-        return fault or self._spend(cause, self.chance.choice(response.starts))
+        fault = fault or self._spend(cause, self.chance.choice(response.starts))
+        if fault is None and self._has_checkpoint:
+            fault = self._spend("restoring", self.load)
+        return fault
 
     def _train(self) -> tuple[float, Fault | None]:
         """Returns the seconds of training, and what ends it."""
@@ -96,14 +105,22 @@ class Run:
     def _lose(self, fault: Fault, trained: float) -> Loss:
         """Takes back what training has lost, and breaks the node."""
         self.losses += 1
-        kept = self.spent["productive"]
-        lost = trained % CHECKPOINT_SECONDS if self.resumes else kept
-        self.spent["productive"] -= lost
-        self.spent["retrained"] += lost
+        saved = self.saves.look(trained)
+        self._move("checkpointing", saved.stalled)
+        lost = self.spent["productive"]
+        if self.resumes:
+            lost = trained - saved.stalled - saved.kept
+            self._has_checkpoint |= saved.commits > 0
+        self._move("retrained", lost)
         node = self._nodes[fault.slot] if fault.slot != HEAD else ""
         if node:
             self.cluster.harm(node, fault.kind, now=self._now)
-        return Loss(fault, node, trained, int(trained // CHECKPOINT_SECONDS))
+        return Loss(fault, node, trained, saved.commits)
+
+    def _move(self, cause: str, seconds: float) -> None:
+        """Gives another cause to time of training."""
+        self.spent["productive"] -= seconds
+        self.spent[cause] += seconds
 
     def _spend(self, cause: str, seconds: float) -> Fault | None:
         """Lets time pass until the next fault at most, which it returns."""

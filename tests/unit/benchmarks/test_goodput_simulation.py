@@ -9,21 +9,26 @@ from random import Random
 import pytest
 from benchmarks.goodput_simulation import __main__ as program
 from benchmarks.goodput_simulation import rules
-from benchmarks.goodput_simulation.cluster import PODS_PER_SECOND, REPAIR_SECONDS, Cluster
-from benchmarks.goodput_simulation.faults import DAY, HEAD, INTERRUPTIONS, Fault, Kind, plan_faults, rate
+from benchmarks.goodput_simulation.cluster import NODES_PER_SPARE, PODS_PER_SECOND, REPAIR_SECONDS, Cluster
+from benchmarks.goodput_simulation.faults import DAY, HEAD, INTERRUPTIONS, LLAMA_3, META, Fault, Kind, plan_faults
 from benchmarks.goodput_simulation.rules import GaveUp, Loss, NewPods, Railhead, Rules
-from benchmarks.goodput_simulation.run import CHECKPOINT_SECONDS, FAILED, HANG_SECONDS, SECONDS, Run
+from benchmarks.goodput_simulation.run import FAILED, HANG_SECONDS, SECONDS, Run
+from benchmarks.goodput_simulation.saves import Saved, Saves, SaveTimes
 
 from railhead.contract.failure import POLICIES, FailureClass
 from railhead.planning.facts.avoided_nodes import AVOID_FIRST_SECONDS
 
 PROJECT = Path(__file__).resolve().parents[3]
 SLOTS = 64
+EVERY = 1800.0
+SPARE = SLOTS // NODES_PER_SPARE
+FREE = SaveTimes(stall=0.0, write=0.0, load=0.0)
+SAVES = Saves(EVERY, FREE)
 
 
-def make_run(rules: Rules, *faults: Fault, resumes: bool = True, takes_out: bool = False) -> Run:
+def make_run(rules: Rules, *faults: Fault, resumes: bool = True, takes_out: bool = False, load: float = 0.0) -> Run:
     chance = Random(1)
-    return Run(rules, Cluster(SLOTS, takes_out, chance), faults, chance, resumes=resumes)
+    return Run(rules, Cluster(SLOTS, takes_out, chance), faults, chance, SAVES, load=load, resumes=resumes)
 
 
 def railhead(**limits: int) -> Railhead:
@@ -35,31 +40,35 @@ def is_one_of(seconds: float, measured: Sequence[float]) -> bool:
 
 
 def lose(at: float, kind: Kind, *, slot: int = 3, node: str = "node-3", trained: float = 0.0) -> Loss:
-    return Loss(Fault(at, kind, slot), node, trained, int(trained // CHECKPOINT_SECONDS))
+    return Loss(Fault(at, kind, slot), node, trained, int(trained // EVERY))
 
 
-def test_the_rate_is_the_published_one() -> None:
+def test_the_rates_are_the_published_ones() -> None:
     assert INTERRUPTIONS == 419
-    assert rate(16_384) * 54 * DAY == pytest.approx(419)
-    assert rate(512) * SECONDS == pytest.approx(419 / 32 * 30 / 54)
+    of_llama_3 = LLAMA_3 * 16_384 * 54 * DAY
+    assert of_llama_3 == pytest.approx(419)
+    between_metas = 1 / (META * 1024)
+    assert between_metas == pytest.approx(7.9 * 3600)
 
 
 def test_interruptions_come_as_often_as_the_rate_says_and_any_host_may_be_the_heads() -> None:
-    faults = plan_faults(16_384, 8, seconds=540 * DAY, chance=Random(1))
+    faults = plan_faults(LLAMA_3 * 16_384, 8, seconds=540 * DAY, chance=Random(1))
     assert len(faults) == pytest.approx(4190, rel=0.05)
     assert [each.at for each in faults] == sorted(each.at for each in faults)
     assert {each.kind for each in faults if each.slot == HEAD} == {Kind.HOST}
     assert all(HEAD <= each.slot < 8 for each in faults)
     assert sum(each.kind is Kind.GPU for each in faults) / len(faults) == pytest.approx(268 / 419, abs=0.03)
-    assert faults == plan_faults(16_384, 8, seconds=540 * DAY, chance=Random(1))
+    assert faults == plan_faults(LLAMA_3 * 16_384, 8, seconds=540 * DAY, chance=Random(1))
 
 
 @pytest.mark.parametrize("way", program.WAYS, ids=lambda way: way.name)
 @pytest.mark.parametrize("seed", range(5))
 def test_the_seconds_of_all_causes_add_up_to_the_time(way: program.Way, seed: int) -> None:
     chance = Random(seed)
-    faults = plan_faults(20_000, 8, seconds=SECONDS, chance=chance)  # so many that they interrupt starts, too
-    spent = Run(way.rules(8), Cluster(8, way.takes_out, chance), faults, chance, resumes=way.resumes).play()
+    faults = plan_faults(20_000 * LLAMA_3, 8, seconds=SECONDS, chance=chance)  # so many that they interrupt starts, too
+    saves = Saves(way.every, SaveTimes())
+    run = Run(way.rules(8), Cluster(8, way.takes_out, chance), faults, chance, saves, load=20.0, resumes=way.resumes)
+    spent = run.play()
     assert sum(spent.values()) == pytest.approx(SECONDS, abs=1e-3)
     assert min(spent.values()) > -1e-6
 
@@ -145,7 +154,7 @@ def test_a_broken_node_gets_no_pods_until_it_is_repaired() -> None:
     cluster = Cluster(SLOTS, True, Random(1))
     cluster.harm("node-7", Kind.GPU, now=0.0)
     assert "node-7" not in cluster.place(SLOTS, taken=(), avoided=(), now=1.0).nodes
-    chosen = cluster.place(SLOTS + 2, taken=(), avoided=(), now=1.0)
+    chosen = cluster.place(SLOTS + SPARE, taken=(), avoided=(), now=1.0)
     assert "node-7" in chosen.nodes and chosen.seconds > REPAIR_SECONDS - 1, "no other one is left"
 
 
@@ -154,14 +163,15 @@ def test_a_faulty_node_that_stays_in_service_fails_again_until_it_is_repaired() 
     cluster.harm("node-7", Kind.GPU, now=0.0)
     assert cluster.list_faulty(["node-6", "node-7"], now=1.0) == ["node-7"]
     assert cluster.list_faulty(["node-6", "node-7"], now=REPAIR_SECONDS) == []
-    run = make_run(NewPods(), Fault(DAY, Kind.GPU, 3))
+    days = [Fault(number * DAY, Kind.GPU, 3) for number in range(1, 6)]
+    run = make_run(NewPods(), *days)
     run.play()
-    assert run.losses > 1
+    assert run.losses > len(days) + 5
 
 
 def test_an_image_is_pulled_once_on_each_node() -> None:
     cluster = Cluster(SLOTS, True, Random(1))
-    everywhere = SLOTS + 2
+    everywhere = SLOTS + SPARE
     assert cluster.place(everywhere, taken=(), avoided=(), now=0.0).seconds > everywhere / PODS_PER_SECOND + 50
     assert cluster.place(everywhere, taken=(), avoided=(), now=0.0).seconds == everywhere / PODS_PER_SECOND
 
@@ -170,7 +180,8 @@ def test_avoided_nodes_are_used_when_no_others_are_left() -> None:
     cluster = Cluster(SLOTS, True, Random(1))
     nodes: Sequence[str] = cluster.place(SLOTS, taken=(), avoided=("node-1", "node-2"), now=0.0).nodes
     assert not {"node-1", "node-2"}.intersection(nodes)
-    assert len(set(cluster.place(SLOTS, taken=(), avoided=("node-1", "node-2", "node-3"), now=0.0).nodes)) == SLOTS
+    most = [f"node-{number}" for number in range(SPARE + 1)]
+    assert len(set(cluster.place(SLOTS, taken=(), avoided=most, now=0.0).nodes)) == SLOTS
 
 
 def test_the_measured_seconds_are_those_of_the_page() -> None:
@@ -186,5 +197,51 @@ def test_a_row_has_the_mean_and_the_range() -> None:
         program.Result({"productive": 0.9 * SECONDS, "retrained": 7200.0, "restoring": 3600.0}, 3),
         program.Result({"productive": 0.8 * SECONDS, "podsPending": 3600.0}, 4),
     ]
-    row = program.write_row(program.WAYS[0], 512, results)
-    assert row == "| 512 | Railhead | 85.00 (80.00 to 90.00) | 3.5 | 1.0 | 0.0 | 1.0 |"
+    row = program.write_row("Meta", 1024, program.WAYS[0], results)
+    assert row == "| 1,024, Meta | Railhead | 85.00 (80.00 to 90.00) | 3.5 | 0.0 | 1.0 | 0.0 | 1.0 | 0 |"
+    assert program.HEADER.count("|") == row.count("|")
+
+
+def test_saves_keep_what_was_trained_before_the_last_one_that_is_written() -> None:
+    saves = Saves(100.0, SaveTimes(stall=2.0, write=30.0))
+    assert saves.look(129.0) == Saved(kept=0.0, stalled=2.0, commits=0)
+    assert saves.look(130.0) == Saved(kept=100.0, stalled=2.0, commits=1)
+    assert saves.look(201.0) == Saved(kept=100.0, stalled=3.0, commits=1)
+    assert saves.look(1030.0) == Saved(kept=982.0, stalled=20.0, commits=10)
+
+
+def test_saves_at_railheads_own_pace_begin_early_and_write_half_of_the_time() -> None:
+    saves = Saves("auto", SaveTimes(stall=0.2, write=40.0))
+    assert saves.look(69.0).commits == 0 and saves.look(70.0) == Saved(kept=30.0, stalled=0.2, commits=1)
+    assert [saves.look(70.0 + 80.0 * more).commits for more in (1, 2, 50)] == [2, 3, 51]
+    slow = Saves("auto", SaveTimes(stall=3.0, write=40.0))
+    assert slow.look(90_030.0 + 40.0).commits == pytest.approx(90_000 / 300, abs=1), "1 % of the time"
+    assert Saves("continuous", SaveTimes(stall=0.2, write=40.0)).look(4000.0).commits == 100
+
+
+def test_a_restart_loads_the_checkpoint_if_there_is_one() -> None:
+    begin = sum(make_run(railhead()).play()[cause] for cause in ("starting", "podsPending"))
+    for trained, load in ((1000, 0.0), (2000, 20.0)):
+        spent = make_run(railhead(), Fault(begin + trained, Kind.SOFTWARE, 3), load=20.0).play()
+        assert is_one_of(spent["restoring"], [each + load for each in rules.IN_PLACE])
+
+
+GOALS = (("Meta", 1024, 0.99), ("Llama 3", 16_384, 0.97), ("Meta", 16_384, 0.93))
+
+
+@pytest.mark.slow  # 20 jobs of 30 days
+@pytest.mark.parametrize(("rate", "gpus", "goal"), GOALS)
+def test_jobs_with_default_limits_reach_the_goal_and_none_fails(rate: str, gpus: int, goal: float) -> None:
+    of_rate = program.RATES[rate]
+    results = [program.simulate(program.WAYS[0], of_rate, gpus, seed, SaveTimes()) for seed in range(20)]
+    assert not any(result.has_failed for result in results)
+    assert sum(result.goodput for result in results) / len(results) > goal
+
+
+def test_hangs_of_an_attempt_that_has_trained_for_long_spend_no_budget() -> None:
+    tried = railhead(noProgressLimit=0, backoffResetSeconds=7200)
+    tried.respond(lose(10_000, Kind.HANG, trained=9000))
+    assert tried.respond(lose(20_000, Kind.HANG, trained=9000)).slots is None, "a second one gets new pods"
+    tried.respond(lose(22_000, Kind.HANG, trained=1900))
+    with pytest.raises(GaveUp, match="hung within backoffResetSeconds"):
+        tried.respond(lose(24_000, Kind.HANG, trained=1900))
