@@ -55,6 +55,12 @@ def exit_actor():
     ray.actor.exit_actor()
 
 
+def unknown_argument():
+    """The arguments of the process are Ray's own."""
+    import argparse
+    argparse.ArgumentParser(prog="user.py").parse_args()
+
+
 def handler():
     import logging
 
@@ -143,6 +149,12 @@ CASES = [
     Case("thread_is_ended", "", r"Application: rank 1: ValueError: lost by Ray \(user.py"),
     Case("surrogate", "", r"Application: rank 1: ValueError: \\udcff bad \(user.py, line \d+, in surrogate\)$"),
     Case("no_pickle", "park", r"Application: rank 1: user.Stuck: not to be sent \(user.py"),
+    Case(
+        "unknown_argument",
+        "park",
+        r'Application: rank 1: SystemExit: 2, after "usage: .*: error: unrecognized arguments: --.*" on standard error '
+        r"\(user.py, line \d+, in unknown_argument\)$",
+    ),
     Case("handler", "", r"Application: rank 1: ValueError: past a handler that raises \(user.py"),
     Case("thread_is_ended", "park", r"Application: rank 1: ValueError: lost by Ray \(user.py"),
 ]

@@ -11,6 +11,7 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.container.user_code import has_parameter, load_function
 from railhead.driver.messages.attempt_errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.messages.exception_text import describe_exception
+from railhead.driver.messages.exit_words import note_exit_words
 from railhead.driver.storage.storage_call import is_passing
 
 READERS = {
@@ -65,11 +66,12 @@ def _call(name: str, reference: str, job: JobInput) -> object:
 
     field = f"datasets.{name}.function {reference}"
     try:
-        function = load_function(reference)
-        if has_parameter(function):
-            dataset = function(job.train_loop_config)
-        else:
-            dataset = function()
+        with note_exit_words():
+            function = load_function(reference)
+            if has_parameter(function):
+                dataset = function(job.train_loop_config)
+            else:
+                dataset = function()
     except (Exception, SystemExit) as error:
         raise _build_error(error, f"{field}: {describe_exception(error)}") from error
     if not isinstance(dataset, ray.data.Dataset):

@@ -15,6 +15,7 @@ from ray.train import UserCallback
 from railhead.driver.container.user_code import load_function, load_object
 from railhead.driver.messages.attempt_errors import CallbackRaised, JobRefused
 from railhead.driver.messages.exception_text import describe_exception
+from railhead.driver.messages.exit_words import note_exit_words
 from railhead.driver.messages.log import log
 from railhead.driver.rank.reported_metrics import convert_written
 from railhead.driver.ray.types import RunConfig
@@ -40,7 +41,8 @@ class GuardedCallback(UserCallback):  # type: ignore[misc]
 
     def _call(self, method: str, arguments: tuple[object, ...], named: dict[str, object]) -> None:
         try:
-            getattr(self._callback, method)(*arguments, **named)
+            with note_exit_words():
+                getattr(self._callback, method)(*arguments, **named)
         except BaseException as error:
             raise CallbackRaised(f"{self.who}: {method} raised {describe_exception(error)}") from error
 
@@ -60,13 +62,16 @@ def _name(reference: str) -> str:
 def _load(reference: str) -> object:
     who = _name(reference)
     try:
-        kind = load_object(reference)
+        with note_exit_words():
+            kind = load_object(reference)
     except (Exception, SystemExit) as error:
         raise JobRefused(REFUSED, f"{who}: {describe_exception(error)}") from error
     if not (isinstance(kind, type) and issubclass(kind, UserCallback)):
         raise JobRefused(REFUSED, f"{who}: it is not a subclass of ray.train.UserCallback")
     try:
-        return GuardedCallback(kind(), who)
+        with note_exit_words():
+            callback = kind()
+        return GuardedCallback(callback, who)
     except (Exception, SystemExit) as error:
         raise JobRefused(
             REFUSED, f"{who}: it cannot be instantiated without arguments: {describe_exception(error)}"

@@ -27,6 +27,7 @@ from railhead.driver.fit.train_func_trainer import build_configs
 from railhead.driver.mailbox.progress import is_known_outside
 from railhead.driver.messages.attempt_errors import JobRefused
 from railhead.driver.messages.exception_text import describe_exception
+from railhead.driver.messages.exit_words import note_exit_words
 from railhead.driver.messages.log import log
 from railhead.driver.messages.redaction import strip_credentials
 from railhead.driver.rank.run_rank import mark_loop
@@ -60,7 +61,8 @@ def build_users_trainer(
 
 def _load(reference: str, who: str) -> Callable[..., object]:
     try:
-        return load_function(reference)
+        with note_exit_words():
+            return load_function(reference)
     except (Exception, SystemExit) as error:
         raise JobRefused(NOT_USABLE, f"{who}: {describe_exception(error)}") from error
 
@@ -79,7 +81,8 @@ def call_build(function: Callable[..., object], arguments: Mapping[str, object],
         # A function without a signature: the call itself will show.
         pass
     try:
-        trainer = function(**arguments)
+        with note_exit_words():
+            trainer = function(**arguments)
     except BaseException as error:
         # Not the user's error, but a lost node, for example.
         if isinstance(error, RayError) and not isinstance(error, RayTaskError):

@@ -42,6 +42,7 @@ from railhead.driver.head.run_attempt import TrainingContext, run_training
 from railhead.driver.head.threads import start_thread
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.progress import Progress
+from railhead.driver.messages.exit_words import keep_line
 from railhead.driver.messages.log import log
 from railhead.driver.messages.redaction import redact
 from railhead.driver.pod.ending import Ending
@@ -111,8 +112,13 @@ def _watch_output(forward: str, archive: Archive) -> Ranks:
         # A rank may print what this stream's encoding lacks; that must not raise here.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.stdout = RankStream(sys.stdout, ranks, keep)
-    sys.stderr = RankStream(sys.stderr, ranks, keep)
+    sys.stderr = RankStream(sys.stderr, ranks, partial(_keep_error, archive))
     return ranks
+
+
+def _keep_error(archive: Archive, line: str) -> None:
+    keep_line(line)
+    archive.add(HEAD, line)
 
 
 def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:

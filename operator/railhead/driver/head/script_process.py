@@ -30,6 +30,7 @@ from railhead.driver.head.threads import start_thread
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import Fit
 from railhead.driver.messages.attempt_errors import JobRefused
+from railhead.driver.messages.exit_words import clean_line
 from railhead.driver.messages.log import log
 from railhead.driver.messages.redaction import redact
 from railhead.driver.pod.ending import Ending, Success
@@ -152,8 +153,9 @@ def _pump(stream: Any, name: str, last_lines: Optional[deque[str]]) -> None:
             line = raw.decode(errors="replace")
             # Looked up for each line: sys.stdout may be replaced meanwhile.
             getattr(sys, name).write(line.removesuffix("\n") + "\n")
-            if last_lines is not None and line.strip():
-                last_lines.append(line.rstrip())
+            shown = clean_line(line)
+            if last_lines is not None and shown:
+                last_lines.append(shown)
 
 
 def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:

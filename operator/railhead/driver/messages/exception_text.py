@@ -18,6 +18,7 @@ from pathlib import PurePath
 from typing import Sequence
 
 from railhead.contract.outcome import shorten_middle
+from railhead.driver.messages.exit_words import read_exit_words
 from railhead.driver.messages.ray_task_error import describe_task_error, is_task_error
 from railhead.driver.messages.redaction import make_printable, redact
 
@@ -51,6 +52,9 @@ def _describe(error: BaseException) -> str:
     if is_task_error(error):
         return describe_task_error(str(error))
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    words = read_exit_words(error)
+    if words:
+        text = f'{text}, after "{words}" on standard error'
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or isinstance(error, SyntaxError):
         return " ".join(text.split())

@@ -33,6 +33,7 @@ from railhead.driver.messages.attempt_errors import (
     note_exception,
 )
 from railhead.driver.messages.exception_text import format_traceback
+from railhead.driver.messages.exit_words import note_exit_words
 from railhead.driver.messages.rank_marks import BEGIN, END, read_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.gpu_use import watch_gpus
@@ -156,7 +157,8 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
         watch_optimizers()
         watch_gpus()
         start_from_checkpoint(resume_from)
-        result = function(rank)
+        with note_exit_words():
+            result = function(rank)
         _refuse_what_has_not_run(result, rank)
         raise_refused_report()
         _END.stage = RETURNED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 import threading
@@ -20,11 +21,13 @@ from railhead.contract.job_input import JobInput, ScalingInput
 from railhead.contract.report import Report
 from railhead.driver.archive.pod_archive import Archive
 from railhead.driver.container.pod_input import Pod
+from railhead.driver.fit.users_trainer import call_build
 from railhead.driver.head import end_attempt, run_head
 from railhead.driver.head.end_attempt import TERMINATED, Head, end
 from railhead.driver.head.publisher import Publisher
 from railhead.driver.head.rank_stream import Ranks
 from railhead.driver.mailbox.mailbox import Mailbox
+from railhead.driver.messages.attempt_errors import JobRefused
 from railhead.driver.pod.ending import Ending, Success
 from railhead.driver.storage.claims import OUTCOME, Claimant, take_run
 from railhead.driver.storage.history_segments import choose_spool
@@ -178,6 +181,23 @@ def test_the_archive_gets_the_last_line_and_hears_of_a_success(
     has_succeeded = isinstance(ending, Success)
     assert end_of_all == "end" and before.count("success") == has_succeeded
     assert str(last).endswith("Succeeded" if has_succeeded else "Application: of the user")
+
+
+def test_an_exit_in_the_head_quotes_what_passed_its_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), "utf-8"))
+    archive = RecordedArchive()
+    run_head._watch_output("All", archive)
+
+    def build(**_: object) -> None:
+        print("loading", flush=True)
+        argparse.ArgumentParser(prog="m.py").parse_args(["--x"])
+
+    with pytest.raises(JobRefused) as caught:
+        call_build(build, {}, who="trainer.build m:build")
+    expected = 'SystemExit: 2, after "usage: m.py [-h]; m.py: error: unrecognized arguments: --x" on standard error ('
+    assert caught.value.failure.message.startswith(f"trainer.build m:build: {expected}")
+    assert "m.py: error: unrecognized arguments: --x" in archive.heard
 
 
 def make_environment(folder: Path) -> dict[str, str]:
