@@ -10,6 +10,7 @@ import pytest
 from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.contract.job_input import CheckpointInput, RayNode
 from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
+from tests.waiting import wait_until
 
 TRAINING = """
 import os, tempfile
@@ -54,3 +55,52 @@ def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -
     assert outcome.best_checkpoint.index == 1, "the second epoch has the best validated score"
     assert outcome.best_checkpoint.metrics["score"] == "0.75"
     assert "trainer.validationFunction user:validate: user.WrongEpoch: no data for this one (user.py, line " in log
+
+
+ENDLESS = """
+import os, pathlib, tempfile, time
+import ray.train
+
+def save(rank, **arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "epoch").write_text("0")
+        made = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
+        ray.train.report({}, checkpoint=made, delete_local_checkpoint_after_upload=False, **arguments)
+
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.1)
+
+def train_and_validate(config):
+    save(ray.train.get_context().get_world_rank(), validation=True)
+
+def validate(checkpoint):
+    wait_for(os.environ["GO_ON"])
+    return {"score": 1.0}
+
+def train_and_upload(config):
+    def upload(checkpoint, name):
+        wait_for(os.environ["GO_ON"])
+        return checkpoint
+    mode = ray.train.CheckpointUploadMode.ASYNC
+    save(ray.train.get_context().get_world_rank(), checkpoint_upload_mode=mode, checkpoint_upload_fn=upload)
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("train_and_validate", "Ray Train waits for the validation of checkpoint_"),
+        ("train_and_upload", "Ray Train waits for the upload of a checkpoint."),
+    ],
+)
+def test_what_ray_train_waits_for_after_training_is_reported(tmp_path: Path, function: str, words: str) -> None:
+    job = make_job(framework="Python", train_func=f"user:{function}", validation_function="user:validate")
+    job = share_pod(replace(job, ray_node=replace(job.ray_node, worker=NODE)))
+    with Pods(tmp_path, job, source={"user.py": ENDLESS}) as pods:
+        pods.start(workers=1, env={"GO_ON": str(tmp_path / "go-on")})
+        is_told = lambda: any(words in report["finishing"] for report in pods.reports)  # noqa: E731
+        wait_until("the report of the wait", is_told, seconds=150, tell=pods.read_log)
+        (tmp_path / "go-on").touch()
+        assert pods.wait_ended(timeout=60) == SUCCEEDED_CODE, pods.read_log()
+    assert pods.reports[-1]["finishing"] == ""

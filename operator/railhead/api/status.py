@@ -22,7 +22,14 @@ from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang
 from railhead.api.slow_ranks import SlowRanks
 from railhead.contract.failure import POLICIES, FailureClass
-from railhead.contract.report import MAX_LOST_PODS, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
+from railhead.contract.report import (
+    MAX_FINISHING,
+    MAX_LOST_PODS,
+    MAX_METRIC_NAME,
+    MAX_METRIC_VALUE,
+    MAX_METRICS,
+    MAX_URI,
+)
 from railhead.contract.times import parse_time
 
 MAX_MESSAGE = 1024
@@ -191,6 +198,9 @@ class ProgressStatus(StatusModel):
         "The last restart of the worker group in the same pods, after a failure of its own."
     )
     slow_ranks: SlowRanks = None
+    finishing: str | None = text_field(
+        "What the run still waits for when the function has returned on all ranks, and since when.", MAX_FINISHING, None
+    )
     outcome: OutcomeStatus | None = optional(
         "How the attempt ended; used when the head pod vanishes with its termination message."
     )

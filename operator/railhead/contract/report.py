@@ -129,6 +129,7 @@ MAX_METRICS = 64
 MAX_METRIC_NAME = 128
 MAX_METRIC_VALUE = 256
 MAX_URI = 2048
+MAX_FINISHING = 512
 MAX_INDEX = MAX_INT32
 
 
@@ -200,6 +201,7 @@ class Report:
         lost_pods: names of worker pods whose Ray nodes do not answer the driver, of the last loss, at most
             `MAX_LOST_PODS`.
         restart: the last restart in place, or None.
+        finishing: what the run still waits for when the function has returned on all ranks; a sentence, or empty.
         slow_ranks: at most `MAX_SLOW_RANKS`; their scores alone are no reason to report.
         outcome: only in the attempt's last report; the operator uses it when the head pod vanishes with its
             termination message.
@@ -226,6 +228,7 @@ class Report:
     steps: Steps = field(default_factory=Steps)
     spent: Optional[Spent] = None
     slow_ranks: Tuple[SlowRank, ...] = ()
+    finishing: str = ""
 
     def to_json(self) -> bytes:
         """Writes at most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""

@@ -279,6 +279,8 @@ def _running(snapshot: JobSnapshot, since: datetime) -> Iterator[Finding]:
     slow = None
     if status.progress.attempt == status.attempt:
         slow = status.progress.slow_ranks
+        if status.progress.finishing:
+            yield _make(snapshot, "RunFinishes", status.progress.finishing)
     if slow:
         names = ", ".join(f"rank {each.rank} ({each.pod} on {each.node or '(none)'}) at {each.score}" for each in slow)
         yield _make(snapshot, "SlowRank", names, min(each.since or "" for each in slow))

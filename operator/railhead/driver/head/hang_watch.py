@@ -17,6 +17,9 @@ from typing import Callable, Optional
 from railhead.contract.answer import RESTART_AT_HANG
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import NO_STEPS, RunWarning
+from railhead.contract.times import now_text
+from railhead.driver.head import finish_watch
+from railhead.driver.head.finish_watch import FinishWatch
 from railhead.driver.head.publisher import Publisher
 from railhead.driver.head.stacks import (
     describe_stacks,
@@ -29,7 +32,7 @@ from railhead.driver.head.stacks import (
 from railhead.driver.head.step_watch import StepWatch
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.progress import Progress
-from railhead.driver.mailbox.values import Hang, Stack
+from railhead.driver.mailbox.values import FromController, Hang, Stack
 from railhead.driver.messages.log import log
 from railhead.driver.messages.redaction import redact
 from railhead.driver.ray.pending_demand import describe_demand
@@ -79,12 +82,14 @@ class Suspicion:
         advice: what to do if training is merely slow.
         reason: of the failure.
         is_final: the attempt, or the worker group, ends for it; else it is shown.
+        is_finish: training is over, and Ray Train waits for something else.
     """
 
     because: str
     advice: str
     reason: str
     is_final: bool
+    is_finish: bool = False
 
 
 class HangWatch:
@@ -95,6 +100,8 @@ class HangWatch:
         self._publisher = publisher
         self._silence = HangDetector()
         self._steps = StepWatch()
+        self._finish = FinishWatch()
+        self._shown = ""
         self._windows = 2  # without a step, after which spec.hangPolicy Restart applies
 
     def find_suspicion(self) -> Optional[Suspicion]:
@@ -110,13 +117,28 @@ class HangWatch:
             because = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
             advice = "If training is merely slow, raise the limit; this takes effect on the running job"
             return Suspicion(because, advice, "ProgressDeadlineExceeded", is_final=True)
-        if steps.idle < steps.window:
+        self._watch_finish(fit, now=now)
+        may_restart = answer.hang_policy == RESTART_AT_HANG
+        if self._finish.idle >= finish_watch.WINDOW_SECONDS:
+            is_final = may_restart and self._finish.idle >= 2 * finish_watch.WINDOW_SECONDS
+            suspicion = Suspicion(self._finish.text, finish_watch.ADVICE, NO_STEPS, is_final, is_finish=True)
+        elif steps.idle >= steps.window and not self._finish.is_waiting:
+            is_final = may_restart and steps.idle >= self._windows * steps.window
+            because = f"no rank made a step for {steps.idle:.0f} s (spec.hangPolicy)"
+            suspicion = Suspicion(because, ALIVE, NO_STEPS, is_final)
+        else:
             self._publisher.forget_warning(NO_STEPS)
             return None
-        is_final = answer.hang_policy == RESTART_AT_HANG and steps.idle >= self._windows * steps.window
-        if not is_final and self._publisher.shows(NO_STEPS):
+        if not suspicion.is_final and self._publisher.shows(NO_STEPS):
             return None
-        return Suspicion(f"no rank made a step for {steps.idle:.0f} s (spec.hangPolicy)", ALIVE, NO_STEPS, is_final)
+        return suspicion
+
+    def _watch_finish(self, fit: FromController, *, now: float) -> None:
+        """Shows what Ray Train still waits for after training."""
+        self._finish.update(fit, now=now, time=now_text())
+        if self._finish.text != self._shown:
+            self._shown = self._finish.text
+            self._publisher.update(partial(replace, finishing=self._shown))
 
     def pause_suspicion(self) -> None:
         """Waits for one window more, since the user has stopped a rank in a debugger."""
@@ -125,6 +147,7 @@ class HangWatch:
     def begin_again(self) -> None:
         """Counts from 0: the controller may look at the nodes for a while before it restarts the group."""
         self._silence = HangDetector()
+        self._finish = FinishWatch()
         self._steps.accept()
 
 
@@ -182,6 +205,8 @@ def explain_hang(stacks: Optional[list[Stack]], suspicion: Suspicion, demand: st
 
     `demand` is what Ray waits to start, for which a rank may wait.
     """
+    if suspicion.is_finish:
+        return f"{suspicion.because} {suspicion.advice}"
     if stacks is None:
         return (
             f"{suspicion.because}, and Ray Train's controller does not respond; check for storage that does not "

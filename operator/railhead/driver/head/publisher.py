@@ -150,9 +150,11 @@ class Publisher:
             # The attempt's own end, which `end_attempt` sets, is the last word; until then the controller's counts.
             end = ""
             state = progress.state
+            finishing = base.finishing
             if base.state in ("FINISHED", "ERRORED"):
                 end = base.state
                 state = base.state
+                finishing = ""
             steps = self._estimate.add(steps, progress, now=now, end=end)
             self._meter.update(progress, fit.heartbeat, restart=fit.restart, outcome=base.outcome, now=now)
         resumed_from = None
@@ -178,6 +180,7 @@ class Publisher:
             restart=fit.restart,
             steps=steps,
             slow_ranks=slow_ranks,
+            finishing=finishing,
         )
 
     def begin_stop(self) -> None:

@@ -50,6 +50,7 @@ class Heartbeat:
         blocked: seconds that rank 0 has spent in ray.train.report so far.
         slow_ranks: as in the report.
         stuck_save: why no checkpoints are written for now, by the first rank that tells one.
+        last_uploads: how many uploads are under way, once the function has returned on all ranks; 0 before.
     """
 
     number: int
@@ -62,3 +63,4 @@ class Heartbeat:
     blocked: float = 0.0
     slow_ranks: tuple[SlowRank, ...] = ()
     stuck_save: str = ""
+    last_uploads: int = 0

@@ -77,7 +77,9 @@ class Mailbox:
         default = FromController()
         if fit > 1:
             before = Mailbox(folder, fit=fit - 1).controller.read()
-            default = replace(before, failure=None, has_returned=False, heartbeat=None, rule_warning=None)
+            default = replace(
+                before, failure=None, has_returned=False, heartbeat=None, rule_warning=None, validations=""
+            )
         self.controller: MailboxFile[FromController] = MailboxFile(folder, f"fit-{fit}", default)
         self.driver = MailboxFile(folder, "driver", FromDriver())
         self.script = MailboxFile(folder, "script", FromScript())

@@ -31,6 +31,7 @@ class FromController(Value):
         rule_warning: of spec.metricPolicy, for the current group.
         heartbeat: of the current group, None before its first.
         hangs_taken: number of the last of the driver's hangs that it has seen.
+        validations: which Ray Train waits for after training, in the words of a sentence; empty = for none.
     """
 
     progress: Progress = field(default_factory=Progress)
@@ -43,6 +44,7 @@ class FromController(Value):
     rule_warning: Optional[RunWarning] = None
     heartbeat: Optional[Heartbeat] = None
     hangs_taken: int = 0
+    validations: str = ""
 
     def with_restart(self, restart: RestartInPlace) -> FromController:
         """Returns the value after one more restart in place."""

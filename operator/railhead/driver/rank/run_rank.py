@@ -38,7 +38,7 @@ from railhead.driver.messages.rank_marks import BEGIN, END, read_self, write_mar
 from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.gpu_use import watch_gpus
 from railhead.driver.rank.rank_log import OwnLog, keep_logging_from_raising
-from railhead.driver.rank.steps import watch_optimizers
+from railhead.driver.rank.steps import STEPS, watch_optimizers
 from railhead.driver.rank.watched_uploads import watch_uploads
 from railhead.driver.ray.train_context import NOTICES, raise_refused_report, start_from_checkpoint, watch_notices
 
@@ -162,6 +162,7 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
         _refuse_what_has_not_run(result, rank)
         raise_refused_report()
         _END.stage = RETURNED
+        STEPS.has_returned = True
         return result
     except BaseException as error:
         _ended_at = time.monotonic()

@@ -35,6 +35,7 @@ class RankProgress:
         sections, section_seconds: how many sections of `railhead.training.compute` are over, and how long they took.
         uploads: of its checkpoints; `open_uploads`: how many of them are under way.
         stuck_save: why no checkpoints are written for now; empty while they are, or while none is due.
+        has_returned: the function has returned, also if Ray Train's thread still waits for uploads.
         gpus: the use of its GPUs, at the time `gpus_clock` of the same clock.
     """
 
@@ -53,6 +54,7 @@ class RankProgress:
     uploads: Uploads = NO_UPLOADS
     open_uploads: int = 0
     stuck_save: str = ""
+    has_returned: bool = False
     gpus: Tuple[GpuUse, ...] = ()
     gpus_clock: float = 0.0
 

@@ -95,6 +95,7 @@ class HeartbeatMerger:
             uploads=sum((beat.uploads for beat in beats), NO_UPLOADS),
             blocked=self.beats.get(0, NO_BEAT).blocked,
             stuck_save=next((beat.stuck_save for _, beat in sorted(self.beats.items()) if beat.stuck_save), ""),
+            last_uploads=_count_last_uploads(beats),
         )
 
     def _note_rank_0(self, beat: RankProgress) -> None:
@@ -121,6 +122,13 @@ class HeartbeatMerger:
 def _are_uploading(beats: Collection[RankProgress]) -> bool:
     """Whether all ranks are in a report, and one uploads: reports that only wait for each other are no reason."""
     return bool(beats) and all(beat.open_reports for beat in beats) and any(beat.open_uploads for beat in beats)
+
+
+def _count_last_uploads(beats: Collection[RankProgress]) -> int:
+    """Counts the uploads for which Ray Train waits when the function has returned on all ranks."""
+    if not all(beat.has_returned for beat in beats):
+        return 0
+    return sum(beat.open_uploads for beat in beats)
 
 
 def _list_gpus(beats: Mapping[int, RankProgress]) -> tuple[GpuUse, ...]:

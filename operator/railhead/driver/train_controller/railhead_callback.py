@@ -19,6 +19,7 @@ from railhead.driver.train_controller.progress_step import ProgressStep
 from railhead.driver.train_controller.returns_step import ReturnsStep
 from railhead.driver.train_controller.shared_storage_step import SharedStorageStep
 from railhead.driver.train_controller.stacks_step import StacksStep
+from railhead.driver.train_controller.validations_step import ValidationsStep
 from railhead.driver.train_controller.worker_group import get_group
 
 
@@ -39,6 +40,7 @@ class RailheadCallback(StepsCallback):
             SharedStorageStep(),  # the slowest check, so the last one
             MetricRulesStep(group, mailbox),  # before the returns: metrics may fail the last report
             ReturnsStep(mailbox),  # before a hang: a rank that has returned does not hang
+            ValidationsStep(mailbox),  # after the returns: only then does Ray Train wait for validations
             StacksStep(mailbox),  # before the notice, which may wait for rank 0
             EndNoticeStep(group, mailbox),  # last: it may wait for rank 0, and nothing else is to wait for that
         ]

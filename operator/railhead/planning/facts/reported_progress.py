@@ -69,6 +69,7 @@ def _read_progress(report: Report, nodes: Mapping[str, str]) -> ProgressStatus:
         "warning": _read_warning(report.warning),
         "restart": _read_restart(report.restart),
         "slow_ranks": [_read_slow_rank(each, nodes) for each in report.slow_ranks] or None,
+        "finishing": report.finishing or None,
         "lost_pods": report.lost_pods or None,
         "outcome": _read_outcome(report.outcome),
     }

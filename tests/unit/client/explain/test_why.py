@@ -294,6 +294,18 @@ def test_slow_ranks_of_the_current_attempt_are_one_finding(attempt: int, expecte
         assert finding.since == "2026-11-25T11:10:00Z"
 
 
+@pytest.mark.parametrize(("attempt", "expected"), [(2, "RunFinishes"), (1, "Training")])
+def test_a_run_that_waits_for_a_validation_says_so(attempt: int, expected: str) -> None:
+    waits = "The training function has returned on all ranks. Since 11:58, Ray Train waits for the validation of a."
+    progress = {"updateTime": "2026-11-25T11:59:00Z", "attempt": attempt, "finishing": waits}
+    job = make_running(**{**REPORTED, "progress": progress})
+    job["status"]["attempt"] = 2
+    [finding] = explain_job(make_snapshot(job))
+    assert finding.reason == expected
+    if attempt == 2:
+        assert finding.message == waits and "timeout_s" in finding.remedy
+
+
 @pytest.mark.parametrize("value", [None, 7, "text", [], [7], {"containerStatuses": 7}, {"conditions": ["x"]}])
 def test_a_pod_of_any_shape_does_no_harm(value: Any) -> None:
     pod = {"metadata": {"labels": value}, "status": value, "spec": value}

@@ -70,6 +70,7 @@ REPORT = st.fixed_dictionaries(
             ),
             max_size=99,
         ),
+        "finishing": st.text(max_size=4) | st.just("w" * 999),
         "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
         "steps": st.fixed_dictionaries(
             {},
@@ -193,6 +194,15 @@ def test_slow_ranks_arrive_with_their_nodes_and_a_score_alone_is_no_news() -> No
         assert find_urgency(make_report(slow_ranks=other), known, nodes=nodes) is Urgency.STATE
     many = status_fields(make_report(slow_ranks=[{**slow, "rank": rank} for rank in range(99)]), RUNNING)
     assert [each["rank"] for each in many["progress"]["slowRanks"]] == list(range(MAX_SLOW_RANKS))
+
+
+def test_what_the_run_waits_for_at_its_end_is_told_at_once_and_goes_again() -> None:
+    waits = make_report(finishing="Ray Train waits.")
+    progress = status_fields(waits, RUNNING)["progress"]
+    assert progress["finishing"] == "Ray Train waits."
+    assert find_urgency(waits, RUNNING) is Urgency.STATE
+    known = make_facts(progress=progress).status
+    assert "finishing" not in status_fields(make_report(), known)["progress"]
 
 
 @pytest.mark.parametrize(("sent", "shown"), [(-1, 0), (101, 100), (2**40, 100)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import traceback
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from railhead.contract.answer import Answer
+from railhead.contract.answer import RESTART_AT_HANG, Answer
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import NO_STEPS, Report, Steps
 from railhead.driver.head import hang_watch
@@ -88,6 +89,42 @@ def test_does_not_count_the_time_while_the_driver_was_paused() -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hang_watch, "LOOK_SECONDS", 0.01)
     monkeypatch.setattr(hang_watch, "STACKS_SECONDS", 0.1)
+
+
+@pytest.mark.parametrize(("policy", "ends"), [("Warn", False), (RESTART_AT_HANG, True)])
+def test_a_validation_after_training_is_shown_then_suspected_and_ends_the_attempt_by_the_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, ends: bool
+) -> None:
+    head, now, shown = Head(tmp_path, deadline=600), [0.0], dict[str, float]()
+    head.publisher.answer = Answer(600, hang_policy=policy)
+    tell(head.mailbox.controller, progress=replace(TRAINING, is_training=False), validations="the validation of a")
+
+    class Over(Exception):
+        pass
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        report = head.publisher.build_report()
+        if report.finishing:
+            shown.setdefault("status", now[0])
+        if report.warning is not None and report.warning.reason == NO_STEPS:
+            assert report.warning.message.startswith(report.finishing) and "timeout_s" in report.warning.message
+            shown.setdefault("condition", now[0])
+        if now[0] > 4500:
+            raise Over
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
+    monkeypatch.setattr(hang_watch, "time", clock)
+    monkeypatch.setattr(stacks_module, "time", clock)
+    monkeypatch.setattr(hang_watch, "LOOK_SECONDS", 5.0)
+    with contextlib.suppress(Over):
+        head.watch()
+    assert 30 <= shown["status"] <= 45 and 1800 <= shown["condition"] <= 1900
+    assert (now[0] <= 4500) == ends
+    if ends:
+        [ending] = head.endings
+        assert 3600 <= now[0] <= 3700 and (ending.class_, ending.reason) == (FailureClass.HANG, NO_STEPS)
+        assert "Ray Train waits for the validation of a." in ending.message
 
 
 @pytest.mark.usefixtures("quick")

@@ -223,6 +223,14 @@ def test_who_is_slow_is_reported_at_once_and_a_score_alone_is_not(
     assert [[each["rank"] for each in body["slow_ranks"]] for body in server.bodies] == [[], [3], []]
 
 
+def test_an_attempt_that_has_ended_waits_for_nothing(tmp_path: Path) -> None:
+    base = Report("ns", "n", "u", 1, "STARTING", finishing="Ray Train waits.")
+    publisher = Publisher(endpoint=None, mailbox=Mailbox(tmp_path), base=base)
+    assert publisher.build_report().finishing == "Ray Train waits."
+    publisher.update(partial(replace, state="FINISHED"))
+    assert publisher.build_report().finishing == ""
+
+
 def test_a_slow_reader_never_counts_a_state_after_a_newer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrape of the job's metrics and the publisher build reports at the same time."""
     mailbox, counted = Mailbox(tmp_path), list[int]()

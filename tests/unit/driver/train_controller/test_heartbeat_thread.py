@@ -39,6 +39,14 @@ def test_uploads_of_all_ranks_add_up_and_a_silent_rank_keeps_its_own() -> None:
     assert found is not None and found.uploads == Uploads(3, 7.0, 50)
 
 
+def test_uploads_are_the_last_ones_once_the_function_has_returned_on_all_ranks() -> None:
+    pulse = HeartbeatMerger()
+    found = pulse.add({0: beat(0.0, open_uploads=1, has_returned=True), 1: beat(0.0)})
+    assert found is not None and found.last_uploads == 0
+    found = pulse.add({0: RankAnswer(), 1: beat(10.0, has_returned=True)})
+    assert found is not None and found.last_uploads == 1
+
+
 def test_rank_0_tells_how_long_reports_have_blocked_it() -> None:
     pulse = HeartbeatMerger()
     found = pulse.add({0: RankAnswer(), 1: beat(0.0, blocked=9.0)})

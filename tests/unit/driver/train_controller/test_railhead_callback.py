@@ -32,6 +32,7 @@ def test_the_steps_are_done_in_this_order(callback: RailheadCallback) -> None:
         "SharedStorageStep",
         "MetricRulesStep",
         "ReturnsStep",
+        "ValidationsStep",
         "StacksStep",
         "EndNoticeStep",
     ]

@@ -78,6 +78,7 @@ def test_a_report_brings_no_control_character_into_the_status(text: str) -> None
         restart=restart,
         outcome=outcome,
         lost_pods=[text],
+        finishing=text,
         slow_ranks=[{"rank": 1, "pod": text, "score": text, "since": text}],
     )
     known = make_facts().status
