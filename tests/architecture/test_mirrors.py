@@ -83,6 +83,7 @@ TESTED_BY = {
     ),
     "tests/unit/driver/head/test_hang_watch.py": ("driver/train_controller/stacks_step",),
     "tests/unit/driver/mailbox/test_mailbox.py": ("driver/mailbox/values",),
+    "tests/unit/driver/train_controller/test_validations_step.py": ("driver/ray/validations",),
     "tests/unit/driver/train_controller/test_shared_storage_step.py": (
         "driver/train_controller/old_processes_step",
         "driver/rank/pod_checks",

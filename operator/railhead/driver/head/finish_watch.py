@@ -57,7 +57,7 @@ class FinishWatch:
 
 
 def find_wait(fit: FromController) -> str:
-    """Returns what Ray Train waits for, in the words of a sentence; an empty string if it is not that far."""
+    """Returns what Ray Train waits for, as a part of a sentence; an empty string while it still trains."""
     if fit.failure is not None:
         return ""
     if fit.validations:

@@ -31,7 +31,7 @@ class FromController(Value):
         rule_warning: of spec.metricPolicy, for the current group.
         heartbeat: of the current group, None before its first.
         hangs_taken: number of the last of the driver's hangs that it has seen.
-        validations: which Ray Train waits for after training, in the words of a sentence; empty = for none.
+        validations: which Ray Train waits for after training, as a part of a sentence; empty = for none.
     """
 
     progress: Progress = field(default_factory=Progress)

@@ -54,7 +54,7 @@ def _look(mailbox: Mailbox, manager: Any, has_ended: threading.Event) -> None:
 
 
 def describe_validations(manager: Any) -> str:
-    """Returns the words for a sentence; an empty string if Ray Train waits for none."""
+    """Returns them as a part of a sentence; an empty string if Ray Train waits for none."""
     paths, waiting = read_validations(manager)
     if not paths and not waiting:
         return ""
