@@ -17,7 +17,16 @@ import pytest
 from railhead.api.status import parse_status
 from tests.model.actors.actor import Actor, node_of
 from tests.model.actors.refusing_kubelet import REFUSALS, RefusingKubelet
-from tests.model.actors.sick_node import IN_EVENTS, IN_STATUS, DeadGPU, RebootingNode, SickNode, UnstartingNode
+from tests.model.actors.sick_node import (
+    IN_EVENTS,
+    IN_STATUS,
+    BusyNode,
+    DeadGPU,
+    KillingNode,
+    RebootingNode,
+    SickNode,
+    UnstartingNode,
+)
 from tests.model.nodes import needs_gpus
 from tests.model.world import NAMESPACE, is_live, role_of
 from tests.model.world_schedule import WorldSchedule
@@ -63,12 +72,14 @@ class SickCluster(WorldSchedule):
     Attributes:
         kind: of the actor that makes them so; `trouble`: of its choices, which one.
         workers: of the job, which fits on the other nodes exactly.
+        spec: what else is in the job's.
     """
 
     kind: type[SickNode] = UnstartingNode
     trouble: Any = None
     sick: int = 1
     workers: int = WORKERS
+    spec: dict[str, Any] = field(default_factory=lambda: NOTHING)
     names: tuple[str, ...] = ("-",)
     trained_at: datetime | None = field(default=None)
 
@@ -78,7 +89,7 @@ class SickCluster(WorldSchedule):
         for _, _, name in [place for place in world.api.objects if place[0] == "nodes"]:
             del world.api.objects["nodes", "", name]
         world.add_nodes(self.sick + self.workers, prefix="n")
-        world.apply(scaling={"numWorkers": self.workers, "useGPU": True}, **NOTHING)
+        world.apply(scaling={"numWorkers": self.workers, "useGPU": True}, **self.spec)
         actor = self.kind(world, self.random)
         actor.next_at = None
         actor.fall_ill(f"n-{number}" for number in range(self.sick))
@@ -117,7 +128,7 @@ class _Forever(Actor):
         self.refusals = sick.refusals
 
     def act(self) -> tuple[float, float]:
-        if isinstance(self.sick, (DeadGPU, RebootingNode)):
+        if isinstance(self.sick, BusyNode):
             self.sick.strike()
         return 1, 1
 
@@ -146,6 +157,20 @@ def test_a_job_that_fits_on_the_healthy_nodes_trains_there_within_ten_minutes_an
     assert status.restarts.without_progress == status.restarts.application == 0
     assert {node.name for node in status.avoided_nodes or ()} == {f"n-{number}" for number in range(sick)}
     print(f"trains after {(cluster.trained_at - cluster.circumstances.world.now + LIMIT).total_seconds():.0f} s")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_node_that_kills_pods_does_not_end_a_job_that_fits_on_the_others(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The head too, which the scheduler puts there first. The kills count, since they may be the job's own fault."""
+    caplog.set_level(logging.CRITICAL)
+    cluster = SickCluster(seed=seed, kind=KillingNode, sick=1, spec={})
+    asyncio.run(cluster.run())
+    status = parse_status(cluster.world.status())
+    assert cluster.trained_at is not None, f"it does not train: {summarize(cluster)}"
+    assert [(node.name, node.reason) for node in status.avoided_nodes or ()] == [("n-0", "PodKilled")]
+    assert status.restarts.application == 0
 
 
 def test_a_worker_is_compared_with_workers_only() -> None:

@@ -162,6 +162,19 @@ class RebootingNode(BusyNode):
         self.change_status(pod, phase="Failed", containerStatuses=statuses, conditions=not_ready)
 
 
+class KillingNode(BusyNode):
+    """It runs out of memory soon after a pod has started there, and the kernel kills that pod's first process.
+
+    Only a kill within the limit of the pod's own cgroup is reported as OOMKilled.
+    """
+
+    def strike(self) -> None:
+        for pod in [pod for pod in self.pods() if self.has(pod)]:
+            if self.is_due(pod["metadata"]["uid"]):
+                self.disturb(pod)
+                self.world.kill_pod(pod)
+
+
 class ReadinessGate(Actor):
     """A load balancer's controller adds a readiness gate to all pods and never sets it. Heads are drained, and need all
     of their grace period.

@@ -16,11 +16,12 @@ from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, R
 from railhead.contract.failure import BROKEN_NODE
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.backoff import grow
-from railhead.planning.facts.lost_workers import find_ended_unseen, find_refused
+from railhead.planning.facts.lost_workers import find_ended_unseen, find_killed, find_refused
 from railhead.planning.facts.pod_failure import describe_refusal
 from railhead.planning.facts.reasons import (
     NODE_REBOOTED,
     NODE_REFUSED_POD,
+    POD_KILLED,
     POD_NOT_STARTED,
     POD_START_SLOW,
     UNSCHEDULABLE,
@@ -38,7 +39,8 @@ PATIENCE_LIMIT_SECONDS = 300
 PODS_PER_AVOIDED_NODE = 10
 NAMED = 3  # nodes in a message
 LIKELY_WINDOW = timedelta(hours=24)  # twice on one node within it is enough
-REBOOT_SECONDS = 60  # pods of one node that end within it have ended in the same reboot
+# Pods of one node that end within it have ended in the same reboot, or for the same want of memory.
+REBOOT_SECONDS = 60
 SURE_REASONS = frozenset({*BROKEN_NODE, NODE_REFUSED_POD, POD_NOT_STARTED, NODE_REBOOTED})
 
 
@@ -80,6 +82,7 @@ def find_evidence(job: Job) -> list[Evidence]:
     found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
     found += [_blame(each) for each in find_unstarted(job)]
     found += [_suspect_reboot(pod) for pod in find_ended_unseen(job) if pod.node]
+    found += [_suspect_kill(pod) for pod in find_killed(job) if pod.node]
     failure = job.status.failure if job.is_attempt_lost else None
     restart = job.progress.restart
     if failure and failure.suspect_node:
@@ -120,6 +123,15 @@ def _suspect_reboot(pod: PodView) -> Evidence:
     apart = timedelta(seconds=REBOOT_SECONDS)
     message = f"Node {pod.node} has rebooted under pod {pod.name}, or its container runtime restarted"
     return Evidence(pod.node, NODE_REBOOTED, message, at, needs_another=True, apart=apart)
+
+
+def _suspect_kill(pod: PodView) -> Evidence:
+    at = pod.finished_at or pod.created_at
+    apart = timedelta(seconds=REBOOT_SECONDS)
+    message = (
+        f"Pod {pod.name} was killed on node {pod.node} for no known reason, such as when the node has no memory left"
+    )
+    return Evidence(pod.node, POD_KILLED, message, at, needs_another=True, apart=apart)
 
 
 def find_avoidance(job: Job) -> Avoidance:

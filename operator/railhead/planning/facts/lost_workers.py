@@ -13,7 +13,14 @@ from operator import attrgetter
 from railhead.api.status import WorkerLosses
 from railhead.contract.failure import Failure, Payer
 from railhead.planning.facts.backoff import REFUSED_LIMIT_SECONDS, grow
-from railhead.planning.facts.pod_failure import KILLED_CODES, LossReason, classify_pod, is_disruption
+from railhead.planning.facts.pod_failure import (
+    KILLED,
+    KILLED_CODES,
+    SIGKILLED,
+    LossReason,
+    classify_pod,
+    is_disruption,
+)
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 
@@ -45,6 +52,17 @@ def find_ended_unseen(job: Job) -> list[PodView]:
     if job.head is not None and job.head.has_ended:
         lost = [job.head, *lost]
     return [pod for pod in lost if pod.reason == LossReason.STATUS_UNKNOWN and pod.disruption is None]
+
+
+def find_killed(job: Job) -> list[PodView]:
+    """Returns the pods lost now that were killed without a known reason, the head included.
+
+    The kernel does so when their node, and not their own cgroup, runs out of memory.
+    """
+    lost = _list_latest(job)
+    if job.head is not None and job.head.has_ended:
+        lost = [job.head, *lost]
+    return [pod for pod in lost if pod.exit_code == SIGKILLED and classify_pod(pod).reason == KILLED]
 
 
 def find_own_fault(job: Job) -> PodView | None:

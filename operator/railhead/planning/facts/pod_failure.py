@@ -22,7 +22,9 @@ from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView, Problem
 
-KILLED_CODES = (137, 143)  # SIGKILL, SIGTERM
+SIGKILLED = 137
+KILLED_CODES = (SIGKILLED, 143)  # and SIGTERM
+KILLED = "Killed"
 
 
 class LossReason(StrEnum):
@@ -148,7 +150,7 @@ def _explain(pod: PodView) -> tuple[str, str]:
     if pod.exit_code == 0:
         return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
     if pod.exit_code in KILLED_CODES:
-        return "Killed", f"Pod {pod.name} was killed (exit code {pod.exit_code})"
+        return KILLED, f"Pod {pod.name} was killed (exit code {pod.exit_code})"
     message = pod.message.strip() or f"Pod {pod.name} exited with code {pod.exit_code}"
     return pod.reason or "PodFailed", message[:1500]
 

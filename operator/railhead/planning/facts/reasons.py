@@ -18,6 +18,7 @@ NODE_REFUSED_POD = "NodeRefusedPod"  # the kubelet did, after the scheduler chos
 POD_NOT_STARTED = "PodNotStarted"  # its node reports an error, while pods like it have started on other nodes
 POD_START_SLOW = "PodStartSlow"  # the same, without an error and long after them
 NODE_REBOOTED = "NodeRebooted"  # under a pod
+POD_KILLED = "PodKilled"  # by SIGKILL, and neither the kubelet nor the driver says why
 REPORTS_MISSING = "ReportsMissing"
 FOREIGN_OBJECT = "ForeignObject"
 OBJECT_COUNT_EXCEEDED = "ObjectCountExceeded"
