@@ -9,7 +9,7 @@ import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.contract.job_input import CheckpointInput, RayNode
-from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
+from tests.ray.pods import OBJECT_STORE, Pods, make_job, make_single_job, share_pod
 from tests.waiting import wait_until
 
 TRAINING = """
@@ -61,32 +61,35 @@ ENDLESS = """
 import os, pathlib, tempfile, time
 import ray.train
 
-def save(rank, **arguments):
-    with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "epoch").write_text("0")
-        made = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
-        ray.train.report({}, checkpoint=made, delete_local_checkpoint_after_upload=False, **arguments)
+def save(**arguments):
+    folder = tempfile.mkdtemp()
+    pathlib.Path(folder, "epoch").write_text("0")
+    made = ray.train.Checkpoint.from_directory(folder)
+    ray.train.report({}, checkpoint=made, delete_local_checkpoint_after_upload=False, **arguments)
 
 def wait_for(path):
     while not os.path.exists(path):
         time.sleep(0.1)
 
-def train_and_validate(config):
-    save(ray.train.get_context().get_world_rank(), validation=True)
+def train_and_validate():
+    save(validation=True)
 
 def validate(checkpoint):
     wait_for(os.environ["GO_ON"])
     return {"score": 1.0}
 
-def train_and_upload(config):
+def train_and_upload():
+    storage = ray.train.get_context().get_storage()
+
     def upload(checkpoint, name):
         wait_for(os.environ["GO_ON"])
-        return checkpoint
-    mode = ray.train.CheckpointUploadMode.ASYNC
-    save(ray.train.get_context().get_world_rank(), checkpoint_upload_mode=mode, checkpoint_upload_fn=upload)
+        return storage.persist_current_checkpoint(checkpoint, name)
+
+    save(checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC, checkpoint_upload_fn=upload)
 """
 
 
+@pytest.mark.slow  # tests/unit/driver/head/test_finish_watch.py and test_hang_watch.py have the texts and the times
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -95,12 +98,15 @@ def train_and_upload(config):
     ],
 )
 def test_what_ray_train_waits_for_after_training_is_reported(tmp_path: Path, function: str, words: str) -> None:
-    job = make_job(framework="Python", train_func=f"user:{function}", validation_function="user:validate")
-    job = share_pod(replace(job, ray_node=replace(job.ray_node, worker=NODE)))
+    job = make_single_job(train_func=f"user:{function}", validation_function="user:validate")
+    job = replace(job, ray_node=replace(job.ray_node, worker=NODE))
+
+    def is_told() -> bool:
+        return any(words in report["finishing"] for report in pods.reports)
+
     with Pods(tmp_path, job, source={"user.py": ENDLESS}) as pods:
         pods.start(workers=1, env={"GO_ON": str(tmp_path / "go-on")})
-        is_told = lambda: any(words in report["finishing"] for report in pods.reports)  # noqa: E731
-        wait_until("the report of the wait", is_told, seconds=150, tell=pods.read_log)
+        wait_until("the report of the wait", is_told, seconds=100, tell=pods.read_log)
         (tmp_path / "go-on").touch()
         assert pods.wait_ended(timeout=60) == SUCCEEDED_CODE, pods.read_log()
     assert pods.reports[-1]["finishing"] == ""
