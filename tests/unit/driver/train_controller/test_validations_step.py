@@ -66,7 +66,7 @@ def test_tells_it_from_the_end_of_training_to_the_final_state(tmp_path: Path, mo
 def test_a_failed_run_or_one_without_validations_starts_no_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_returned: bool, callbacks: list[Any]
 ) -> None:
-    monkeypatch.setattr(validations_step.threading, "Thread", lambda **_: pytest.fail("a thread"))
+    monkeypatch.setattr("threading.Thread", lambda **_: pytest.fail("a thread"))
     mailbox = Mailbox(tmp_path)
     step = ValidationsStep(mailbox)
     group: Any = SimpleNamespace(_callbacks=callbacks)
