@@ -51,7 +51,7 @@ OUTSIDE: dict[str, str] = {
     "warnings of a real driver, which tests/ray has": """
         CheckpointMissing CheckpointNameRepeated CheckpointNotWritten EndNotAnnounced MetricMissing MetricNotFinite
         MetricRule NoSteps RayNewerThanTested RunNameDiffers SnapshotUnreadable StorageNotShared StoragePathDiffers
-        StorageUnreachable SucceededNotFinite SlowRank RateFell SlowCheckpoints""",
+        RunFinishes StorageUnreachable SucceededNotFinite SlowRank RateFell SlowCheckpoints""",
     "failures of a real driver, whose class the model has without a reason": """
         AcceleratorNotThere CheckpointsLost CollectiveTimedOut CommitNotFound EntrypointNotUsable FrameworkMissing
         GPUFailed NetworkFailed ProgressDeadlineExceeded RayTooOld ResumeFromNotFound RunOfAnotherJob RunTakenOver
