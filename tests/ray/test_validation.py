@@ -106,7 +106,7 @@ def test_what_ray_train_waits_for_after_training_is_reported(tmp_path: Path, fun
 
     with Pods(tmp_path, job, source={"user.py": ENDLESS}) as pods:
         pods.start(workers=1, env={"GO_ON": str(tmp_path / "go-on")})
-        wait_until("the report of the wait", is_told, seconds=100, tell=pods.read_log)
+        wait_until("the report of the wait", is_told, seconds=150, tell=pods.read_log)
         (tmp_path / "go-on").touch()
         assert pods.wait_ended(timeout=60) == SUCCEEDED_CODE, pods.read_log()
     assert pods.reports[-1]["finishing"] == ""
