@@ -16,6 +16,7 @@ from typing import Iterator, Optional, Tuple
 
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.messages.rank_marks import find_mark
+from railhead.driver.messages.redaction import redact
 
 LINES = 6
 CHARS_LIMIT = 500
@@ -56,9 +57,11 @@ def read_exit_words(error: BaseException) -> str:
 
 
 def pick_last_lines(text: str) -> str:
-    """Returns the last lines as one, without marks, colours and overwritten states of progress bars."""
+    """Returns the last lines as one, without credentials, marks, colours and overwritten states of progress bars."""
     lines = (" ".join(clean_line(line).split()) for line in text.split("\n"))
-    return shorten_middle("; ".join([line for line in lines if line][-LINES:]), CHARS_LIMIT)
+    last = "; ".join([line for line in lines if line][-LINES:])
+    # In this order: a part of a credential would not be recognised as one.
+    return shorten_middle(redact(last), CHARS_LIMIT)
 
 
 def clean_line(line: str) -> str:

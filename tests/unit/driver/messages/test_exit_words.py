@@ -96,6 +96,14 @@ def test_quotes_nothing_of_a_file_that_the_code_has_put_there(tmp_path: Path) ->
     assert describe_exit_of_rank(act, tmp_path).startswith("SystemExit: 3 (")
 
 
+def test_a_credential_is_hidden_where_the_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "s3cr3t-" * 20
+    monkeypatch.setenv("API_TOKEN", secret)
+    for before in range(100, CHARS_LIMIT, 20):
+        text = pick_last_lines("x" * before + f" {secret} " + "y" * (CHARS_LIMIT - 50))
+        assert "s3cr3t" not in text
+
+
 def test_the_last_lines_are_few_and_short() -> None:
     lines = [f"line {number}" for number in range(30)]
     assert pick_last_lines("\n".join(lines)) == "; ".join(lines[-6:])

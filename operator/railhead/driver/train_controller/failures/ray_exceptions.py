@@ -26,6 +26,8 @@ _ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailab
 _CLASS_OF_ACTOR = re.compile(rf"class_name: (?:{'|'.join(_RAYS_ACTORS)})\b")
 # Methods of Ray's callbacks that handle the reports of all ranks, and the results of validations.
 _ON_REPORT = {"after_report", "update_checkpoints_with_validation_result", "update_checkpoints_with_metrics"}
+# A rank that exits with a number is judged by it, and not by what its message quotes of standard error.
+_EXITED = re.compile(r"SystemExit: -?\d")
 _IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
@@ -107,7 +109,7 @@ def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankE
             kind = RankErrorKind.KILLED_FOR_MEMORY  # a task or an actor of Ray Data that the function waited for
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = RankErrorKind.ABANDONED
-        elif kind == RankErrorKind.RAISED:
+        elif kind == RankErrorKind.RAISED and not _EXITED.match(error.text):
             kind = find_kind(error.text, has_trained=group.has_trained(rank)) or kind
         return RankError(
             error.rank if kind in classify_failure.FOUND_BY_DRIVER else rank,

@@ -60,7 +60,7 @@ from railhead.driver.train_controller.failures import failure_policy, post_morte
 from railhead.driver.train_controller.failures.classify_failure import FailureOrigin, classify_failure
 from railhead.driver.train_controller.failures.collectives import CollectiveMismatch
 from railhead.driver.train_controller.failures.failure_policy import RetryDecider
-from railhead.driver.train_controller.failures.ray_exceptions import translate_error
+from railhead.driver.train_controller.failures.ray_exceptions import translate_error, translate_rank_error
 from railhead.driver.train_controller.progress_step import ProgressStep
 from railhead.driver.train_controller.railhead_callback import RailheadCallback
 from railhead.driver.train_controller.worker_group import Group, RankAnswer
@@ -690,3 +690,16 @@ def test_contract_the_checkpoint_manager_comes_before_our_callback() -> None:
 def test_errors_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(RAISED))
     assert (copy.kind, copy.rank, copy.text) == (RankErrorKind.RAISED, RAISED.rank, RAISED.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('SystemExit: 42, after "ncclSystemError: no route" on standard error (m.py, line 3)', RankErrorKind.RAISED),
+        ("SystemExit: ncclSystemError: no route (m.py, line 3)", RankErrorKind.NETWORK),
+        ("RuntimeError: ncclSystemError: no route (m.py, line 3)", RankErrorKind.NETWORK),
+    ],
+)
+def test_a_rank_that_exits_with_a_number_is_judged_by_it(text: str, kind: RankErrorKind) -> None:
+    found = translate_rank_error(0, TrainingError(RankErrorKind.RAISED, 0, text, 42), Group())
+    assert (found.kind, found.exit_code) == (kind, 42)
