@@ -327,6 +327,39 @@ def test_other_ends_of_pods_are_no_reboot(reason: str) -> None:
     assert not found.nodes and not found.former
 
 
+@pytest.mark.parametrize(
+    ("change", "is_evidence"),
+    [
+        ({}, True),
+        ({"reason": ""}, True),
+        ({"exit_code": 143}, False),
+        ({"exit_code": 1}, False),
+        ({"reason": "OOMKilled"}, False),
+        ({"reason": "Evicted"}, False),
+        ({"is_deleting": True}, False),
+        ({"disruption": Problem("DeletionByTaintManager", "")}, False),
+    ],
+)
+@pytest.mark.parametrize("role", [names.HEAD, names.WORKER])
+def test_a_second_kill_that_nothing_explains_makes_the_node_avoided(
+    role: str, change: dict[str, Any], is_evidence: bool
+) -> None:
+    """Such as when the node has no memory left: SIGKILL, and no limit of the pod's own."""
+    since = format_time(NOW - timedelta(hours=1))
+    former = [{"name": "sick", "reason": "PodKilled", "since": since, "times": 0}]
+    head, worker = make_head(node="fine"), make_worker(1, node="fine")
+    if role == names.HEAD:
+        head = replace(unseen(make_head(node="sick"), minutes=0), **{"reason": "Error", "exit_code": 137, **change})
+    else:
+        pod = make_worker(1, node="sick")
+        worker = replace(unseen(pod, minutes=0), **{"reason": "Error", "exit_code": 137, **change})
+    first = find_avoidance(make_job(head, make_worker(0), worker, status=RUNNING_STATUS))
+    assert not first.nodes and [node.name for node in first.former] == ["sick"] * is_evidence
+    status = {**RUNNING_STATUS, "formerlyAvoidedNodes": former}
+    second = find_avoidance(make_job(head, make_worker(0), worker, status=status))
+    assert [(node.name, node.reason) for node in second.nodes] == [("sick", "PodKilled")] * is_evidence
+
+
 def test_six_reboots_of_the_heads_node_between_two_checkpoints_spend_nothing() -> None:
     sim = Simulation(noProgressLimit=0, backoffLimit=0)
     cluster = Cluster(sim, sick=[], healthy=4)
