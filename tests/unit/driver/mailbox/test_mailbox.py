@@ -57,6 +57,7 @@ FULL_CONTROLLER = FromController(
         gpus=(GpuUse(0, 1, 2, 50, rank=3),),
     ),
     hangs_taken=1,
+    validations="the validation of checkpoint_1",
 )
 FULL_DRIVER = FromDriver(
     answer=Answer(
