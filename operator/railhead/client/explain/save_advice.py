@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from railhead.api.goodput import GoodputStatus
 from railhead.api.status import JobStatus
 from railhead.client.cluster.job_losses import ENOUGH, JobLosses, count_losses
-from railhead.client.cluster.job_rows import count_gpus, describe_duration
+from railhead.client.cluster.job_rows import count_gpus
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.save_interval import SaveCosts
+from railhead.contract.times import format_duration
 from railhead.json_object import part
 
 LEAST_GAIN = 0.005  # of the job's time
@@ -122,7 +123,7 @@ def _find_downtime(spent: GoodputStatus) -> float:
 
 
 def _describe(seconds: float) -> str:
-    return describe_duration(round(seconds))
+    return format_duration(round(seconds))
 
 
 def _hours(seconds: float) -> str:
