@@ -36,7 +36,7 @@ from railhead.driver.train_controller.failures.classify_failure import (
     decide_retry,
     is_of_broken_gpu,
 )
-from railhead.planning.facts.avoided_nodes import find_avoidance
+from railhead.planning.facts.avoided_nodes import compute_avoidance
 from railhead.planning.facts.failure_budget import charge_failures, count_allowed_restarts
 from railhead.planning.facts.lost_workers import replacement_at
 from railhead.planning.facts.settlement import settle
@@ -209,7 +209,7 @@ class Railhead:
         return Response(HEAD_LOST if loss.fault.slot == HEAD else NEW_ATTEMPT, delay=delay, avoided=avoided)
 
     def _avoid(self, job: Job) -> tuple[str, ...]:
-        found = find_avoidance(job)
+        found = compute_avoidance(job)
         lists = {"avoided_nodes": list(found.nodes), "formerly_avoided_nodes": list(found.former)}
         self._status = self._status.model_copy(update=lists)
         return tuple(node.name for node in found.nodes)

@@ -16,7 +16,7 @@ from railhead.contract.job_input import FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import CommittedCheckpoint, Report, ReportedOutcome, RestartInPlace, State
 from railhead.contract.times import format_time, parse_time
-from railhead.controller.operator_metrics import find_loss
+from railhead.controller.operator_metrics import classify_loss
 from railhead.driver.head.time_meter import TimeMeter
 from railhead.driver.mailbox.progress import Progress, ReportTimes
 from railhead.resources.base import OperatorSettings
@@ -709,7 +709,7 @@ def count_change(old: Object, new: Object) -> Counter[str]:
     """Counts the losses of one change of a status."""
     begun = new.get("attempt", 0) > old.get("attempt", 0)
     is_again = begun or new.get("round", 0) > old.get("round", 0)
-    loss = find_loss(parse_status(old), parse_status(new)) if is_again else ""
+    loss = classify_loss(parse_status(old), parse_status(new)) if is_again else ""
     number = 0 if begun else _count_in_place(new) - _count_in_place(old)
     return Counter({"inPlace": number, **({loss: 1} if loss else {})})
 

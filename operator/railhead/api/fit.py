@@ -41,7 +41,7 @@ def fit_text(model: type[BaseModel], field: str, text: str) -> str:
     return _cut_text(text, _build_bounds(model)["properties"][field]) or ""
 
 
-def find_limit(model: type[BaseModel], field: str) -> int:
+def read_limit(model: type[BaseModel], field: str) -> int:
     """Returns how many characters the text of this field may have."""
     return int(_build_bounds(model)["properties"][field]["maxLength"])
 

@@ -36,7 +36,7 @@ from railhead.planning.facts.reasons import (
     SCHEDULER_MISSING,
     SOURCE_NOT_FOUND,
     WEBHOOK_FAILED,
-    find_admission_reason,
+    read_admission_reason,
 )
 from railhead.planning.plan import (
     QUOTA_PROBE,
@@ -279,13 +279,13 @@ class Executor:
     async def _make_shared(self, key: JobKey, uid: str, create: Create) -> str:
         body = dict(create.build())
         with contextlib.suppress(Gone):  # most likely it exists
-            return uid_of(await self._adopt_existing(key, uid, create, _find_kind(create, body), body))
+            return uid_of(await self._adopt_existing(key, uid, create, _choose_kind(create, body), body))
         return await self._send(key, uid, create, body)
 
     async def _send(self, key: JobKey, uid: str, create: Create, body: Object) -> str:
         """Creates the object, unless it exists. Returns its uid; "" if it was not looked at."""
         policy = create.policy
-        kind = _find_kind(create, body)
+        kind = _choose_kind(create, body)
         try:
             answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=policy.is_strict)
         except Conflict as error:
@@ -324,7 +324,7 @@ class Executor:
         return existing
 
 
-def _find_kind(create: Create, body: Object) -> Kind:
+def _choose_kind(create: Create, body: Object) -> Kind:
     return CHILDREN[create.kind].in_version(body.get("apiVersion", ""))
 
 
@@ -372,7 +372,7 @@ def choose_reason(kind: str, status: int, message: str) -> str:
     """Returns the CamelCase reason why a child of this kind was rejected; its own message is kept next to it."""
     if any(text in message for text in WEBHOOK_TEXTS):
         return WEBHOOK_FAILED
-    reason = find_admission_reason(kind, message)
+    reason = read_admission_reason(kind, message)
     if reason:
         return reason
     is_invalid = status == 422 or (status == 400 and STRICT_TEXT in message)

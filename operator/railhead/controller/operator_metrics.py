@@ -132,7 +132,7 @@ def _name_end(status: JobStatus) -> str:
     return str(FailureClass.parse(status.failure.class_ if status.failure else ""))
 
 
-def find_loss(old: JobStatus, new: JobStatus) -> str:
+def classify_loss(old: JobStatus, new: JobStatus) -> str:
     """Returns what the job has lost if it restarts in this change: an attempt to the application, the infrastructure or
     before training ran, or worker pods to the infrastructure. Returns an empty string for any other change."""
     if new.attempt > old.attempt:
@@ -224,7 +224,7 @@ class OperatorMetrics:
         for cause, seconds in count_seconds(old.goodput, new.goodput).items():
             self._seconds.labels(cause, namespace).inc(seconds)
         self._count_gpus(namespace, old.goodput or GoodputStatus(), new.goodput or GoodputStatus())
-        loss = find_loss(old, new)
+        loss = classify_loss(old, new)
         if loss:
             self._restarts.labels(loss, namespace).inc()
         if new.phase == "Queued" and old.attempt and not old.is_resting:

@@ -49,7 +49,7 @@ class Queues:
     """What is known of Kueue's objects.
 
     Attributes:
-        find_state: the state of Kueue's API in a namespace.
+        compute_state: the state of Kueue's API in a namespace.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Queues:
         self._priorities: dict[str, int] = {}
         self._by_flavor = _Index()
         self._by_priority = _Index()
-        self.find_state: Callable[[str], QueueState] = lambda namespace: "off"
+        self.compute_state: Callable[[str], QueueState] = lambda namespace: "off"
 
     def change_workload(self, old: tuple[Key, WorkloadView] | None, new: tuple[Key, WorkloadView] | None) -> JobKey:
         """A Workload was added, modified or deleted; returns the key of its job."""
@@ -113,7 +113,7 @@ class Queues:
         workload = self._workloads.get(record.key, {}).get(record.uid)
         wanted = {name for each in (workload.assignments if workload else ()) for name in each.flavors}
         return QueueView(
-            state=self.find_state(record.key.namespace),
+            state=self.compute_state(record.key.namespace),
             queue_label=record.queue_label,
             priority_label=record.priority_label,
             seconds_label=record.seconds_label,
@@ -155,9 +155,9 @@ class QueueWatches:
         self.informers: list[Informer[Any]] = [*self._workloads, flavors, classes]
         for informer in self.informers:
             informer.state.mark_optional(partial(wake_all, informer.namespace))
-        queues.find_state = self.find_state
+        queues.compute_state = self.compute_state
 
-    def find_state(self, namespace: str) -> QueueState:
+    def compute_state(self, namespace: str) -> QueueState:
         needed = [each for each in self.informers if each.namespace in (None, namespace)]
         if all(each.is_current for each in needed):
             return "served"

@@ -29,7 +29,7 @@ from railhead.planning.plan import (
 )
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.code_volume import build_source_copy
-from railhead.resources.gangs.schedulers import SCHEDULERS, build_pod_group, find_gang
+from railhead.resources.gangs.schedulers import SCHEDULERS, build_gang, build_pod_group
 from railhead.resources.mounts import Mounts, build_input, build_secret
 from railhead.resources.network import build_heads_service, build_network_policy
 from railhead.resources.pod_builder import PodSettings, WorkerPodBuilder, build_head_pod
@@ -87,7 +87,7 @@ def _create_pod_group(job: Job, *, attempt: int) -> tuple[Create, ...]:
     scheduler = SCHEDULERS.get(job.gang_scheduler_of(attempt))
     if scheduler is None:
         return ()
-    gang = find_gang(job.ref, job.spec, attempt=attempt, least_workers=job.least_workers)
+    gang = build_gang(job.ref, job.spec, attempt=attempt, least_workers=job.least_workers)
     create = None
     for group in reversed(scheduler.pod_groups):
         build = partial(build_pod_group, job.ref, gang, group, attempt=attempt)

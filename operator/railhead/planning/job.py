@@ -12,7 +12,7 @@ from railhead.api.spec import PodUser, TrainJobSpec
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView, Problem, WorkerPods
 from railhead.resources.base import JobRef
-from railhead.resources.mounts import Mounts, find_mounts
+from railhead.resources.mounts import Mounts, build_mounts
 from railhead.resources.queues.kueue import WORKERS
 
 
@@ -52,7 +52,7 @@ class Job(Observed):
     @cached_property
     def own_mounts(self) -> Mounts:
         """Returns what the pods of an attempt mount that this operator begins now."""
-        return find_mounts(self.ref, self.spec, self.settings)
+        return build_mounts(self.ref, self.spec, self.settings)
 
     def mounts_of(self, attempt: int) -> Mounts:
         """All pods of an attempt mount the same, also after an upgrade of the operator; all attempts one source."""

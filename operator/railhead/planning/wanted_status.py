@@ -115,14 +115,14 @@ def await_again(observed: Observed, status: JobStatus) -> JobStatus:
 
 def changes_anything(observed: Observed, wanted: WantedStatus) -> bool:
     """Whether the wanted status differs from the observed one, observedGeneration included."""
-    return bool(_find_fields(observed, wanted))
+    return bool(_compute_fields(observed, wanted))
 
 
 def build_status_write(observed: Observed, wanted: WantedStatus | None) -> StatusWrite | None:
     """The write that makes the status the wanted one, or None if it is already."""
     if wanted is None:
         return None
-    fields = {} if wanted.is_guard else _find_fields(observed, wanted)
+    fields = {} if wanted.is_guard else _compute_fields(observed, wanted)
     if not fields and not wanted.is_guard:
         return None
     must_be_fresh = Requirement.FRESH_PODS in wanted.requires
@@ -131,7 +131,7 @@ def build_status_write(observed: Observed, wanted: WantedStatus | None) -> Statu
     )
 
 
-def find_changed_fields(old: JobStatus, new: JobStatus) -> dict[str, Any]:
+def compute_changed_fields(old: JobStatus, new: JobStatus) -> dict[str, Any]:
     """Returns the fields in which the statuses differ: by key, the new value as JSON; None removes the field.
 
     All other fields stay as they are stored, with whatever this version does not know of them.
@@ -145,7 +145,7 @@ def find_changed_fields(old: JobStatus, new: JobStatus) -> dict[str, Any]:
     return fields
 
 
-def _find_fields(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:
+def _compute_fields(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:
     old = observed.status
     new = wanted.status
     gone = {condition.type for condition in old.conditions}.difference(each.type for each in new.conditions)
@@ -154,7 +154,7 @@ def _find_fields(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:
         conditions=merge_conditions(old.conditions, new.conditions, remove=gone),
         observed_generation=observed.generation,
     )
-    return find_changed_fields(old, new)
+    return compute_changed_fields(old, new)
 
 
 def _build_tests(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:

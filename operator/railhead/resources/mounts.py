@@ -221,7 +221,7 @@ class Mounts:
     source: str = ""
 
 
-def find_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Mounts:
+def build_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Mounts:
     """Returns those of an attempt that begins now: their names follow from their content."""
     input_name: str = build_input(job, spec, settings)["metadata"]["name"]
     secret: str = build_secret(job, settings, input_name=input_name)["metadata"]["name"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from railhead.api.conditions import Condition
-from railhead.api.fit import find_limit, fit
+from railhead.api.fit import fit, read_limit
 from railhead.api.goodput import SpentStatus
 from railhead.api.model import StatusModel, message_field, optional, text_field, time_field
 from railhead.api.schema import build_schema
@@ -106,7 +106,7 @@ def test_another_bound_in_the_model_is_another_cut(limit: int) -> None:
 
     found = fit(Bounded, {"text": "a" * 2000, "items": [1] * 2000, "number": 2000})
     assert (len(found.text), len(found.items), found.number) == (limit, limit, limit)
-    assert find_limit(Bounded, "text") == limit
+    assert read_limit(Bounded, "text") == limit
 
 
 def test_a_value_that_the_model_does_not_have_is_an_error() -> None:

@@ -18,7 +18,7 @@ from railhead.api import names
 from railhead.api.status import AvoidedNode
 from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time
-from railhead.planning.facts.avoided_nodes import Avoidance, find_avoidance
+from railhead.planning.facts.avoided_nodes import Avoidance, compute_avoidance
 from railhead.planning.facts.lost_workers import add_loss, count_refusals, replacement_at
 from railhead.planning.facts.pod_failure import LossReason
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
@@ -258,7 +258,7 @@ def avoid(lost: dict[int, str], known: Avoidance, *, seconds: int = 0) -> Avoida
         "formerlyAvoidedNodes": [node.model_dump(by_alias=True) for node in known.former],
     }
     job = make_job(make_head(), *workers, status=status, spec=make_spec(scaling={"numWorkers": 6}))
-    return find_avoidance(replace(job, now=NOW + timedelta(seconds=seconds)))
+    return compute_avoidance(replace(job, now=NOW + timedelta(seconds=seconds)))
 
 
 def told_about(avoidance: Avoidance, slot: int) -> list[tuple[str, AvoidedNode]]:

@@ -15,7 +15,7 @@ from railhead.planning.wanted_status import (
     WantedStatus,
     build_status_write,
     changes_anything,
-    find_changed_fields,
+    compute_changed_fields,
     make_condition,
     make_guard,
     set_standing_conditions,
@@ -38,18 +38,18 @@ def write(status: JobStatus, *requires: Requirement) -> StatusWrite:
 def test_each_field_of_the_status_is_written_under_its_key_when_it_differs(name: str) -> None:
     key = JobStatus.model_fields[name].alias or name
     new = STATUS.model_copy(update={name: "another value"})
-    assert find_changed_fields(STATUS, new) == {key: "another value"}
+    assert compute_changed_fields(STATUS, new) == {key: "another value"}
 
 
 def test_equal_fields_are_not_written() -> None:
     same = replace_status(STATUS, workers=WorkersStatus(desired=2, ready=2, joined=2), waiting=None, resize=None)
-    assert find_changed_fields(STATUS, same) == {}
+    assert compute_changed_fields(STATUS, same) == {}
 
 
 def test_none_removes_a_field_and_an_empty_list_does_not() -> None:
     status = parse_status({**RUNNING_STATUS, "stuckPods": [{"name": "a"}]})
-    assert find_changed_fields(status, replace_status(status, stuck_pods=None)) == {"stuckPods": None}
-    assert find_changed_fields(status, replace_status(status, stuck_pods=[])) == {"stuckPods": []}
+    assert compute_changed_fields(status, replace_status(status, stuck_pods=None)) == {"stuckPods": None}
+    assert compute_changed_fields(status, replace_status(status, stuck_pods=[])) == {"stuckPods": []}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError, is_of_admission
 from railhead.kube.kinds import TRAIN_JOB
 from railhead.planning.facts.reported_progress import change_by_report, without_measures
-from railhead.planning.wanted_status import find_changed_fields
+from railhead.planning.wanted_status import compute_changed_fields
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells these fields from the leader's
@@ -36,13 +36,13 @@ CLOSE_SECONDS = 3.0
 
 def status_fields(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> Object:
     """The status fields that this report changes, as JSON; None removes a field. `nodes`: of pods, by name. Pure."""
-    return find_changed_fields(status, change_by_report(report, status, nodes=nodes))
+    return compute_changed_fields(status, change_by_report(report, status, nodes=nodes))
 
 
 def find_urgency(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> Urgency | None:
     """How soon the report has to be written; None when it changes nothing. Pure."""
     new = change_by_report(report, status, nodes=nodes)
-    fields = find_changed_fields(status, new)
+    fields = compute_changed_fields(status, new)
     if not fields:
         return None
     if _without_numbers(new.progress) != _without_numbers(status.progress):

@@ -50,7 +50,7 @@ def read_marker(path: str) -> tuple[str, str]:
     """Returns, on a worker, its pod and the problem or an empty string. Raises OSError if its mount does not work."""
     pod = os.environ.get(environment.POD_NAME, "of another node")
     deadline = time.monotonic() + MARKER_PATIENCE_SECONDS
-    while (found := _find_problem(path))[0] and time.monotonic() < deadline:
+    while (found := _explain_problem(path))[0] and time.monotonic() < deadline:
         time.sleep(MARKER_PAUSE_SECONDS)
     problem, error = found
     if error is not None and is_passing(error):
@@ -58,7 +58,7 @@ def read_marker(path: str) -> tuple[str, str]:
     return pod, problem
 
 
-def _find_problem(path: str) -> tuple[str, Optional[OSError]]:
+def _explain_problem(path: str) -> tuple[str, Optional[OSError]]:
     try:
         if Path(path).read_text() != Path(path).name:
             return "does not see", None

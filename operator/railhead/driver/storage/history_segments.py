@@ -46,7 +46,7 @@ class Segments:
         """Counts the record as dropped if the pod cannot take it. Never raises OSError."""
         line = write_line(record)
         try:
-            file = self._find_open()
+            file = self._ensure_open()
             with open(file, "ab") as stream:
                 stream.write(line)
                 is_full = stream.tell() >= SEGMENT_BYTES
@@ -76,7 +76,7 @@ class Segments:
         if has_closed:
             thin_out(run, most=RUN_BYTES, spare={str(files[-1][0])})
 
-    def _find_open(self) -> Path:
+    def _ensure_open(self) -> Path:
         if not self._number:
             before = self._list()  # of a process that wrote them before this one
             self._number = before[-1][0].number if before else 0

@@ -11,9 +11,9 @@ from railhead.api.status import AvoidedNode, replace_status
 from railhead.contract.times import parse_time
 from railhead.planning.facts.avoided_nodes import (
     Avoidance,
-    find_avoidance,
+    compute_avoidance,
     find_blocked,
-    find_evidence,
+    list_evidence,
     next_avoidance_change,
 )
 from railhead.planning.job import Job
@@ -26,7 +26,7 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
     if job.status.is_finished:
         return decision
     listed = Avoidance.listed(job)
-    wanted = find_avoidance(job)
+    wanted = compute_avoidance(job)
     decision = decision.with_wake_by(next_avoidance_change(job, wanted.nodes))
     if wanted == listed:
         return decision
@@ -48,7 +48,7 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
 
 
 def _report(job: Job, node: AvoidedNode) -> Event:
-    why = next((each.message for each in find_evidence(job) if each.node == node.name), node.reason)
+    why = next((each.message for each in list_evidence(job) if each.node == node.name), node.reason)
     message = f"Node {node.name} gets no new pods of this job until {node.expiration_time}: {why}"
     return Event("Warning", "NodeAvoided", message[:1000])
 

@@ -15,7 +15,7 @@ from railhead.api.conditions import Condition, merge_conditions
 from railhead.api.status import RESTING, Phase
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.children import create_workload
-from railhead.planning.facts.admission import build_request, count_assigned, find_queue
+from railhead.planning.facts.admission import build_request, choose_queue, count_assigned
 from railhead.planning.facts.reasons import MAX_TIME_INVALID, PRIORITY_CLASS_MISSING, QUEUE_MISSING, QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
@@ -96,7 +96,7 @@ def _create(job: Job, phase: Phase) -> tuple[Create, ...]:
 def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> bool:
     """Whether the job asks for something else now, or for nothing since it is suspended, or waits for another job's
     checkpoint. A new Workload would undo an administrator's hold, whenever that was set."""
-    if not find_queue(job):
+    if not choose_queue(job):
         return True
     begins = any(create.kind == "Pod" for create in decision.creates)
     if not workload.is_active or job.acting_pods or begins or not job.is_at_rest:

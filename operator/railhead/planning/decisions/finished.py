@@ -44,14 +44,14 @@ def decide_success(job: Job) -> Decision | None:
         completion_time=format_time((head.finished_at if head else None) or job.now),
         head=HeadStatus(pod=head.name, node=head.node) if head else job.status.head,
         workers=WorkersStatus(desired=job.desired_workers),
-        progress=_find_last_progress(job, outcome),
+        progress=_build_last_progress(job, outcome),
     )
     status = change_by_outcome(status, outcome, job.now)
     return Decision(wanted=WantedStatus(status), events=(Event("Normal", "Succeeded", message),))
 
 
-def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus:
-    """The final progress, also if the driver's last report has not arrived (yet)."""
+def _build_last_progress(job: Job, outcome: Outcome) -> ProgressStatus:
+    """Returns the final progress, also if the driver's last report has not arrived (yet)."""
     known = job.progress
     if known.state == "FINISHED":  # by Ray Train, before the driver's own end
         if known.percent_complete == 100:

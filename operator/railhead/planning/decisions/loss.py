@@ -26,11 +26,11 @@ from railhead.planning.attempt import fail_job, lose_attempt
 from railhead.planning.children import find_missing_mount
 from railhead.planning.facts.deadlines import (
     active_due,
-    find_placed,
     find_unread,
     find_waiting,
     give_up_due,
     held_since,
+    list_placed,
     release_due,
     startup_due,
 )
@@ -39,9 +39,9 @@ from railhead.planning.facts.lost_workers import (
     ROUNDS_WITHOUT_CHECKPOINT,
     add_loss,
     count_losses,
-    find_lost_slots,
     find_own_fault,
     is_disrupted,
+    list_lost_slots,
 )
 from railhead.planning.facts.pod_failure import (
     LossReason,
@@ -111,7 +111,7 @@ def _find_hopeless_workers(job: Job) -> FailureStatus | None:
     for pod in lost:
         if pod.outcome and classify_pod(pod).class_ is FailureClass.CONFIGURATION:
             return explain_loss(job, pod)
-    slots = find_lost_slots(job)
+    slots = list_lost_slots(job)
     if not slots:
         return None
     cut_off = find_cut_off(job)
@@ -142,7 +142,7 @@ def find_cut_off(job: Job) -> Failure | None:
     """The head misses more than half of the workers that run on other nodes, on two nodes or more; or on fewer nodes
     those that have replaced others since the newest checkpoint. A head that reaches enough to train is fine."""
     head = job.head
-    missed = _find_missed(job)
+    missed = _list_missed(job)
     if head is None or not missed or job.workers_up >= job.least_workers:
         return None
     reached = sum(pod.is_up and pod.node != head.node for pod in job.workers.live)
@@ -158,7 +158,7 @@ def find_cut_off(job: Job) -> Failure | None:
     return Failure(FailureClass.INFRASTRUCTURE, LossReason.HEAD_CUT_OFF, message, suspect_pod=head.name)
 
 
-def _find_missed(job: Job) -> list[PodView]:
+def _list_missed(job: Job) -> list[PodView]:
     """Returns worker pods that do not answer the driver, although their nodes respond."""
     warning = job.status.progress.warning
     if warning is not None and warning.reason == ACCELERATOR_NOT_THERE:
@@ -227,4 +227,4 @@ def _explain_lack_of_nodes(job: Job) -> str:
     cause = ""
     if pod and pod.problem:
         cause = f"; pod {pod.name} cannot start: {pod.problem.message[:600]}"
-    return f"{len(find_placed(job))} of {1 + job.desired_workers} pods had a node and were released: {why}{cause}"
+    return f"{len(list_placed(job))} of {1 + job.desired_workers} pods had a node and were released: {why}{cause}"

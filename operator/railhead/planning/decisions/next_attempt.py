@@ -114,7 +114,7 @@ def decide_next_attempt(job: Job) -> Decision | None:
     failure = job.status.failure
     if failure is None or not job.is_attempt_lost:
         return None
-    remains = _find_awaited(job)
+    remains = _list_awaited(job)
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
     settlement = Settlement(job, failure, job.status.newest_index)
@@ -125,9 +125,12 @@ def decide_next_attempt(job: Job) -> Decision | None:
     return decision.with_status(settlement.count(decision.status_after(job)))
 
 
-def _find_awaited(job: Job) -> list[PodView]:
-    """The pods for which the next attempt waits: not for workers that may not be deleted, since they commit nothing and
-    have names of their own, unless there are so many that the job would take twice the GPUs once more."""
+def _list_awaited(job: Job) -> list[PodView]:
+    """Returns the pods for which the next attempt waits.
+
+    Workers that may not be deleted are not among them, since they commit nothing and have names of their own, unless
+    there are so many that the job would take twice the GPUs once more.
+    """
     kept = [pod for pod in job.acting_pods if pod.role == WORKER and pod.name in job.protected]
     if len(kept) > job.desired_workers:
         return list(job.acting_pods)
@@ -158,7 +161,7 @@ def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decis
 
 def decide_restarts_in_place(job: Job) -> Decision | None:
     """Adds those that are new. The termination message may know more of them than the last report that arrived."""
-    reported = _find_reported(job)
+    reported = _count_reported(job)
     counted = job.status.counted_restarts or CountedRestarts()
     number = reported.number - counted.number
     charged = reported.charged - counted.charged
@@ -173,7 +176,8 @@ def decide_restarts_in_place(job: Job) -> Decision | None:
     )
 
 
-def _find_reported(job: Job) -> CountedRestarts:
+def _count_reported(job: Job) -> CountedRestarts:
+    """Returns the restarts of the attempt by the newest of its reports and its outcome."""
     restart = job.progress.restart
     outcome = job.outcome
     number = restart.number if restart else 0

@@ -83,7 +83,7 @@ def _stop_pods(job: Job) -> Decision:
 def _stay(job: Job) -> Decision:
     """Leaves a job at rest as it is, unless it waits for something else now. Other numbers in Kueue's message, such as
     the quota that is free, are no news."""
-    phase, why = _find_rest(job)
+    phase, why = _explain_rest(job)
     if phase != job.status.phase:
         return _rest(job)
     known = job.status.find_condition(types.SUSPENDED)
@@ -95,7 +95,7 @@ def _stay(job: Job) -> Decision:
     return _rest(job)
 
 
-def _find_rest(job: Job, *, then: str = "") -> tuple[Phase, Problem]:
+def _explain_rest(job: Job, *, then: str = "") -> tuple[Phase, Problem]:
     """Returns the phase of a job without pods, and why it has none. `then`: from where the job continues."""
     if job.is_deleting:
         message = "The job is deleted and has no pods; a finalizer in its metadata keeps the object"
@@ -112,7 +112,7 @@ def _rest(job: Job) -> Decision:
     then = "starts from scratch"
     if checkpoint:
         then = f"continues from checkpoint {checkpoint.index}"
-    phase, why = _find_rest(job, then=then)
+    phase, why = _explain_rest(job, then=then)
     is_queued = phase == "Queued"
     status = set_not_running(job, types.SUSPENDED, reason=why.reason, message=why.message)
     if is_queued:

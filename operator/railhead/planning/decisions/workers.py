@@ -25,19 +25,19 @@ from railhead.api.names import HEAD
 from railhead.api.status import JobStatus, Phase, Resize, Restarts, WorkersStatus, replace_status
 from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
 from railhead.planning.decisions.show_progress import show_progress
-from railhead.planning.facts.avoided_nodes import describe_unstarted, find_outdated
+from railhead.planning.facts.avoided_nodes import describe_unstarted, list_outdated
 from railhead.planning.facts.lost_workers import (
     add_loss,
     add_refusal,
-    find_lost_slots,
-    find_refused,
     is_disrupted,
     is_refusal,
+    list_lost_slots,
+    list_refused_pods,
     replacement_at,
 )
 from railhead.planning.facts.pod_failure import describe_refusal
 from railhead.planning.facts.reasons import NODE_REFUSED_POD, POD_NOT_STARTED
-from railhead.planning.facts.unstarted import find_unstarted
+from railhead.planning.facts.unstarted import list_overdue
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import PodView
@@ -61,7 +61,7 @@ def decide_stale_pods(job: Job) -> Decision | None:
 
 def decide_outdated_pods(job: Job) -> Decision | None:
     """Replaces them: worker pods in a new round, and the head under its own name once it is gone."""
-    found = find_outdated(job)
+    found = list_outdated(job)
     if not found:
         return None
     kept = {(pod.role, pod.slot) for pod in job.pods if pod.attempt == job.attempt and pod.name in job.protected}
@@ -74,7 +74,7 @@ def decide_outdated_pods(job: Job) -> Decision | None:
 
 def decide_unstarted_pods(job: Job) -> Decision | None:
     """Replaces, in the same way, pods that do not start on their nodes: nothing ran, so nothing is counted."""
-    found = find_unstarted(job)
+    found = list_overdue(job)
     if not found:
         return None
     message = f"{describe_unstarted(found[0])}; replacing it"
@@ -137,7 +137,7 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
 
 def decide_replacement(job: Job) -> Decision | None:
     """Replaces, in the same attempt, worker pods that were created but are no longer alive."""
-    slots = find_lost_slots(job)
+    slots = list_lost_slots(job)
     if not slots:
         return None
     at = replacement_at(job)
@@ -184,7 +184,7 @@ def _describe_loss(job: Job, lost: Sequence[PodView], slots: Sequence[int]) -> s
 
 def _describe_refusal(job: Job) -> str:
     """The first of the refused pods in the node's own words."""
-    refused = find_refused(job)
+    refused = list_refused_pods(job)
     return f"{len(refused)} of {job.desired_workers} worker pods were refused. {describe_refusal(refused[0])}"
 
 

@@ -14,7 +14,7 @@ from railhead.api.queue import AdmissionStatus
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.numbers import MAX_INT32
 from railhead.planning.facts.avoided_nodes import list_avoided
-from railhead.planning.facts.pod_sets import CannotStart, check_start, find_assignment, merge_pod_set
+from railhead.planning.facts.pod_sets import CannotStart, check_start, merge_pod_set, read_assignment
 from railhead.planning.facts.quota import explain_rejection
 from railhead.planning.facts.reasons import (
     DEACTIVATED,
@@ -70,7 +70,7 @@ def add_queue_obstacle(observed: Observed, spec: TrainJobSpec) -> Job:
     return job
 
 
-def find_queue(job: Job) -> str:
+def choose_queue(job: Job) -> str:
     """Returns the name of the job's LocalQueue, or an empty string without one."""
     if job.is_at_rest:
         return job.spec.queue_name or job.queue.queue_label
@@ -81,7 +81,7 @@ def find_queue(job: Job) -> str:
 
 def find_obstacle(job: Job) -> Problem | None:
     """Returns why the job must have no pods by its queue; None = it may run."""
-    queue = find_queue(job)
+    queue = choose_queue(job)
     if not queue:
         return None
     if not job.is_at_rest:
@@ -221,7 +221,7 @@ def choose_admission(job: Job) -> AdmissionStatus | None:
     """
     workload = job.queue.workload
     view = job.queue
-    if not find_queue(job):
+    if not choose_queue(job):
         return None
     if view.state != "served" or workload is None or not workload.is_admitted:
         return job.status.admission
@@ -238,7 +238,7 @@ def choose_admission(job: Job) -> AdmissionStatus | None:
 
 def count_assigned(workload: WorkloadView) -> int:
     """Returns for how many workers Kueue admitted the Workload."""
-    count = find_assignment(workload, WORKERS).count
+    count = read_assignment(workload, WORKERS).count
     if count is None:
         return workload.asked_workers
     return count
@@ -277,7 +277,7 @@ def build_request(job: Job) -> QueueRequest:
     if job.is_elastic:
         least_workers = job.least_workers
     return QueueRequest(
-        queue=find_queue(job),
+        queue=choose_queue(job),
         priority_class=job.queue.priority_label,
         priority=job.queue.priority or 0,
         most_seconds=_find_most_seconds(job),

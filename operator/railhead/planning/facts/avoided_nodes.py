@@ -16,7 +16,7 @@ from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, R
 from railhead.contract.failure import BROKEN_NODE
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.backoff import grow
-from railhead.planning.facts.lost_workers import find_ended_unseen, find_killed, find_refused
+from railhead.planning.facts.lost_workers import list_ended_unseen, list_killed, list_refused_pods
 from railhead.planning.facts.pod_failure import describe_refusal
 from railhead.planning.facts.reasons import (
     NODE_REBOOTED,
@@ -27,7 +27,7 @@ from railhead.planning.facts.reasons import (
     UNSCHEDULABLE,
 )
 from railhead.planning.facts.suspects import is_likely, is_sure
-from railhead.planning.facts.unstarted import Unstarted, find_unstarted
+from railhead.planning.facts.unstarted import Unstarted, list_overdue
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 
@@ -76,13 +76,13 @@ class Avoidance:
         return Avoidance(tuple(job.status.avoided_nodes or ()), tuple(job.status.formerly_avoided_nodes or ()))
 
 
-def find_evidence(job: Job) -> list[Evidence]:
+def list_evidence(job: Job) -> list[Evidence]:
     """Returns all that speaks against nodes now."""
-    refused = [*([job.head] if job.head and job.head.is_refused else []), *find_refused(job)]
+    refused = [*([job.head] if job.head and job.head.is_refused else []), *list_refused_pods(job)]
     found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
-    found += [_blame(each) for each in find_unstarted(job)]
-    found += [_suspect_reboot(pod) for pod in find_ended_unseen(job) if pod.node]
-    found += [_suspect_kill(pod) for pod in find_killed(job) if pod.node]
+    found += [_blame(each) for each in list_overdue(job)]
+    found += [_suspect_reboot(pod) for pod in list_ended_unseen(job) if pod.node]
+    found += [_suspect_kill(pod) for pod in list_killed(job) if pod.node]
     failure = job.status.failure if job.is_attempt_lost else None
     restart = job.progress.restart
     if failure and failure.suspect_node:
@@ -134,7 +134,7 @@ def _suspect_kill(pod: PodView) -> Evidence:
     return Evidence(pod.node, POD_KILLED, message, at, needs_another=True, apart=apart)
 
 
-def find_avoidance(job: Job) -> Avoidance:
+def compute_avoidance(job: Job) -> Avoidance:
     """Returns the nodes that the job avoids from this pass on."""
     if not job.spec.avoids_nodes:
         return Avoidance()
@@ -142,10 +142,10 @@ def find_avoidance(job: Job) -> Avoidance:
     nodes = [node for node in listed.nodes if _ends_at(node) > job.now]
     blocked = find_blocked(job, nodes)
     if blocked is not None:
-        nodes = [node for node in nodes if node is not _find_oldest(blocked, nodes)]
+        nodes = [node for node in nodes if node is not _choose_oldest(blocked, nodes)]
     ended = [node for node in listed.nodes if node not in nodes]
     former = _join(listed.former, ended)
-    for evidence in find_evidence(job):
+    for evidence in list_evidence(job):
         known = next((node for node in (*nodes, *former) if node.name == evidence.node), None)
         times, since = (known.times, parse_time(known.since)) if known else (0, None)
         passed = evidence.at - since if evidence.at and since else None
@@ -174,7 +174,7 @@ def _has_room(job: Job, nodes: Sequence[AvoidedNode], reason: str) -> bool:
 
 def list_avoided(job: Job) -> tuple[str, ...]:
     """The names of the nodes that pods avoid which are created in this pass."""
-    return tuple(node.name for node in find_avoidance(job).nodes)
+    return tuple(node.name for node in compute_avoidance(job).nodes)
 
 
 def find_blocked(job: Job, nodes: Sequence[AvoidedNode]) -> PodView | None:
@@ -182,8 +182,8 @@ def find_blocked(job: Job, nodes: Sequence[AvoidedNode]) -> PodView | None:
     return next((pod for pod, due in _list_waiting(job, nodes) if due <= job.now), None)
 
 
-def find_outdated(job: Job) -> list[PodView]:
-    """Pods that the scheduler finds no node for, and that avoid one that the job avoids no more."""
+def list_outdated(job: Job) -> list[PodView]:
+    """Returns pods that the scheduler finds no node for, and that avoid one that the job avoids no more."""
     if any(pod.avoids for pod in job.not_started):
         avoided = set(list_avoided(job))
     else:
@@ -235,7 +235,7 @@ def _list_waiting(job: Job, nodes: Sequence[AvoidedNode]) -> list[tuple[PodView,
     waiting = []
     for pod in _list_unplaced(job):
         if names.issuperset(pod.avoids) and pod.created_at is not None:
-            times = _find_oldest(pod, nodes).times
+            times = _choose_oldest(pod, nodes).times
             patience = grow(PATIENCE_SECONDS, times - 1, limit=PATIENCE_LIMIT_SECONDS)
             waiting.append((pod, pod.created_at + timedelta(seconds=patience)))
     return waiting
@@ -246,7 +246,7 @@ def _list_unplaced(job: Job) -> list[PodView]:
     return [p for p in job.not_started if p.avoids and not p.node and p.problem and p.problem.reason == UNSCHEDULABLE]
 
 
-def _find_oldest(pod: PodView, nodes: Sequence[AvoidedNode]) -> AvoidedNode:
+def _choose_oldest(pod: PodView, nodes: Sequence[AvoidedNode]) -> AvoidedNode:
     return next(node for node in nodes if node.name in pod.avoids)
 
 

@@ -111,8 +111,11 @@ def report_due(job: Job) -> datetime | None:
     return min(started, job.now) + timedelta(seconds=FIRST_REPORT_SECONDS)
 
 
-def find_hold_seconds(job: Job) -> int:
-    """Longer for a group that was complete before: what ends within minutes must not cost it a healthy pod."""
+def choose_hold_seconds(job: Job) -> int:
+    """Returns for how many seconds the placed pods of an incomplete group wait for the others.
+
+    More for a group that was complete before: what ends within minutes must not cost it a healthy pod.
+    """
     if exceeds_quota(job):
         return 0
     is_quota = job.rejection is not None and job.rejection.problem.reason == QUOTA_EXCEEDED
@@ -141,11 +144,11 @@ def give_up_due(job: Job) -> datetime | None:
     since = held_since(job)
     if since is None:
         return None
-    return since + timedelta(seconds=find_hold_seconds(job))
+    return since + timedelta(seconds=choose_hold_seconds(job))
 
 
-def find_placed(job: Job) -> list[PodView]:
-    """The pods that have a node."""
+def list_placed(job: Job) -> list[PodView]:
+    """Returns the pods that have a node."""
     return [pod for pod in job.live_pods if pod.node]
 
 
@@ -161,7 +164,7 @@ def release_due(job: Job) -> datetime | None:
     waiting = job.status.waiting
     if not limit or waiting is None or job.is_attempt_lost:
         return None
-    placed = find_placed(job)
+    placed = list_placed(job)
     workers = sum(pod.role == names.WORKER for pod in placed)
     if not workers or len(placed) > workers >= job.least_workers:
         return None  # a head alone holds no GPU

@@ -35,7 +35,7 @@ def is_over(status: JobStatus) -> bool:
     return failed or status.is_finished or status.is_resting or status.phase in ("Succeeded", "Failed")
 
 
-def find_cause(status: JobStatus) -> str:
+def choose_time_cause(status: JobStatus) -> str:
     """Returns the cause for time in this state that no driver has counted."""
     if status.phase == "Suspended":
         return "suspended"
@@ -78,7 +78,7 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
         # The driver measures the time since its last report itself: it is settled with the next report.
         until = min(parse_time(old.progress.update_time) or now, now)
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
-    given, settled = _divide(known, spent, seconds, attempt=old.attempt, rest=find_cause(old))
+    given, settled = _divide(known, spent, seconds, attempt=old.attempt, rest=choose_time_cause(old))
     if ends:
         settled = None
         if spent is not None and _is_uncommitted_lost(old, new):
@@ -175,7 +175,7 @@ def _is_uncommitted_lost(old: JobStatus, new: JobStatus) -> bool:
 
 def _count_held(status: JobStatus, gpus: int) -> int:
     """Returns how many GPUs the attempt holds: none before the first one, after its end, and in a queue."""
-    if status.attempt <= 0 or is_over(status) or find_cause(status) == "queued":
+    if status.attempt <= 0 or is_over(status) or choose_time_cause(status) == "queued":
         return 0
     return gpus
 

@@ -31,7 +31,7 @@ OWN_FAULT_FIRST_SECONDS = 10
 # Which pods were lost, and why.
 
 
-def find_lost_slots(job: Job) -> tuple[int, ...]:
+def list_lost_slots(job: Job) -> tuple[int, ...]:
     """Returns the slots whose pods were lost; empty if the status counts the loss already, and their pods are just not
     created yet."""
     slots = job.empty_slots
@@ -41,12 +41,12 @@ def find_lost_slots(job: Job) -> tuple[int, ...]:
     return ()
 
 
-def find_refused(job: Job) -> list[PodView]:
+def list_refused_pods(job: Job) -> list[PodView]:
     """Returns the pods lost now that their nodes refused."""
     return [pod for pod in _list_latest(job) if pod.is_refused]
 
 
-def find_ended_unseen(job: Job) -> list[PodView]:
+def list_ended_unseen(job: Job) -> list[PodView]:
     """Returns the pods lost now whose nodes rebooted, the head included, as far as nothing else explains their end."""
     lost = _list_latest(job)
     if job.head is not None and job.head.has_ended:
@@ -54,7 +54,7 @@ def find_ended_unseen(job: Job) -> list[PodView]:
     return [pod for pod in lost if pod.reason == LossReason.STATUS_UNKNOWN and pod.disruption is None]
 
 
-def find_killed(job: Job) -> list[PodView]:
+def list_killed(job: Job) -> list[PodView]:
     """Returns the pods lost now that were killed without a known reason, the head included.
 
     The kernel does so when their node, and not their own cgroup, runs out of memory.
@@ -73,7 +73,7 @@ def find_own_fault(job: Job) -> PodView | None:
 def is_refusal(job: Job) -> bool:
     """Whether nodes refused all pods lost now, so that none was lost that ran."""
     latest = _list_latest(job)
-    is_any_gone = job.were_all_up and len(latest) < len(find_lost_slots(job))
+    is_any_gone = job.were_all_up and len(latest) < len(list_lost_slots(job))
     return bool(latest) and not is_any_gone and all(pod.is_refused for pod in latest)
 
 
@@ -110,7 +110,7 @@ def add_loss(job: Job) -> WorkerLosses:
     """Counts the rounds with the one that replaces the pods lost now."""
     known = count_losses(job)
     refused = 0
-    if find_refused(job):
+    if list_refused_pods(job):
         refused = count_refusals(job) + 1
     if is_refusal(job):
         return known.model_copy(update={"refused": refused})  # nothing that ran was lost
@@ -163,7 +163,7 @@ def _refused_until(job: Job) -> datetime:
     The delay runs since the pod was created, as the kubelet does not say when it refused it.
     """
     known = count_refusals(job)
-    created = [min(pod.created_at, job.now) for pod in find_refused(job) if pod.created_at]
+    created = [min(pod.created_at, job.now) for pod in list_refused_pods(job) if pod.created_at]
     if known == 0 or not created:
         return job.now
     return max(created) + timedelta(seconds=grow(1, known - 1, limit=REFUSED_LIMIT_SECONDS))
@@ -171,7 +171,7 @@ def _refused_until(job: Job) -> datetime:
 
 def _list_latest(job: Job) -> list[PodView]:
     """Lists the pods lost now, one per slot."""
-    slots = frozenset(find_lost_slots(job))
+    slots = frozenset(list_lost_slots(job))
     latest: dict[int, PodView] = {}
     # Pods of earlier rounds may still be terminating: in each slot the one of the latest round wins.
     for pod in sorted(job.workers.lost, key=attrgetter("round")):

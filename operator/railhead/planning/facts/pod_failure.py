@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from enum import StrEnum
 
-from railhead.api.fit import find_limit, fit
+from railhead.api.fit import fit, read_limit
 from railhead.api.names import CONTAINER, HEAD
 from railhead.api.spec import FailurePolicyRule as RuleSpec
 from railhead.api.spec import TrainJobSpec
@@ -67,7 +67,7 @@ OF_KUBELETS = frozenset(
 DISRUPTIONS = frozenset(LossReason) - {LossReason.EVICTED, LossReason.OOM_KILLED}
 
 
-def find_reason(target: str, kubelet: str) -> str:
+def choose_loss_reason(target: str, kubelet: str) -> str:
     """Returns the reason of a pod whose condition DisruptionTarget says `target`, and whose status says `kubelet`.
 
     The kubelet sets TerminationByKubelet also when its node shuts down and when it makes room for a critical pod.
@@ -134,7 +134,7 @@ def _explain_disruption(pod: PodView, disruption: Problem, reported: Failure | N
         class_ = FailureClass.INFRASTRUCTURE
     else:
         class_ = FailureClass.PREEMPTION
-    return Failure(class_, find_reason(disruption.reason, pod.reason) or "DisruptionTarget", message)
+    return Failure(class_, choose_loss_reason(disruption.reason, pod.reason) or "DisruptionTarget", message)
 
 
 def _explain(pod: PodView) -> tuple[str, str]:
@@ -197,7 +197,7 @@ def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
 
 def _add_reason(message: str, why: str) -> str:
     """The message is cut, so that the status has room for the reason."""
-    room = find_limit(FailureStatus, "message") - len(f" ({why})")
+    room = read_limit(FailureStatus, "message") - len(f" ({why})")
     return f"{message[:room]} ({why})"
 
 

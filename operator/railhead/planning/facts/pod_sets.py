@@ -36,7 +36,7 @@ def check_start(view: QueueView, workload: WorkloadView, *, head: Object, worker
     """Raises CannotStart if pods that would be created like these cannot have what the admission gives them."""
     for name, pod in ((HEAD, head), (WORKERS, worker)):
         merge_pod_set(view, workload, name, count=1, pod=pod)
-        _check_topology(find_assignment(workload, name), pod)
+        _check_topology(read_assignment(workload, name), pod)
 
 
 def _check_topology(found: Assignment, pod: Object) -> None:
@@ -68,7 +68,7 @@ def _list_required(pod: Object, kind: str) -> list[str]:
     return [str(term.get("topologyKey")) for term in terms if isinstance(term, Mapping)]
 
 
-def find_assignment(workload: WorkloadView, name: str) -> Assignment:
+def read_assignment(workload: WorkloadView, name: str) -> Assignment:
     return next((each for each in workload.assignments if each.pod_set == name), Assignment(name))
 
 
@@ -76,7 +76,7 @@ def merge_pod_set(
     view: QueueView, workload: WorkloadView, name: str, *, count: int, pod: Object | None = None
 ) -> PodSetAdmission:
     """Returns what the pods of this role get. Raises CannotStart, also for a key that `pod` has with another value."""
-    found = find_assignment(workload, name)
+    found = read_assignment(workload, name)
     flavors = [view.flavors[each] for each in found.flavors]
     updates = [each for each in workload.updates if each.pod_set == name]
     metadata = pod["metadata"] if pod else {"labels": {}, "annotations": {}}

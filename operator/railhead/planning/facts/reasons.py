@@ -108,7 +108,7 @@ PRIORITY_CLASS_MISSING = "PriorityClassMissing"
 MAX_TIME_INVALID = "MaxExecTimeInvalid"
 
 
-def find_admission_reason(kind: str, message: str) -> str:
+def read_admission_reason(kind: str, message: str) -> str:
     """Returns the reason that the message of a refusal tells; "" if it tells none."""
     found = []
     for row, (pattern, reason) in enumerate(ADMISSION_TEXTS):

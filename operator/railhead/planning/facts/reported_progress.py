@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
 
-from railhead.api.fit import find_limit, fit, keep_time
+from railhead.api.fit import fit, keep_time, read_limit
 from railhead.api.status import (
     CheckpointStatus,
     DriverWarning,
@@ -103,8 +103,8 @@ def _add_checkpoints(status: JobStatus, said: Report | Outcome, *, attempt: int,
     """Adds those of a driver's checkpoints that are new; `time`: for a commit that has none."""
     return replace_status(
         status,
-        checkpoint=_find_newer(said.checkpoint, status, attempt=attempt, time=time),
-        best_checkpoint=_find_best(said.best_checkpoint, status, attempt=attempt),
+        checkpoint=_choose_newer(said.checkpoint, status, attempt=attempt, time=time),
+        best_checkpoint=_choose_best(said.best_checkpoint, status, attempt=attempt),
     )
 
 
@@ -112,7 +112,7 @@ def _read_warning(warning: RunWarning | None) -> dict[str, object] | None:
     """Returns None for a warning whose reason is malformed."""
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None
-    if len(warning.reason) > find_limit(DriverWarning, "reason"):
+    if len(warning.reason) > read_limit(DriverWarning, "reason"):
         return None  # what is left of it would be another reason
     return asdict(warning)
 
@@ -135,19 +135,21 @@ def _read_outcome(outcome: ReportedOutcome | None) -> dict[str, object] | None:
     return {**asdict(outcome), "process_exit_code": parse_exit_code(outcome.process_exit_code)}
 
 
-def _find_newer(
+def _choose_newer(
     newest: CommittedCheckpoint | None, status: JobStatus, *, attempt: int, time: str
 ) -> CheckpointStatus | None:
-    """The driver's newest commit, if the status has only earlier ones; else that of the status."""
+    """Returns the driver's newest commit, if the status has only earlier ones; else that of the status."""
     if newest is None or not _is_usable(newest) or newest.index <= status.newest_index:
         return status.checkpoint
     committed = keep_time(newest.time) or time
     return fit(CheckpointStatus, {**asdict(newest), "time": committed, "attempt": attempt})
 
 
-def _find_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt: int) -> CheckpointStatus | None:
-    """The best checkpoint that the driver names, or None if it no longer has one; that of the status if it says
-    nothing."""
+def _choose_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt: int) -> CheckpointStatus | None:
+    """Returns the best checkpoint that the driver names, or None if it no longer has one.
+
+    Returns that of the status if the driver says nothing.
+    """
     known = status.best_checkpoint
     if best == NO_CHECKPOINT:
         return None

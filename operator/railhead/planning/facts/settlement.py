@@ -78,9 +78,9 @@ class Settlement:
     def refusal(self) -> str:
         """Returns why the job must fail now; an empty string if another attempt may follow."""
         # The user's rules come first, then what no other attempt can change, then the budgets.
-        return self._find_final_cause() or self._find_spent_budget()
+        return self._explain_final_cause() or self._explain_spent_budget()
 
-    def _find_final_cause(self) -> str:
+    def _explain_final_cause(self) -> str:
         """Returns why no further attempt can help, or may follow, whatever is left of the budgets."""
         failure = self.failure
         if failure.action == FAIL:
@@ -92,19 +92,19 @@ class Settlement:
             return "the attempt before it ended alike, and this one committed no checkpoint"
         return ""
 
-    def _find_spent_budget(self) -> str:
+    def _explain_spent_budget(self) -> str:
         """Returns which limit is reached; an empty string if the payer can pay for another attempt."""
         spec = self.job.spec
         match self.payer:
             case Payer.APPLICATION if count_failures(self.job, committed=self.committed) >= spec.backoff_limit:
                 return f"backoffLimit {spec.backoff_limit} is reached"
             case Payer.INFRASTRUCTURE:
-                return self._find_lack_of_progress()
+                return self._explain_lack_of_progress()
             case Payer.DISRUPTION if is_disruption_limit_reached(self.job):
                 return f"disruptionLimit {spec.disruption_limit} is reached"
         return ""
 
-    def _find_lack_of_progress(self) -> str:
+    def _explain_lack_of_progress(self) -> str:
         lost = self.job.status.restarts.without_progress
         limit = self.job.spec.no_progress_limit
         is_hang = self._is_early_hang

@@ -94,7 +94,7 @@ class _Starts:
     late: int
 
 
-def find_unstarted(job: Job) -> list[Unstarted]:
+def list_overdue(job: Job) -> list[Unstarted]:
     """Returns the pods that are to be replaced now, in one round: none before all that are due are confirmed."""
     due = [each for each in list_unstarted(job) if each.due <= job.now]
     if all(each.is_confirmed for each in due):
@@ -140,7 +140,7 @@ def _find_starts(job: Job) -> _Starts | None:
     running = [pod for pod in job.workers.live if pod.is_running]
     if not running:
         return None
-    times = sorted(_find_start(pod, job.now) for pod in running)
+    times = sorted(_compute_start(pod, job.now) for pod in running)
     half = (job.desired_workers + 1) // 2
     rounds = count_refusals(job)
     factor = grow(1, rounds + 1 - ROUNDS_AT_ONCE, limit=ERROR_LIMIT_SECONDS)
@@ -154,7 +154,7 @@ def _find_starts(job: Job) -> _Starts | None:
     )
 
 
-def _find_start(pod: PodView, now: datetime) -> datetime:
+def _compute_start(pod: PodView, now: datetime) -> datetime:
     """Returns when the pod started, by its node's clock; if that is fast, when the pod got its node."""
     if pod.started_at is not None and pod.started_at <= now:
         return pod.started_at

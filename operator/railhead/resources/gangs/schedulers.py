@@ -20,7 +20,7 @@ from railhead.resources.templates import build_template
 SCHEDULERS: Mapping[str, GangScheduler] = {"PodGroup": IN_TREE, "Coscheduling": COSCHEDULING, "Volcano": VOLCANO}
 
 
-def find_gang(job: JobRef, spec: TrainJobSpec, *, attempt: int, least_workers: int) -> Gang:
+def build_gang(job: JobRef, spec: TrainJobSpec, *, attempt: int, least_workers: int) -> Gang:
     """Returns the gang of an attempt that can train with `least_workers` worker pods."""
     template = build_template(spec, names.WORKER)
     annotations = (template.get("metadata") or {}).get("annotations") or {}

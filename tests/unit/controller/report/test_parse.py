@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railhead.api.fit import find_limit
+from railhead.api.fit import read_limit
 from railhead.api.status import MAX_MESSAGE, JobStatus, OutcomeStatus
 from railhead.contract.report import (
     MAX_INDEX,
@@ -222,7 +222,7 @@ def test_a_warning_arrives_and_is_written_once() -> None:
 def test_the_last_report_has_the_outcome_within_the_limits() -> None:
     long = {"reason": "R" * 999, "message": "m" * 9999, "suspect_pod": "p" * 999, "process_exit_code": 10**9}
     report = make_report(outcome={"outcome": "Application", **long, "more": 1})
-    room = find_limit(OutcomeStatus, "message")
+    room = read_limit(OutcomeStatus, "message")
     short = {"reason": "R" * 128, "message": "m" * room, "suspectPod": "p" * 253}
     outcome = {"outcome": "Application", **short}
     assert status_fields(report, RUNNING)["progress"]["outcome"] == outcome

@@ -60,7 +60,7 @@ def test_a_missing_or_different_marker_is_not_seen(
 def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a network file system that caches directories."""
     has_run = threading.Event()
-    find = pod_checks._find_problem
+    find = pod_checks._explain_problem
 
     def find_late(path: str) -> tuple[str, OSError | None]:
         problem = find(path)
@@ -69,7 +69,7 @@ def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             Path(path).write_text(Path(path).name)
         return problem
 
-    monkeypatch.setattr(pod_checks, "_find_problem", find_late)
+    monkeypatch.setattr(pod_checks, "_explain_problem", find_late)
     monkeypatch.setattr(pod_checks, "MARKER_PAUSE_SECONDS", 0.0)
     assert read_marker(str(tmp_path / "m")) == (POD, "")
 

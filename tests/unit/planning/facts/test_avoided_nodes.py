@@ -14,7 +14,7 @@ from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import RestartInPlace
 from railhead.contract.times import format_time, parse_time
-from railhead.planning.facts.avoided_nodes import find_avoidance
+from railhead.planning.facts.avoided_nodes import compute_avoidance
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.placement import REQUIRED
 from tests.model.api_server import Object
@@ -306,14 +306,14 @@ def test_a_second_reboot_under_the_jobs_pods_within_a_day_makes_the_node_avoided
     else:
         worker = unseen(make_worker(1, node="sick"), minutes=0, created_hours=100)
     status = {**RUNNING_STATUS, "formerlyAvoidedNodes": former}
-    found = find_avoidance(make_job(head, make_worker(0), worker, status=status))
+    found = compute_avoidance(make_job(head, make_worker(0), worker, status=status))
     assert [(node.name, node.reason) for node in found.nodes] == ([("sick", "NodeRebooted")] if is_avoided else [])
     assert is_avoided or [(node.name, node.times) for node in found.former] == [("sick", 0)]
 
 
 def test_pods_of_one_node_that_end_together_have_ended_in_one_reboot() -> None:
     workers = [unseen(make_worker(slot, node="sick"), minutes=slot / 3) for slot in range(3)]
-    found = find_avoidance(make_job(make_head(), *workers, status=RUNNING_STATUS, spec=make_spec(scaling=THREE)))
+    found = compute_avoidance(make_job(make_head(), *workers, status=RUNNING_STATUS, spec=make_spec(scaling=THREE)))
     assert not found.nodes and [node.name for node in found.former] == ["sick"]
 
 
@@ -323,7 +323,7 @@ THREE = {"numWorkers": 3}
 @pytest.mark.parametrize("reason", ["NodeShutdown", "Killed", ""])
 def test_other_ends_of_pods_are_no_reboot(reason: str) -> None:
     worker = replace(unseen(make_worker(1, node="sick"), minutes=0), reason=reason)
-    found = find_avoidance(make_job(make_head(), make_worker(0), worker, status=RUNNING_STATUS))
+    found = compute_avoidance(make_job(make_head(), make_worker(0), worker, status=RUNNING_STATUS))
     assert not found.nodes and not found.former
 
 
@@ -424,13 +424,13 @@ def test_sure_evidence_counts_at_once_on_a_node_under_suspicion() -> None:
     suspicion = entry("node-1", reason="GPULost", since="2026-01-01T11:59:00Z", expirationTime=None, times=0)
     worker = make_worker(1, node="node-1", created_at=NOW - timedelta(hours=2))
     status = restarted("Hardware", "GPUFailed", formerlyAvoidedNodes=[suspicion])
-    assert [node.times for node in find_avoidance(make_job(make_head(), worker, status=status)).nodes] == [1]
+    assert [node.times for node in compute_avoidance(make_job(make_head(), worker, status=status)).nodes] == [1]
 
 
 def test_a_suspicion_costs_no_status_write_of_its_own() -> None:
     status = restarted("Hang", "CollectiveTimedOut")
     job = make_job(make_head(), make_worker(0), make_worker(1, node="node-1"), status=status)
-    assert [(node.name, node.times) for node in find_avoidance(job).former] == [("node-1", 0)]
+    assert [(node.name, node.times) for node in compute_avoidance(job).former] == [("node-1", 0)]
     assert decide(make_head(), make_worker(0), make_worker(1, node="node-1"), status=status).status is None
 
 
@@ -566,7 +566,7 @@ def entry(name: str, **changes: Any) -> dict[str, Any]:
 def test_a_job_avoids_at_most_16_nodes_on_sure_evidence(workers: int, most: int) -> None:
     pods = [make_worker(slot, node=f"node-{slot}", **REFUSED) for slot in range(workers)]
     job = make_job(make_head(), *pods, status=RUNNING_STATUS, spec=make_spec(scaling={"numWorkers": workers}))
-    assert len(find_avoidance(job).nodes) == most <= MAX_AVOIDED_NODES
+    assert len(compute_avoidance(job).nodes) == most <= MAX_AVOIDED_NODES
 
 
 @pytest.mark.parametrize(("workers", "most"), [(1, 1), (8, 1), (18, 1), (19, 2), (100, 10), (159, 16), (500, 16)])
@@ -583,7 +583,7 @@ def test_a_job_avoids_a_tenth_of_its_pods_on_likely_evidence(workers: int, most:
         if workers == 1:
             pods.append(make_worker(1, node="node-1"))
         job = make_job(make_head(), *pods, status=status, spec=make_spec(scaling={"numWorkers": workers}))
-        nodes = [node.name for node in find_avoidance(job).nodes]
+        nodes = [node.name for node in compute_avoidance(job).nodes]
         has_room = likely < most and len(listed) < MAX_AVOIDED_NODES
         assert ("node-1" in nodes) == has_room and len(nodes) == len(listed) + has_room
 
@@ -597,7 +597,7 @@ def test_the_oldest_of_several_nodes_may_have_the_pod_that_finds_no_other() -> N
         avoids=("node-2", "node-3", "node-4"),
     )
     status = {**RUNNING_STATUS, "round": 1, "workers": {"desired": 2, "ready": 1}, "avoidedNodes": listed}
-    found = find_avoidance(make_job(make_head(), make_worker(0), waiting, status=status))
+    found = compute_avoidance(make_job(make_head(), make_worker(0), waiting, status=status))
     assert [node.name for node in found.nodes] == ["node-1", "node-3", "node-4"]
     assert [node.name for node in found.former] == ["node-2"]
 
@@ -631,7 +631,7 @@ def test_listed_nodes_are_used_again_one_by_one_the_oldest_first() -> None:
 def test_a_pod_from_before_the_avoidance_is_no_news(known: list[Any], minutes: int, times: int | None) -> None:
     worker = make_worker(1, **{**REFUSED, "created_at": NOW - timedelta(minutes=minutes)}, node="sick")
     status = {**RUNNING_STATUS, "avoidedNodes": known}
-    found = find_avoidance(make_job(make_head(), make_worker(0), worker, status=status)).nodes
+    found = compute_avoidance(make_job(make_head(), make_worker(0), worker, status=status)).nodes
     assert [node.times for node in found] == ([times] if times else [])
     for node in found if times and times > 1 else ():
         until = parse_time(node.expiration_time)
@@ -646,7 +646,7 @@ def test_a_finished_list_has_at_most_16_former_nodes() -> None:
         "formerlyAvoidedNodes": [entry(f"node-{number}", expirationTime=old) for number in range(5, 21)],
     }
     job = make_job(make_head(), make_worker(0), make_worker(1), status=status)
-    former = [node.name for node in find_avoidance(job).former]
+    former = [node.name for node in compute_avoidance(job).former]
     assert former == [*(f"node-{n}" for n in range(15, 21)), *(f"node-{n}" for n in range(10))]
 
 

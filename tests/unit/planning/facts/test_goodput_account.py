@@ -16,7 +16,7 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.contract.spent import Spent
 from railhead.contract.times import format_time
 from railhead.json_object import Object
-from railhead.planning.facts.goodput_account import MEASURED, count_kept, count_seconds, find_cause, settle_time
+from railhead.planning.facts.goodput_account import MEASURED, choose_time_cause, count_kept, count_seconds, settle_time
 from tests.unit.builders import NOW, RUNNING_STATUS
 
 HEAD = RUNNING_STATUS["head"]
@@ -68,7 +68,7 @@ REFUSED = {"type": "Reconciling", "status": "True", "reason": "QuotaExceeded", "
 def test_the_state_of_the_job_names_the_cause_of_time_that_no_driver_counts(
     phase: str, fields: dict[str, Any], cause: str
 ) -> None:
-    assert find_cause(at(phase, **fields)) == cause
+    assert choose_time_cause(at(phase, **fields)) == cause
 
 
 def test_the_drivers_time_counts_until_its_report_and_the_rest_later() -> None:
@@ -136,7 +136,7 @@ def test_a_head_that_ends_for_a_notice_drains(outcome: str, cause: str) -> None:
     old = at(progress=progress, goodput=GoodputStatus(time=format_time(NOW)))
     after = settle(old, at("Restarting", failure=FAILED), second=72)
     assert after.goodput is not None and after.goodput.productive_seconds == 60 and lost(after) == {cause: 12}
-    assert find_cause(old.model_copy(update={"attempt": 2})) == "other", "the outcome is of the attempt before"
+    assert choose_time_cause(old.model_copy(update={"attempt": 2})) == "other", "the outcome is of the attempt before"
 
 
 def test_success_keeps_all_training() -> None:

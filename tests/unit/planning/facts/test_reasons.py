@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from railhead.client.explain.causes import choose_cause
-from railhead.planning.facts.reasons import REJECTIONS, find_admission_reason
+from railhead.planning.facts.reasons import REJECTIONS, read_admission_reason
 
 FORBIDDEN = 'pods "digits-0f1e2d-1-head" is forbidden: '
 OF_A_POD = [
@@ -53,34 +53,34 @@ WEBHOOK = 'admission webhook "quota.example.com" denied the request: '
 
 @pytest.mark.parametrize(("words", "reason"), OF_A_POD)
 def test_each_text_of_the_api_server_has_its_reason(words: str, reason: str) -> None:
-    assert find_admission_reason("Pod", FORBIDDEN + words) == reason
+    assert read_admission_reason("Pod", FORBIDDEN + words) == reason
 
 
 @pytest.mark.parametrize("words", [words for words, _ in OF_A_POD])
 def test_the_words_of_a_webhook_are_its_own_whatever_they_are(words: str) -> None:
-    assert find_admission_reason("Pod", WEBHOOK + words) == "AdmissionDenied"
+    assert read_admission_reason("Pod", WEBHOOK + words) == "AdmissionDenied"
 
 
 def test_the_webhook_of_pod_security_is_pod_security() -> None:
     denied = 'admission webhook "pod-security-webhook.kubernetes.io" denied the request: pods "x" is forbidden: '
     assert (
-        find_admission_reason("Pod", f'{denied}violates PodSecurity "restricted:latest": no') == "PodSecurityViolated"
+        read_admission_reason("Pod", f'{denied}violates PodSecurity "restricted:latest": no') == "PodSecurityViolated"
     )
 
 
 @pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Service", "NetworkPolicy", "Workload", "PodGroup"])
 def test_a_quota_of_objects_is_not_one_that_pods_take_turns_for(kind: str) -> None:
     words = 'configmaps "a" is forbidden: exceeded quota: q, requested: count/configmaps=1, used: count/configmaps=5, '
-    assert find_admission_reason(kind, words) == "ObjectCountExceeded"
+    assert read_admission_reason(kind, words) == "ObjectCountExceeded"
 
 
 def test_a_missing_right_names_the_operator() -> None:
     words = 'pods is forbidden: User "system:serviceaccount:a:b" cannot create resource "pods" in API group "" in a'
-    assert find_admission_reason("Pod", words) == "OperatorForbidden"
+    assert read_admission_reason("Pod", words) == "OperatorForbidden"
 
 
 def test_an_object_that_etcd_does_not_take_is_too_large() -> None:
-    assert find_admission_reason("ConfigMap", "etcdserver: request is too large") == "ObjectTooLarge"
+    assert read_admission_reason("ConfigMap", "etcdserver: request is too large") == "ObjectTooLarge"
 
 
 @pytest.mark.parametrize("reason", sorted(REJECTIONS))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.planning.facts.avoided_nodes import find_avoidance
+from railhead.planning.facts.avoided_nodes import compute_avoidance
 from railhead.planning.facts.reasons import OF_ONE_NODE, POD_EVENTS
 from railhead.planning.facts.unstarted import (
     ERROR_LIMIT_SECONDS,
@@ -17,8 +17,8 @@ from railhead.planning.facts.unstarted import (
     MINORITY_SECONDS,
     SLOW_SECONDS,
     find_unconfirmed,
-    find_unstarted,
     is_head_like_workers,
+    list_overdue,
     list_unstarted,
     next_unstarted,
 )
@@ -66,8 +66,8 @@ def test_a_pod_with_an_error_that_others_do_not_have_is_replaced_and_its_node_av
     for since, is_due in ((ERROR_SECONDS - 1, False), (ERROR_SECONDS, True)):
         pod = waiting(since=since, problem=Problem(reason, "why"), events_read_at=NOW)
         job = starting(pod, *others)
-        assert [each.pod for each in find_unstarted(job)] == ([pod] if is_due else [])
-        avoided = [(node.name, node.reason) for node in find_avoidance(job).nodes]
+        assert [each.pod for each in list_overdue(job)] == ([pod] if is_due else [])
+        avoided = [(node.name, node.reason) for node in compute_avoidance(job).nodes]
         assert avoided == ([("sick-0", "PodNotStarted")] if is_due else [])
         assert next_unstarted(job) == (None if is_due else ago(-1))
 
@@ -95,7 +95,7 @@ def test_what_another_node_would_not_solve_is_left_alone(problem: Problem) -> No
 def test_an_image_that_no_node_can_pull_is_no_nodes_fault() -> None:
     """Nor is it while only the head has started: nodes with GPUs may have a cause of their own."""
     job = starting(*(waiting(slot, since=100_000) for slot in range(4)))
-    assert not list_unstarted(job) and not find_avoidance(job).nodes and next_unstarted(job) is None
+    assert not list_unstarted(job) and not compute_avoidance(job).nodes and next_unstarted(job) is None
 
 
 @pytest.mark.parametrize(("started", "seconds"), [(1, MINORITY_SECONDS), (2, ERROR_SECONDS), (3, ERROR_SECONDS)])
@@ -113,14 +113,14 @@ def test_the_time_begins_when_half_of_the_others_have_started() -> None:
 
 def test_a_clock_that_is_fast_delays_nothing() -> None:
     others = [make_worker(slot, node=f"n{slot}", started_at=NOW + HOUR, scheduled_at=ago(500)) for slot in (1, 2, 3)]
-    assert find_unstarted(starting(waiting(since=ERROR_SECONDS), *others))
+    assert list_overdue(starting(waiting(since=ERROR_SECONDS), *others))
 
 
 def test_only_pods_of_other_nodes_tell_what_the_node_should_be_able_to_do() -> None:
     """A node may have run out of addresses or space since it started another pod."""
     others = [running(slot, node="sick-0") for slot in (1, 2, 3)]
     assert not list_unstarted(starting(waiting(since=100_000), *others))
-    assert find_unstarted(starting(waiting(since=100_000), *others[:2], running(3)))
+    assert list_overdue(starting(waiting(since=100_000), *others[:2], running(3)))
 
 
 def test_a_pod_whose_delete_is_denied_is_not_replaced_again_and_again() -> None:
@@ -139,9 +139,9 @@ def test_a_large_image_on_a_cold_node_is_left_alone_for_long() -> None:
     others = [running(slot) for slot in (1, 2, 3)]
     for since, is_due in ((SLOW_SECONDS - 1, False), (SLOW_SECONDS, True)):
         job = starting(waiting(since=since, problem=None, events_read_at=NOW), *others)
-        assert bool(find_unstarted(job)) == is_due
-        assert not find_avoidance(job).nodes, "once may be the image"
-        assert [node.times for node in find_avoidance(job).former] == ([0] if is_due else [])
+        assert bool(list_overdue(job)) == is_due
+        assert not compute_avoidance(job).nodes, "once may be the image"
+        assert [node.times for node in compute_avoidance(job).former] == ([0] if is_due else [])
     again = starting(waiting(since=SLOW_SECONDS, problem=None), *others, refused=1)
     assert next_unstarted(again) == ago(-SLOW_SECONDS), "the next one gets twice the time"
 
@@ -159,7 +159,7 @@ def test_nothing_is_replaced_by_an_event_from_before_its_time() -> None:
     for read, is_confirmed in ((30, False), (0, True)):
         pod = waiting(since=ERROR_SECONDS + 10, problem=Problem("FailedMount", "why"), events_read_at=ago(read))
         job = starting(pod, *others)
-        assert bool(find_unstarted(job)) == is_confirmed
+        assert bool(list_overdue(job)) == is_confirmed
         assert find_unconfirmed(job) == (None if is_confirmed else pod)
 
 
@@ -187,7 +187,7 @@ def test_a_head_is_compared_with_workers_if_it_needs_the_same(role: str, templat
         phase="Pending", is_running=False, node="sick", problem=NO_SPACE, created_at=ago(100), scheduled_at=ago(100)
     )
     job = starting(*(running(slot) for slot in range(4)), head_pod=head, **changes)
-    assert [each.pod for each in find_unstarted(job)] == ([head] if is_like else [])
+    assert [each.pod for each in list_overdue(job)] == ([head] if is_like else [])
 
 
 def cannot_pull(sim: Simulation, name: str, node: str) -> None:

@@ -37,7 +37,7 @@ from railhead.driver.train_controller.failures.classify_failure import (
     RankError,
     RestartHistory,
 )
-from railhead.driver.train_controller.failures.post_mortem import find_causes
+from railhead.driver.train_controller.failures.post_mortem import explain_deaths
 from railhead.driver.train_controller.failures.ray_exceptions import list_class_names, translate_error
 from railhead.driver.train_controller.fence_step import warn
 from railhead.driver.train_controller.worker_group import Group, call_ranks, get_group
@@ -137,7 +137,7 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     pods = tuple(node.host for node in confirmed if node.host)
     errors = add_pods(facts.errors, processes)
     if not lost:
-        errors, finding = find_causes(add_ages(errors, group), processes, group)
+        errors, finding = explain_deaths(add_ages(errors, group), processes, group)
         if finding:
             if finding.is_clear:
                 odd_pods = {processes[rank].hostname for rank in finding.ranks}

@@ -28,7 +28,7 @@ from railhead.driver.train_controller.worker_group import Group, call_ranks
 ANSWER_TIMEOUT_SECONDS = 15.0  # for all nodes, or for all ranks that still live
 
 
-def find_causes(
+def explain_deaths(
     errors: tuple[RankError, ...], processes: Mapping[int, Metadata], group: Group
 ) -> tuple[tuple[RankError, ...], Optional[CollectiveMismatch]]:
     """Returns the errors, with those of ranks that died as far as their pods know why.

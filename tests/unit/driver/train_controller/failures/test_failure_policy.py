@@ -397,7 +397,7 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
     error = WorkerGroupError("", {0: broken, 1: RAISED, 2: broken, 3: dead_actor("killed by the memory monitor")})
     facts = failure_policy.collect_facts(error, join(WorkerGroup([])))
     assert [each.age for each in facts.errors] == [0.2, 2.5, None, None]
-    monkeypatch.setattr(failure_policy, "find_causes", lambda errors, processes, group: (errors[:3], None))
+    monkeypatch.setattr(failure_policy, "explain_deaths", lambda errors, processes, group: (errors[:3], None))
     assert not RetryDecider(join(WorkerGroup([])), Mailbox(tmp_path), max_failures=0).decide(error)
     found = Mailbox(tmp_path).controller.read().failure
     assert found is not None and found.message.startswith("rank 1: ValueError: no")
