@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+import re
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from railhead.contract.failure import FailureClass
 from railhead.driver.container.packages import parse_version
 from railhead.driver.messages.attempt_errors import JobRefused
 from railhead.driver.ray import hooks, supported_versions
-from railhead.driver.ray.hooks import ELASTIC, LARGE, OPTIONAL, REQUIRED, Hook, check_hooks
+from railhead.driver.ray.hooks import ELASTIC, LARGE, NONE, OPTIONAL, REQUIRED, Hook, check_hooks
 
 
 def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +43,12 @@ def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_installed_ray_has_all_hooks(capsys: pytest.CaptureFixture[str]) -> None:
     check_hooks(is_elastic=True, is_large=True)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("hook", [*REQUIRED, *ELASTIC, *LARGE, *OPTIONAL], ids=str)
+def test_each_row_names_what_of_ray_would_make_it_superfluous(hook: Hook) -> None:
+    entries = hook.upstream.split("; ")
+    assert entries == [NONE] or all(re.fullmatch(r"ray-project/ray#\d+: \S.*", each) for each in entries)
 
 
 @pytest.mark.parametrize("hook", [*REQUIRED, *ELASTIC, *LARGE], ids=str)
