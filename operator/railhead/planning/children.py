@@ -61,7 +61,8 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
 
 def _create_secret(job: Job, own: Mounts) -> Create:
     build = partial(build_secret, job.ref, job.settings, input_name=own.input)
-    return Create(SECRET, own.secret, lambda: build(), owner=own.input)  # a partial would show the key
+    # A partial would show the key.
+    return Create(SECRET, own.secret, lambda: build(), owner=own.input)
 
 
 def _copy_source(job: Job, name: str) -> tuple[CopyConfigMap, ...]:

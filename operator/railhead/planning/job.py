@@ -130,7 +130,8 @@ class Job(Observed):
     @cached_property
     def workers(self) -> WorkerPods:
         """The worker pods of the current attempt, each in one set."""
-        unreachable = frozenset(self.progress.lost_pods or ())  # long before Kubernetes gives up their node
+        # The driver names these long before Kubernetes gives up their node.
+        unreachable = frozenset(self.progress.lost_pods or ())
         return WorkerPods.of(self.pods, attempt=self.attempt, slots=self.most_workers, unreachable=unreachable)
 
     @cached_property

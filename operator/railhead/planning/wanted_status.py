@@ -169,7 +169,8 @@ def _build_tests(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:
     else:  # no test holds for a field that is missing; the first write of a status sets both
         tests["/status/observedGeneration"] = status.observed_generation
     if status.run is not None and status.run.uid:
-        tests["/status/run/uid"] = status.run.uid  # a restore may have replaced the status meanwhile
+        # A restore may have replaced the status meanwhile.
+        tests["/status/run/uid"] = status.run.uid
     if Requirement.FRESH_PODS in wanted.requires or _changes_counters(status, wanted.status):
         # Counters are set from their old values. The driver is quiet then: its reports rarely make the compare fail.
         tests["/metadata/resourceVersion"] = str(observed.version)

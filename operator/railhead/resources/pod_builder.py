@@ -370,7 +370,8 @@ def _shared_env(attempt: PodSettings) -> list[Object]:
         environment.TERMINATION_MESSAGE: TERMINATION_LOG,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/{TOKEN_KEY}",
-        "RAY_AUTH_TOKEN": "",  # one of the image or of envFrom would outrank the file, also for `kubectl exec`
+        # One of the image or of envFrom would outrank the file, also for `kubectl exec`.
+        "RAY_AUTH_TOKEN": "",
         **({environment.SOURCE: folder} if folder else {}),
     }
     fields = {environment.POD_NAME: "metadata.name", environment.POD_IP: "status.podIP"}

@@ -75,6 +75,7 @@ def read_gpus(nvml: Any, names: list[str]) -> Tuple[GpuUse, ...]:
             is_wrong = nvml.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(device))
         if is_wrong or nvml.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)):
             continue
-        if not nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(utilization)):  # MIG has none
+        # MIG has none.
+        if not nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(utilization)):
             found.append(GpuUse(number, memory.used, memory.total, utilization.gpu))
     return tuple(found)

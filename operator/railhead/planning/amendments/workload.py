@@ -101,7 +101,8 @@ def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Ph
     begins = any(create.kind == "Pod" for create in decision.creates)
     if not workload.is_active or job.acting_pods or begins or not job.is_at_rest:
         return False
-    is_over = workload.has(FINISHED) and not workload.could_not_start  # a new one could not start either
+    # A new one could not start either.
+    is_over = workload.has(FINISHED) and not workload.could_not_start
     if job.spec.suspend or phase not in RESTING or is_over:
         return True
     return job.queue.state == "served" and workload.digest != compute_digest(build_request(job))

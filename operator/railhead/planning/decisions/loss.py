@@ -68,7 +68,8 @@ def decide_loss(job: Job) -> Decision | None:
         if job.was_head_up:
             return lose_attempt(job, explain_gone(job, names.head_name(job.name, job.uid, job.attempt)))
     elif head.may_still_end(job.now):
-        return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
+        # The head's driver waits for one more commit, which needs the workers.
+        return Decision(wake_at=head.gone_by)
     elif not head.is_live:
         lost = lose_attempt(job, explain_head_loss(job, head))
         if not head.is_refused:
@@ -147,7 +148,8 @@ def find_cut_off(job: Job) -> Failure | None:
         return None
     reached = sum(pod.is_up and pod.node != head.node for pod in job.workers.live)
     silent = sum(pod.is_live and pod.is_silent for pod in job.workers.lost)
-    are_most = len(missed) > reached + silent or len(missed) >= MAX_LOST_PODS  # a full report may leave some out
+    # A full report may leave some out.
+    are_most = len(missed) > reached + silent or len(missed) >= MAX_LOST_PODS
     is_again = count_losses(job).rounds > 0 and any(pod.round for pod in missed)
     if not are_most or not (is_again or len({pod.node for pod in missed}) > 1):
         return None
@@ -162,7 +164,8 @@ def _list_missed(job: Job) -> list[PodView]:
     """Returns worker pods that do not answer the driver, although their nodes respond."""
     warning = job.status.progress.warning
     if warning is not None and warning.reason == ACCELERATOR_NOT_THERE:
-        return []  # the driver reaches them, and does not want them
+        # The driver reaches them, and does not want them.
+        return []
     return [pod for pod in job.workers.lost if pod.is_live and not pod.is_silent]
 
 
@@ -172,11 +175,13 @@ def decide_active_deadline(job: Job) -> Decision | None:
     if due is None or due > job.now:
         return None
     if job.has_succeeded:
-        return None  # it finished in time
+        # It finished in time.
+        return None
     limit = job.spec.active_deadline_seconds
     message = f"The job was active for {limit} s (spec.activeDeadlineSeconds) without finishing"
     failure = explain_decision(job, Failure(FailureClass.DEADLINE_EXCEEDED, "ActiveDeadlineExceeded", message))
-    return fail_job(job, failure, because=failure.class_.policy.final)  # although restart budgets are left
+    # A final class fails the job although restart budgets are left.
+    return fail_job(job, failure, because=failure.class_.policy.final)
 
 
 def decide_startup_deadline(job: Job) -> Decision | None:

@@ -41,7 +41,8 @@ PATIENCE_SECONDS = 30  # for pods to terminate; a longer wait is reported
 def decide_resume_source(job: Job) -> Decision | None:
     """A job without its initial checkpoint creates no pods; it is reconciled again every `LOOK_SECONDS`."""
     wanted = job.spec.resume_from
-    if wanted is None or job.attempt > 0 or job.pods:  # with pods it has started, and its status was wiped
+    # A job with pods has started, and its status was wiped.
+    if wanted is None or job.attempt > 0 or job.pods:
         return None
     problem = _find_problem(job, wanted)
     if problem is None:
@@ -147,7 +148,8 @@ def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decis
     if job.now < reported_at:
         return Decision(deletes=deletes, wake_at=over_at if job.now < over_at else reported_at)
     if job.status.reason_of(types.RECONCILING) == "WaitingForPods":
-        return Decision(deletes=deletes)  # already reported; the list of pods may change in every pass
+        # The status reports it already, and the list of pods may change in every pass.
+        return Decision(deletes=deletes)
     pods = ", ".join(pod.place for pod in remains[:3])
     message = (
         f"Attempt {job.attempt + 1} waits for {len(remains)} pods of attempt {job.attempt} to terminate: {pods}; "

@@ -121,7 +121,8 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
         return None
     is_head_missing = job.head is None and not job.was_head_up
     if is_head_missing and any(pod.role == HEAD for pod in job.acting_pods):
-        return None  # never two heads
+        # There are never two heads.
+        return None
     slots = job.empty_slots
     if not is_head_missing and not slots:
         return None
@@ -164,7 +165,8 @@ def decide_replacement(job: Job) -> Decision | None:
     )
     wanted = WantedStatus(await_again(job, status))
     if {pod.slot for pod in lost} != set(slots):
-        wanted = wanted.requiring(Requirement.FRESH_PODS)  # gone without a trace, or not seen yet
+        # The pods are gone without a trace, or not seen yet.
+        wanted = wanted.requiring(Requirement.FRESH_PODS)
     pods = worker_pods(job, attempt=job.attempt, slots=slots, round_=round_)
     return Decision(
         wanted=wanted,

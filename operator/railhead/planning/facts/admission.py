@@ -123,7 +123,8 @@ def _explain(job: Job, queue: str) -> Problem | None:
     """Returns Kueue's reason, as far as it gives one."""
     workload = job.queue.workload
     if workload is None and job.is_at_rest and job.rejection is not None:
-        return explain_rejection(job, job.rejection.problem)  # the words of the condition while the create is held back
+        # The condition has these words while the create is held back.
+        return explain_rejection(job, job.rejection.problem)
     if workload is None:
         return Problem(QUEUED, f"The job asks LocalQueue {queue} for quota")
     if not workload.is_admitted:

@@ -156,7 +156,8 @@ def compute_avoidance(job: Job) -> Avoidance:
         if evidence.needs_another and not is_second:
             at = format_time(evidence.at) if evidence.at is not None else None
             suspect = AvoidedNode(name=evidence.node, reason=evidence.reason, since=at, times=times)
-            former = _join(former, [suspect])  # remembered, and not avoided yet
+            # The node is remembered, and not avoided yet.
+            former = _join(former, [suspect])
         elif _has_room(job, nodes, evidence.reason):
             nodes.append(_avoid(job, evidence, times=times + 1))
             former = tuple(node for node in former if node is not known)
@@ -188,7 +189,8 @@ def list_outdated(job: Job) -> list[PodView]:
         avoided = set(list_avoided(job))
     else:
         avoided = set()
-    due = job.now - timedelta(seconds=PATIENCE_SECONDS)  # whoever adds to the list of each new pod causes no rush
+    # Whoever adds to the list of each new pod causes no rush.
+    due = job.now - timedelta(seconds=PATIENCE_SECONDS)
     unplaced = (pod for pod in _list_unplaced(job) if pod.created_at is not None and pod.created_at <= due)
     return [pod for pod in unplaced if not avoided.issuperset(pod.avoids)]
 
@@ -255,7 +257,8 @@ def _avoid(job: Job, evidence: Evidence, *, times: int) -> AvoidedNode:
     return AvoidedNode(
         name=evidence.node,
         reason=evidence.reason,
-        since=format_time(max(job.now, evidence.at or job.now)),  # that may be by the clock of the head's node
+        # The evidence may be by the clock of the head's node.
+        since=format_time(max(job.now, evidence.at or job.now)),
         expiration_time=format_time(job.now + timedelta(seconds=seconds)),
         times=min(times, 1000),
     )

@@ -47,7 +47,8 @@ def startup_due(job: Job) -> datetime | None:
     if waiting is None or job.is_attempt_lost or job.status.phase not in AWAITED:
         return None
     if job.is_training and job.are_enough_up:
-        return None  # the next decision records that it runs
+        # The next decision records that it runs.
+        return None
     if is_report_missing(job):
         return None  # it may train
     since = parse_time(waiting.since)
@@ -86,7 +87,8 @@ def next_due(job: Job) -> datetime | None:
     """When the next limit expires."""
     finished = job.status.is_finished
     if job.is_at_rest and not finished:
-        return None  # no limit expires while the job has no pods
+        # No limit expires while the job has no pods.
+        return None
     running = (active_due, startup_due, release_due, _reading_due)
     dues = (due(job) for due in ((clean_up_due, deletion_due) if finished else running))
     return min((due for due in dues if due is not None and due > job.now), default=None)
@@ -167,7 +169,8 @@ def release_due(job: Job) -> datetime | None:
     placed = list_placed(job)
     workers = sum(pod.role == names.WORKER for pod in placed)
     if not workers or len(placed) > workers >= job.least_workers:
-        return None  # a head alone holds no GPU
+        # A head alone holds no GPU.
+        return None
     moved = [at for pod in job.live_pods for at in (pod.created_at, pod.scheduled_at, pod.node_added_at) if at]
     since = max([parse_time(waiting.since) or job.now, *moved])
     return min(since, job.now) + timedelta(seconds=limit)

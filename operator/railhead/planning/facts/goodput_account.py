@@ -51,7 +51,8 @@ def choose_time_cause(status: JobStatus) -> str:
     if status.progress.attempt == status.attempt:
         last = status.progress.outcome
     if last is not None and last.outcome == FailureClass.PREEMPTION.value:
-        return "draining"  # the driver has waited for the last checkpoint, and its pod ends
+        # The driver has waited for the last checkpoint, and its pod ends.
+        return "draining"
     if status.phase in ("Pending", "Starting", "Restarting") and not status.head.pod:
         return "pods_pending"
     return {"Pending": "pods_pending", "Starting": "starting", "Restarting": "restoring"}.get(status.phase, "other")
@@ -99,7 +100,8 @@ def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> 
         "interruptions": _count_interruptions(known.interruptions, old, new),
         "settled": settled,
     }
-    return fit(GoodputStatus, values)  # a status that a user has edited may have any numbers
+    # A status that a user has edited may have any numbers.
+    return fit(GoodputStatus, values)
 
 
 def _format_percent(productive: int, wall: int) -> str:
@@ -124,7 +126,8 @@ def _divide(
         before = _read_seconds(known.settled)
     told = _read_seconds(spent)
     given = Counter[str]()
-    for cause in (KEPT, *MEASURED):  # a driver may claim more than there is
+    # A driver may claim more than there is.
+    for cause in (KEPT, *MEASURED):
         given[cause] = min(max(told[cause] - before[cause], 0), left)
         left -= given[cause]
     # A second of each cause may wait for its time, since two clocks differ by a little. Any more of it was settled by

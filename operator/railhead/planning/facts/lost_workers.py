@@ -113,7 +113,8 @@ def add_loss(job: Job) -> WorkerLosses:
     if list_refused_pods(job):
         refused = count_refusals(job) + 1
     if is_refusal(job):
-        return known.model_copy(update={"refused": refused})  # nothing that ran was lost
+        # Nothing that ran was lost.
+        return known.model_copy(update={"refused": refused})
     own_fault = 0
     if find_own_fault(job):
         own_fault = known.own_fault + 1

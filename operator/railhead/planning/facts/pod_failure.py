@@ -101,7 +101,8 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
     kind = FailureClass.of_exit_code(pod.exit_code)
     if kind is not None:
         return Failure(kind, kind.value, pod.message or f"Pod {pod.name} exited with code {pod.exit_code}")
-    if pod.reason == LossReason.EVICTED:  # for its own limits: any other eviction has a DisruptionTarget
+    # The pod exceeded its own limits: any other eviction has a DisruptionTarget.
+    if pod.reason == LossReason.EVICTED:
         return Failure(
             FailureClass.APPLICATION, LossReason.EVICTED, f"Pod {pod.name} was evicted: {pod.message[:1500]}"
         )
@@ -217,7 +218,8 @@ def _build_status_of_pod(observed: Observed, failure: Failure, pod: PodView) -> 
 def _build_status(
     observed: Observed, failure: Failure, *, pod: str, node: str, container: str = "", exit_code: int | None = None
 ) -> FailureStatus:
-    suspect = next((each for each in observed.pods if each.name == failure.suspect_pod), None)  # never a foreign one
+    # A foreign pod is never the suspect.
+    suspect = next((each for each in observed.pods if each.name == failure.suspect_pod), None)
     suspect_pod = ""
     suspect_node = ""
     if suspect:

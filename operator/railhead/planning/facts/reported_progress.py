@@ -40,7 +40,8 @@ def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, s
     """Returns the status with what a report of the current attempt changes; `nodes`: of the job's pods, by name."""
     progress = _read_progress(report, nodes)
     is_news = without_measures(progress) != without_measures(status.progress)
-    if is_news:  # else the report only shows that the driver is alive
+    # Without news the report only shows that the driver is alive.
+    if is_news:
         status = replace_status(status, progress=progress)
     if _is_uri(report.run_uri):
         status = replace_status(status, run_uri=report.run_uri)
@@ -113,7 +114,8 @@ def _read_warning(warning: RunWarning | None) -> dict[str, object] | None:
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None
     if len(warning.reason) > read_limit(DriverWarning, "reason"):
-        return None  # what is left of it would be another reason
+        # What is left of it would be another reason.
+        return None
     return asdict(warning)
 
 
@@ -157,7 +159,8 @@ def _choose_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt
         return known
     found = fit(CheckpointStatus, asdict(best))
     if known is not None and not found.metrics and (known.uri, known.index) == (best.uri, best.index):
-        return found.model_copy(update={"metrics": known.metrics})  # a shortened termination message has none
+        # A shortened termination message has none.
+        return found.model_copy(update={"metrics": known.metrics})
     return found
 
 

@@ -130,7 +130,8 @@ class Settlement:
         if failure.reason in RELEASED:
             return released_delay_seconds(self.job, failure.reason)
         if backoff.is_skipped_after_commit and self._has_new_checkpoint:
-            return 0  # the cluster took a pod from a job that was making progress
+            # The cluster took a pod from a job that was making progress.
+            return 0
         if failure.reason == NODE_REFUSED_POD:
             return grow(1, self._count_alike(), limit=REFUSED_LIMIT_SECONDS)
         if failure.class_ is FailureClass.STARTUP and failure.reason in GIVEN_UP:
