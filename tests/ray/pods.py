@@ -114,10 +114,10 @@ class Pods:
         for name, text in source.items():
             _write(folder / "source" / name, text)
         url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        path = job.storage_path or self.storage
-        if "://" not in path:
-            # A job that was built from a spec has the path of its mount.
-            path = self.storage
+        # Instead of the path of a mount, which a job that was built from a spec has.
+        path = self.storage
+        if "://" in job.storage_path:
+            path = job.storage_path
         _write(folder / "input" / FILE, replace(job, report_url=url, storage_path=path).to_json())
         _write(folder / "auth" / "token", "0123456789abcdef0123456789abcdef")
         _write(folder / "report-token", "the-pods-token\n")
