@@ -353,10 +353,10 @@ def test_a_second_kill_that_nothing_explains_makes_the_node_avoided(
     else:
         pod = make_worker(1, node="sick")
         worker = replace(unseen(pod, minutes=0), **{"reason": "Error", "exit_code": 137, **change})
-    first = find_avoidance(make_job(head, make_worker(0), worker, status=RUNNING_STATUS))
+    first = compute_avoidance(make_job(head, make_worker(0), worker, status=RUNNING_STATUS))
     assert not first.nodes and [node.name for node in first.former] == ["sick"] * is_evidence
     status = {**RUNNING_STATUS, "formerlyAvoidedNodes": former}
-    second = find_avoidance(make_job(head, make_worker(0), worker, status=status))
+    second = compute_avoidance(make_job(head, make_worker(0), worker, status=status))
     assert [(node.name, node.reason) for node in second.nodes] == [("sick", "PodKilled")] * is_evidence
 
 
