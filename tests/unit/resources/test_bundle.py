@@ -42,6 +42,7 @@ INSIDE_RAY = {
     "railhead.driver.train_controller.old_processes_step",
     "railhead.driver.train_controller.returns_step",
     "railhead.driver.train_controller.stacks_step",
+    "railhead.driver.train_controller.validations_step",
     "railhead.driver.train_controller.failures.flight_records",
     "railhead.driver.train_controller.failures.ray_exceptions",
     "railhead.driver.train_controller.failures.post_mortem",

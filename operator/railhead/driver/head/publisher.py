@@ -36,6 +36,7 @@ from railhead.contract.times import now_text
 from railhead.driver.container.hosts import compute_pause, find_in_hosts_file
 from railhead.driver.head.estimate import MetricReader, RunEstimate
 from railhead.driver.head.time_meter import TimeMeter
+from railhead.driver.mailbox.heartbeat import Heartbeat
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.exception_text import read_text
 from railhead.driver.messages.log import log
@@ -141,12 +142,9 @@ class Publisher:
             now = time.monotonic()
             steps = Steps()
             slow_ranks: tuple[SlowRank, ...] = ()
-            save_warning = None
             if fit.heartbeat:
                 steps = fit.heartbeat.steps
                 slow_ranks = fit.heartbeat.slow_ranks
-                if fit.heartbeat.stuck_save:
-                    save_warning = RunWarning(CHECKPOINT_NOT_WRITTEN, redact(fit.heartbeat.stuck_save))
             # The attempt's own end, which `end_attempt` sets, is the last word; until then the controller's counts.
             end = ""
             state = progress.state
@@ -173,7 +171,7 @@ class Publisher:
             warning=fit.warning
             or base.warning
             or script.warning
-            or save_warning
+            or _warn_of_stuck_save(fit.heartbeat)
             or fit.rule_warning
             or progress.warning,
             lost_pods=(*fit.lost_pods, *base.lost_pods)[:MAX_LOST_PODS],
@@ -316,6 +314,12 @@ class Publisher:
             return
         self._problem = problem
         log(f"the operator did not accept a report ({problem}); training is not affected")
+
+
+def _warn_of_stuck_save(beat: Optional[Heartbeat]) -> Optional[RunWarning]:
+    if beat is None or not beat.stuck_save:
+        return None
+    return RunWarning(CHECKPOINT_NOT_WRITTEN, redact(beat.stuck_save))
 
 
 def _has_reason(warning: Optional[RunWarning], reason: str) -> bool:

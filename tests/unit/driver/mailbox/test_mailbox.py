@@ -154,7 +154,7 @@ def test_a_fit_continues_the_counts_of_the_one_before_it_but_not_its_end(tmp_pat
     Mailbox(tmp_path).controller.change(lambda _: FULL_CONTROLLER)
     second = Mailbox(tmp_path, fit=2).controller
     assert second.read() == replace(
-        FULL_CONTROLLER, failure=None, has_returned=False, heartbeat=None, rule_warning=None
+        FULL_CONTROLLER, failure=None, has_returned=False, heartbeat=None, rule_warning=None, validations=""
     )
     tell(second, hangs_taken=2)
     assert Mailbox(tmp_path, fit=3).controller.read().hangs_taken == 2
