@@ -14,6 +14,7 @@ from numbers import Real
 from typing import Any, Callable, List, Union
 
 from railhead.contract.history_format import Record
+from railhead.contract.numbers import name_not_finite
 from railhead.driver.messages.redaction import redact
 
 METRICS_BYTES = 64_000  # per report; with time, attempt and the like a line has at most 64 KiB
@@ -90,7 +91,7 @@ class _Plain:
         if isinstance(value, float):
             if math.isfinite(value):
                 return float(value)
-            return _name_float(value)
+            return name_not_finite(value)
         if isinstance(value, Mapping):
             return {self.convert(str(name)): self.convert(each) for name, each in value.items()}
         if isinstance(value, (list, tuple)):
@@ -131,14 +132,6 @@ def find_number(value: Any) -> Union[bool, int, float, None]:
     if isinstance(number, (bool, int, float)):
         return number
     return None
-
-
-def _name_float(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if value > 0:
-        return "Infinity"
-    return "-Infinity"
 
 
 def _change_texts(value: Any, change: Callable[[str], str]) -> Any:
