@@ -113,7 +113,7 @@ class PacedSaves:
         if look is None:
             return False
         self._end_running(look)
-        _, _, _, is_early = look.votes
+        _, _, is_early = look.votes
         self._is_asked |= look.has_notice
         if self._running is not None and look.has_notice:
             # Its commit would end the run before what was trained since is saved.
@@ -131,13 +131,16 @@ class PacedSaves:
                 time.sleep(PAUSE_SECONDS)
 
     def _vote(self) -> Tuple[int, ...]:
-        """Returns whether this rank still writes, has failed, is stuck, and wants no save yet."""
+        """Returns whether this rank still writes, is stuck, and wants no save yet.
+
+        An error needs no vote: torch raises it on all ranks.
+        """
         now = time.monotonic()
         is_early = not self._pace.is_due(now) or self._count_given_up() >= MOST_GIVEN_UP
         running = self._running
         if running is None:
-            return (0, 0, 0, int(is_early))
-        return (int(not running.is_done), int(running.has_failed), int(running.is_stuck(now)), int(is_early))
+            return (0, 0, int(is_early))
+        return (int(not running.is_done), int(running.is_stuck(now)), int(is_early))
 
     def _end_running(self, look: Look) -> None:
         """Commits the save if all ranks have written their parts; raises if one has failed; gives it up if one is
@@ -145,7 +148,7 @@ class PacedSaves:
         running = self._running
         if running is None:
             return
-        is_being_written, _, is_stuck, _ = look.votes
+        is_being_written, is_stuck, _ = look.votes
         if running.has_failed:  # torch tells all ranks
             self._running = None
             running.raise_error()
