@@ -90,7 +90,7 @@ def _replace(job: Job, pods: Sequence[PodView], wanted: WantedStatus) -> Decisio
     if not slots:
         return Decision(wanted=wanted, deletes=delete_all(pods))
     round_ = job.status.round
-    if not _is_round_new(job, slots):
+    if not _has_round_begun(job, slots):
         round_ += 1
     status = replace_status(wanted.status, round=round_)
     return Decision(
@@ -103,7 +103,7 @@ def _replace(job: Job, pods: Sequence[PodView], wanted: WantedStatus) -> Decisio
     )
 
 
-def _is_round_new(job: Job, slots: Sequence[int]) -> bool:
+def _has_round_begun(job: Job, slots: Sequence[int]) -> bool:
     """Whether an earlier pass has begun this round for these slots, and none of its pods exists: it could not delete
     the old ones. A round for each such pass would write the status, which begins the next pass, without an end."""
     rounds = [
