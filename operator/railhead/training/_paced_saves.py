@@ -60,6 +60,7 @@ class BackgroundSave:
 
     @property
     def has_failed(self) -> bool:
+        """Whether a part could not be written; the same on all ranks once all are done."""
         return self._written.done() and self._written.exception() is not None
 
     def is_stuck(self, now: float) -> bool:
@@ -133,7 +134,7 @@ class PacedSaves:
     def _vote(self) -> Tuple[int, ...]:
         """Returns whether this rank still writes, is stuck, and wants no save yet.
 
-        An error needs no vote: torch raises it on all ranks.
+        An error needs no vote: once no rank writes, torch has raised it on all of them.
         """
         now = time.monotonic()
         is_early = not self._pace.is_due(now) or self._count_given_up() >= MOST_GIVEN_UP
@@ -144,25 +145,33 @@ class PacedSaves:
 
     def _end_running(self, look: Look) -> None:
         """Commits the save if all ranks have written their parts; raises if one has failed; gives it up if one is
-        stuck."""
+        stuck.
+
+        Only the votes decide. A rank may learn of an error a moment before the others do, and if it raised then, they
+        would wait for it in their next collective.
+        """
         running = self._running
         if running is None:
             return
         is_being_written, is_stuck, _ = look.votes
-        if running.has_failed:  # torch tells all ranks
-            self._running = None
-            running.raise_error()
         if is_stuck:
             self._explain_stuck(running)
             self._give_up()
-        elif not is_being_written:
-            began = time.monotonic()
-            running.commit()
-            now = time.monotonic()
-            self._pace.add_stall(now - began)
-            self._pace.end(now)
-            self._running = None
-            show_stuck_save("")
+            return
+        if is_being_written:
+            return
+        self._running = None
+        if running.has_failed:  # on all ranks: torch tells each of them
+            running.raise_error()
+        self._commit(running)
+
+    def _commit(self, running: BackgroundSave) -> None:
+        began = time.monotonic()
+        running.commit()
+        now = time.monotonic()
+        self._pace.add_stall(now - began)
+        self._pace.end(now)
+        show_stuck_save("")
 
     def _begin(self, state: State, metrics: Metrics) -> None:
         began = time.monotonic()

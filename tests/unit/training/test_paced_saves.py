@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint import state_dict_saver
 
 from railhead.training import _checkpoints, _paced_saves, _storage_files, dcp
 from tests.unit.training.ranks import Rank, run_ranks
@@ -116,6 +118,23 @@ def test_a_save_that_does_not_end_is_given_up_by_all_ranks_and_the_next_one_is_c
     assert not any(shown_by_0), "the other rank only waits"
 
 
+def learn_late(seconds: float) -> None:
+    """Makes this rank learn of the end of each save later than the others."""
+    save = state_dict_saver.async_save
+
+    def save_and_learn_late(*arguments: Any, **options: Any) -> Future[Any]:
+        late: Future[Any] = Future()
+
+        def end(written: Any) -> None:
+            time.sleep(seconds)
+            late.set_exception(written.exception())
+
+        save(*arguments, **options).add_done_callback(end)  # type: ignore[union-attr]
+        return late
+
+    setattr(state_dict_saver, "async_save", save_and_learn_late)  # noqa: B010
+
+
 def save_to_a_full_disk(rank: int, folder: str) -> list[str]:
     setattr(_checkpoints, "LOOK_SECONDS", 0.0)  # noqa: B010
     me = Rank(folder)
@@ -125,6 +144,7 @@ def save_to_a_full_disk(rank: int, folder: str) -> list[str]:
 
     if rank == 1:
         setattr(_storage_files.WriteProgress, "add", fail)  # noqa: B010
+        learn_late(0.3)
     errors = [read_error(lambda: train(me, "continuous", until=lambda: False))]
     assert me.reports.empty()
     return errors
