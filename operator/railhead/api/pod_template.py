@@ -235,22 +235,30 @@ def check_pod_template(template: dict[str, Any]) -> dict[str, Any]:
         values = template.get("metadata", {}).get(key) or {}
         if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
             raise ValueError(f"metadata.{key}: must map strings to strings")
-    for key in ("containers", "initContainers", "volumes"):
-        items = template.get("spec", {}).get(key, [])
-        if not isinstance(items, list) or not all(
-            isinstance(i, dict) and isinstance(i.get("name"), str) for i in items
-        ):
-            raise ValueError(f"spec.{key}: must be a list of objects, each with a name")
-    if not isinstance(template.get("spec", {}).get("tolerations") or [], list):
-        raise ValueError("spec.tolerations: must be a list")
-    if not isinstance(template.get("spec", {}).get("terminationGracePeriodSeconds", 0), int):
-        raise ValueError("spec.terminationGracePeriodSeconds: must be an integer")
-    for container in template.get("spec", {}).get("containers", []):
-        if container["name"] == CONTAINER:
-            _check_mounts(container.get("volumeMounts"))
-        if container["name"] == CONTAINER and container.get("resources") is not None:
-            check_ray_resources(container["resources"])
+    _check_spec(template.get("spec", {}))
     return template
+
+
+def _check_spec(spec: dict[str, Any]) -> None:
+    for key in ("containers", "initContainers", "volumes"):
+        if not _are_named(spec.get(key, [])):
+            raise ValueError(f"spec.{key}: must be a list of objects, each with a name")
+    if not isinstance(spec.get("tolerations") or [], list):
+        raise ValueError("spec.tolerations: must be a list")
+    if not isinstance(spec.get("terminationGracePeriodSeconds", 0), int):
+        raise ValueError("spec.terminationGracePeriodSeconds: must be an integer")
+    for container in spec.get("containers", []):
+        if container["name"] != CONTAINER:
+            continue
+        _check_mounts(container.get("volumeMounts"))
+        if container.get("resources") is not None:
+            check_ray_resources(container["resources"])
+
+
+def _are_named(items: Any) -> bool:
+    if not isinstance(items, list):
+        return False
+    return all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in items)
 
 
 def _check_mounts(mounts: Any) -> None:

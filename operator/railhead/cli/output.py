@@ -34,7 +34,7 @@ COLOURS: Mapping[str, str] = {
 }
 # Strings that a terminal obeys: they set its title, write the clipboard, or make it answer. A line ends them, too.
 _COMMANDS = re.compile("(?:\x1b[]PX^_]|[\x90\x98\x9d\x9e\x9f]).*?(?:\x07|\x1b\\\\|\x9c|$)")
-_COLOUR = re.compile(r"(\x1b\[[0-9;]{0,32}m)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,32}m")
 
 
 def prepare_output() -> None:
@@ -87,11 +87,18 @@ class Console:
         terminal: `railhead logs | grep` shows the line on one."""
         text = _COMMANDS.sub("", text)
         if self.is_terminal:
-            kept = self.has_colour
-            parts = _COLOUR.split(text)
-            text = "".join(clean_line(each) if index % 2 == 0 else each * kept for index, each in enumerate(parts))
-            text += "\x1b[0m" if kept and len(parts) > 1 else ""
+            text = self._clean_colours(text)
         print(text, file=self.stream, flush=True)
+
+    def _clean_colours(self, text: str) -> str:
+        """Keeps the colours of a line if this terminal has any, and ends them with it."""
+        words = [clean_line(word) for word in _COLOUR.split(text)]
+        colours = _COLOUR.findall(text)
+        if not self.has_colour or not colours:
+            return "".join(words)
+        first, *others = words
+        coloured = [colour + word for colour, word in zip(colours, others, strict=True)]
+        return "".join([first, *coloured, "\x1b[0m"])
 
     def paragraph(self, text: str, indent: str = "") -> None:
         """Prints text, each line of it indented, and wrapped on a terminal between words only."""

@@ -75,7 +75,9 @@ class Header:
         job = values.get("job")
         every = values.get("every")
         dropped = values.get("dropped")
-        if not isinstance(kind, str) or not isinstance(job, str) or type(every) is not int or type(dropped) is not int:
+        if not isinstance(kind, str) or not isinstance(job, str):
+            return None
+        if type(every) is not int or type(dropped) is not int:  # bool is an int, too
             return None
         return Header(kind, job, every, dropped)
 

@@ -80,7 +80,8 @@ def find_problem(events: Iterable[Object]) -> Problem | None:
     newest = max(relevant, key=_rank, default=None)
     if newest is None or newest["reason"] in MOUNTED:
         return None
-    return Problem(str(newest["reason"]), clean_text(str(newest.get("message") or newest["reason"])))
+    reason = str(newest["reason"])
+    return Problem(reason, clean_text(str(newest.get("message") or reason)))
 
 
 def _rank(event: Object) -> tuple[str, bool]:

@@ -45,6 +45,10 @@ class Expiring(Generic[Key, Value]):
         return len(self._entries)
 
     def _drop_until(self, limit: float) -> None:
-        entries = self._entries
-        while entries and (entries[oldest := next(iter(entries))][0] <= limit or len(entries) > self._most):
-            del entries[oldest]
+        """Drops what was added until `limit`, and the oldest of those that are too many."""
+        while self._entries:
+            oldest = next(iter(self._entries))
+            added_at, _ = self._entries[oldest]
+            if added_at > limit and len(self._entries) <= self._most:
+                return
+            del self._entries[oldest]

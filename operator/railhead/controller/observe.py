@@ -254,7 +254,10 @@ def _cannot_start(ended: Object) -> bool:
     nothing is wrong with what the image and the template name."""
     if not ended:
         return False
-    return _word(ended.get("reason")) in START_ERRORS and not OF_JOB.search(str(ended.get("message") or "")[:8192])
+    if _word(ended.get("reason")) not in START_ERRORS:
+        return False
+    message = str(ended.get("message") or "")[:8192]
+    return not OF_JOB.search(message)
 
 
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:

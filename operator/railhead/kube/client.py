@@ -370,10 +370,15 @@ def _parse_object(status: int, data: bytes) -> Object:
 def _parse_event(line: bytes) -> Object:
     """Raises ValueError when the line is not an event: that comes from a proxy in between, too."""
     event: Object = decode(line)
-    is_event = isinstance(event, dict) and isinstance(event.get("object"), dict)
-    if not is_event or (event.get("type") != "ERROR" and not _has_version(event["object"])):
+    if not _is_event(event):
         raise ValueError(f"not an event: {line[:100].decode(errors='replace')}")
     return event
+
+
+def _is_event(event: object) -> bool:
+    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+        return False
+    return event.get("type") == "ERROR" or _has_version(event["object"])
 
 
 def _has_version(obj: Object) -> bool:

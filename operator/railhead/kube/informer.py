@@ -279,7 +279,8 @@ class Informer(Generic[Record]):
 
     async def _pause(self, error: KubeError, failures: int) -> None:
         requested = error.seconds if isinstance(error, RetryAfter) else None
-        delay = requested or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
+        backoff = min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8))
+        delay = requested or backoff * random.uniform(0.5, 1.0)
         if is_refusal(error):
             delay = max(delay, self._refusal_pause)
         # a refusal was logged when it began

@@ -42,8 +42,9 @@ class Capacity:
 
 def default_capacity(*, gpus: int = 0) -> Capacity:
     """Returns more than the machine has: pods here request what they would need on a cluster, and use less."""
+    cpus = os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Capacity(cpus=max(16, 4 * (os.cpu_count() or 1)), memory=max(2 * memory, 32 << 30), gpus=gpus)
+    return Capacity(cpus=max(16, 4 * cpus), memory=max(32 << 30, 2 * memory), gpus=gpus)
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,16 @@ def parse_state(text: str) -> State:
     """Returns the state; an unreadable one counts as stopped, because `down` must work after any crash."""
     try:
         raw = json.loads(text)
-        processes = {name: Identity(int(i["pid"]), float(i["started"])) for name, i in raw["processes"].items()}
-        return State(str(raw["phase"]), str(raw["message"]), str(raw["server"]), int(raw["gpus"]), processes)
+        processes = {}
+        for name, process in raw["processes"].items():
+            processes[name] = Identity(int(process["pid"]), float(process["started"]))
+        return State(
+            phase=str(raw["phase"]),
+            message=str(raw["message"]),
+            server=str(raw["server"]),
+            gpus=int(raw["gpus"]),
+            processes=processes,
+        )
     except (ValueError, TypeError, KeyError, AttributeError):
         return State(message="the state file cannot be read")
 

@@ -330,4 +330,6 @@ class Observed:
 
 def denied_until(denial: Denial, now: datetime) -> datetime:
     """When to try the delete again: after 1, 2, 4, 8, 15, 15 ... s."""
-    return min(denial.at, now) + timedelta(seconds=min(1 << min(denial.tries - 1, 10), DENIED_LIMIT_SECONDS))
+    doublings = min(denial.tries - 1, 10)
+    seconds = min(1 << doublings, DENIED_LIMIT_SECONDS)
+    return min(denial.at, now) + timedelta(seconds=seconds)

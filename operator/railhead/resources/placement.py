@@ -94,8 +94,12 @@ def place_worker(pod_spec: Object, spec: TrainJobSpec, *, job: JobRef, attempt: 
 
 def compute_ray_labels(selector: Mapping[str, str] | None) -> dict[str, str]:
     """Returns the labels that have one known value on every node that `selector` matches: Ray can be given these."""
-    parsed = {key: parse_selector(text) for key, text in (selector or {}).items()}
-    return {key: values[0] for key, (operator, values) in parsed.items() if operator == "In" and len(values) == 1}
+    labels = {}
+    for key, text in (selector or {}).items():
+        operator, values = parse_selector(text)
+        if operator == "In" and len(values) == 1:
+            labels[key] = values[0]
+    return labels
 
 
 def build_node_expressions(selector: Mapping[str, str]) -> list[Object]:
@@ -168,4 +172,6 @@ def _covers(toleration: object, key: str) -> bool:
     """Whether it covers the taint. An empty key with Exists matches all taints, and an empty effect all effects."""
     if not isinstance(toleration, dict) or toleration.get("effect") not in (None, "", "NoExecute"):
         return False
-    return toleration.get("key") == key or (not toleration.get("key") and toleration.get("operator") == "Exists")
+    if not toleration.get("key"):
+        return toleration.get("operator") == "Exists"
+    return toleration.get("key") == key

@@ -45,8 +45,10 @@ def build_timeline(snapshot: JobSnapshot, journal: Iterable[Moment] = ()) -> lis
 
     `journal`: the moments that the run's own journal has.
     """
-    found = [*_gaps(snapshot), *_job(snapshot), *_attempts(snapshot), *_checkpoint(snapshot), *_conditions(snapshot)]
-    found += [*_events(snapshot), *journal]
+    found: list[Moment] = []
+    for list_moments in (_gaps, _job, _attempts, _checkpoint, _conditions, _events):
+        found.extend(list_moments(snapshot))
+    found.extend(journal)
 
     def read_time(moment: Moment) -> str:
         return moment.time.rstrip("Z")  # "...:07" comes before "...:07.123"

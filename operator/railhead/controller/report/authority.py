@@ -66,7 +66,8 @@ def read_review(review: Object) -> Speaker | None:
     names_ = extra.get(POD_NAME) or []
     uids = extra.get(POD_UID) or []
     parts = str(user.get("username") or "").split(":")  # system:serviceaccount:<namespace>:<name>
-    if parts[:2] != ["system", "serviceaccount"] or len(parts) != 4 or len(names_) != 1 or len(uids) != 1:
+    is_service_account = len(parts) == 4 and parts[:2] == ["system", "serviceaccount"]
+    if not is_service_account or len(names_) != 1 or len(uids) != 1:
         return None
     return Speaker(namespace=parts[2], pod=str(names_[0]), pod_uid=str(uids[0]))
 

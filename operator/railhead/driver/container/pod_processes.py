@@ -83,7 +83,8 @@ def kill_workers(ray: subprocess.Popen[bytes]) -> None:
     driver whose raylet is gone at once, with Ray's own exit code."""
     if ray.poll() is None:
         found = read_process_table()
-        _kill_all([p for p in list_descendants(ray.pid, found) if found[p].parent != ray.pid and not _is_agent(p)])
+        others = [pid for pid in list_descendants(ray.pid, found) if found[pid].parent != ray.pid]
+        _kill_all([pid for pid in others if not _is_agent(pid)])
 
 
 def _kill_all(pids: list[int]) -> None:

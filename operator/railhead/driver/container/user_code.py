@@ -72,7 +72,10 @@ def find_hidden(module_name: str, file: Optional[str], folders: list[str]) -> st
     top = module_name.partition(".")[0]
     for folder in folders[:1]:
         mine = [p for p in (Path(folder, top + ".py"), Path(folder, top, "__init__.py")) if p.exists()]
-        if mine and not is_uploaded(file) and not (file and Path(folder).resolve() in Path(file).resolve().parents):
+        if not mine or is_uploaded(file):
+            continue
+        is_mine = file is not None and Path(folder).resolve() in Path(file).resolve().parents
+        if not is_mine:
             where = f"the installed {file}" if file else "a module of Python itself"
             return f"{mine[0].name} of spec.source is shadowed by {where}; give it another name"
     return ""

@@ -166,8 +166,10 @@ class Pace:
         if samples:
             self._last_step = done - samples[-1][1]
         # Replaces the last sample while it is close to the one before: a window has few samples however short a step.
-        if len(samples) >= 3 and samples[-1][1] - samples[-2][1] < window / WINDOW_SAMPLES:
-            samples.pop()
+        if len(samples) >= 3:
+            since_last = samples[-1][1] - samples[-2][1]
+            if since_last < window / WINDOW_SAMPLES:
+                samples.pop()
         samples.append((now, done))
         if len(samples) == 3 and not self._is_warm:
             # The first step compiles and fills caches, so it says nothing of those that follow.

@@ -63,4 +63,5 @@ def find_mark(line: str) -> Optional[Mark]:
     match = _MARK.search(line)
     if match is None:
         return None
-    return Mark(match[1], int(match[2]), match[3], match[4], line[: match.start()] + line[match.end() :])
+    others = line[: match.start()] + line[match.end() :]
+    return Mark(match[1], int(match[2]), match[3], match[4], others)

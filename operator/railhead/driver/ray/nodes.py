@@ -96,8 +96,8 @@ def _probe(node_ids: set[str]) -> tuple[tuple[LostNode, ...], bool]:
     silent = len(lost) - len(known)
     alive = [node for node in nodes.values() if node["Alive"]]
     heads = (node for node in alive if HEAD_RESOURCE in node["Resources"])
-    is_in_doubt = silent > max(FEW, len(alive) // 10) or (silent > 0 and not all(map(_answers, heads)))
-    if is_in_doubt:
+    are_many = silent > max(FEW, len(alive) // 10)
+    if are_many or (silent > 0 and not all(map(_answers, heads))):
         return (known, True)
     return (lost, False)
 

@@ -82,4 +82,7 @@ def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Opt
 def _from_status(known: Mapping[str, int]) -> Snapshot:
     """Knows only the names, for when both files are lost."""
     entries = tuple(SnapshotEntry(name, {}, index) for name, index in sorted(known.items(), key=itemgetter(1)))
-    return Snapshot(entries, entries[-1].name if entries else None, reports=entries[-1].report + 1 if entries else 0)
+    if not entries:
+        return Snapshot((), None, reports=0)
+    newest = entries[-1]
+    return Snapshot(entries, newest.name, reports=newest.report + 1)

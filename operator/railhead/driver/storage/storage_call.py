@@ -169,7 +169,8 @@ class Patience:
             try:
                 return action()
             except Exception as error:
-                if not (isinstance(error, Unreachable) or is_passing(error)) or self.monotonic() + pause > deadline:
+                may_pass = isinstance(error, Unreachable) or is_passing(error)
+                if not may_pass or self.monotonic() + pause > deadline:
                     raise
                 self.on_error(error)
             self.sleep(pause)

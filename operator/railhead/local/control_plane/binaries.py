@@ -277,8 +277,10 @@ def fetch_checksum(release: Release, *, patience_seconds: float = LAST_PATIENCE_
     text = fetch(release.checksums, patience_seconds=patience_seconds).decode(errors="replace")
     lines = [line.split() for line in text.splitlines()]
     name = release.url.rpartition("/")[2]
+    if len(lines) == 1 and len(lines[0]) == 1:  # the checksum alone
+        return lines[0][0]
     for words in lines:
-        if words[1:] == [name] or (len(lines) == 1 and len(words) == 1):
+        if words[1:] == [name]:
             return words[0]
     raise NotDownloaded(f"{release.checksums} has no checksum of {name}")
 

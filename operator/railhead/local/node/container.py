@@ -274,7 +274,10 @@ def build_url(container: Object, get: Object, *, address: str) -> str:
     """Returns the probe's URL; a named port is one of the container's."""
     ports = {p.get("name"): p["containerPort"] for p in container.get("ports") or []}
     port = ports.get(get["port"], get["port"])
-    return f"{(get.get('scheme') or 'HTTP').lower()}://{get.get('host') or address}:{port}{get.get('path') or '/'}"
+    scheme = (get.get("scheme") or "HTTP").lower()
+    host = get.get("host") or address
+    path = get.get("path") or "/"
+    return f"{scheme}://{host}:{port}{path}"
 
 
 async def _answers(session: aiohttp.ClientSession, url: str) -> bool:

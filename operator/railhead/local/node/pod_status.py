@@ -89,7 +89,9 @@ def pod_phase(containers: Sequence[ContainerFacts], *, policy: str) -> str:
     failed_init = any(c.state == "terminated" and c.exit_code and not must_restart(policy, 1) for c in inits)
     if failed_init:
         return "Failed"
-    if any(not c.has_ended_well for c in inits) or any(c.state == "waiting" and not c.restarts for c in mains):
+    is_initialized = all(c.has_ended_well for c in inits)
+    has_to_start = any(c.state == "waiting" and not c.restarts for c in mains)
+    if not is_initialized or has_to_start:
         return "Pending"
     if all(c.state == "terminated" and not must_restart(policy, c.exit_code) for c in mains):
         if all(c.exit_code == 0 for c in mains):
@@ -268,4 +270,5 @@ class PodStatus:
 def containers_of(pod: Object) -> list[tuple[bool, Object]]:
     """Returns each container with whether it is an init container; init containers come first."""
     spec = pod["spec"]
-    return [*((True, c) for c in spec.get("initContainers") or []), *((False, c) for c in spec["containers"])]
+    inits = [(True, container) for container in spec.get("initContainers") or []]
+    return inits + [(False, container) for container in spec["containers"]]

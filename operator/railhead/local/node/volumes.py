@@ -178,7 +178,8 @@ def give_identity(container: Object, mounts: Mapping[str, str], *, folder: Path,
     with the same credentials. Nothing if the container has no token of its service account, or sets its own KUBECONFIG.
     """
     own = mounts.get(TOKEN_MOUNT)
-    if own is None or not server or any(item["name"] == "KUBECONFIG" for item in container.get("env") or []):
+    has_its_own = any(item["name"] == "KUBECONFIG" for item in container.get("env") or [])
+    if own is None or not server or has_its_own:
         return {}
     path = folder / "kubeconfig"
     write_kubeconfig(path, server=server, pki=Path(own), token=(Path(own) / "token").read_text())
@@ -235,7 +236,10 @@ async def provide_volumes(client: KubeClient, folder: Path) -> None:
     wanted: asyncio.Queue[Object] = asyncio.Queue()
 
     def on_change(_: Object | None, new: Object | None) -> None:
-        if new is not None and new["spec"].get("storageClassName") == LOCAL_CLASS and not new["spec"].get("volumeName"):
+        if new is None:
+            return
+        spec = new["spec"]
+        if spec.get("storageClassName") == LOCAL_CLASS and not spec.get("volumeName"):
             wanted.put_nowait(new)
 
     await _make_class(client)

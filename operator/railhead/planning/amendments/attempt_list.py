@@ -74,7 +74,10 @@ def _update(job: Job, status: JobStatus) -> list[Attempt]:
 
 def _append(attempt: Attempt, known: Sequence[Attempt]) -> list[Attempt]:
     """Appends to the attempt before it, if that is the last one and has ended; else begins a new list."""
-    is_next = bool(known) and known[-1].number == attempt.number - 1 and known[-1].completion_time is not None
+    if not known:
+        return [attempt]
+    last = known[-1]
+    is_next = last.number == attempt.number - 1 and last.completion_time is not None
     if not is_next:
         return [attempt]
     return [*known, attempt][-MAX_ATTEMPTS:]

@@ -151,7 +151,8 @@ def find_cut_off(job: Job) -> Failure | None:
     # A full report may leave some out.
     are_most = len(missed) > reached + silent or len(missed) >= MAX_LOST_PODS
     is_again = count_losses(job).rounds > 0 and any(pod.round for pod in missed)
-    if not are_most or not (is_again or len({pod.node for pod in missed}) > 1):
+    are_on_several = len({pod.node for pod in missed}) > 1
+    if not are_most or not (is_again or are_on_several):
         return None
     message = (
         f"{head.place} does not reach {len(missed)} of {job.desired_workers} worker pods, and Kubernetes reports them "

@@ -41,7 +41,8 @@ def released_delay_seconds(job: Job, reason: str) -> float:
     Half of it depends on the job's uid and the attempt. Otherwise jobs that took a part each would release it together,
     return together, and take a part each again.
     """
-    part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
+    digest = sha256(f"{job.uid}/{job.attempt}".encode()).digest()
+    part = int.from_bytes(digest[:4], "big") / 2**32
     times = sum(attempt.number < job.attempt for attempt in _list_released(job.status))
     first = QUOTA_FIRST_SECONDS
     if reason == PARTIAL_START:

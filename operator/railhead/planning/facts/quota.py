@@ -17,6 +17,7 @@ from railhead.planning.job import Job
 from railhead.planning.pod_view import Problem
 
 WHOLE = 100
+MOST_PERCENT = Decimal(10**6)  # however small the quota is
 # plugin/pkg/admission/resourcequota/controller.go: checkRequest
 _EXCEEDED = re.compile(r"exceeded quota: ([^\s,]+)(?:, requested: (\S+), used: \S+, limited: (\S+))?")
 
@@ -63,7 +64,8 @@ def _percent(needed: Decimal, limit: Decimal) -> int:
         if needed > 0:
             return WHOLE + 1
         return 0
-    return int(min(needed / limit * WHOLE, Decimal(10**6)).to_integral_value(rounding=ROUND_CEILING))
+    percent = min(needed / limit * WHOLE, MOST_PERCENT)
+    return int(percent.to_integral_value(rounding=ROUND_CEILING))
 
 
 def explain_rejection(job: Job, problem: Problem) -> Problem:

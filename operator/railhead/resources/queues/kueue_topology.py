@@ -30,7 +30,10 @@ def build_topology_requests(*pods: Object) -> list[Object]:
     """
     requests = [_read_request(pod["metadata"]["annotations"]) for pod in pods]
     first = requests[0]
-    if any(each != first for each in requests) or not first.keys() & {"required", "preferred"} or first.keys() & SLICES:
+    are_same = all(each == first for each in requests)
+    has_placement = first.keys() & {"required", "preferred"}
+    has_slices = first.keys() & SLICES
+    if not are_same or not has_placement or has_slices:
         return requests
     return [{**first, "podSetGroupName": pod["metadata"]["annotations"].get(GROUP, "attempt")} for pod in pods]
 

@@ -244,4 +244,7 @@ def _rank_error(error: RankError) -> Tuple[bool, float, int]:
 
 
 def _join(nodes: tuple[str, ...]) -> str:
-    return "node " + ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
+    text = "node " + ", ".join(nodes[:4])
+    if len(nodes) <= 4:
+        return text
+    return f"{text} and {len(nodes) - 4} more"

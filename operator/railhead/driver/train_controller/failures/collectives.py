@@ -162,7 +162,8 @@ def _examine(
     members = group.members or frozenset(group.calls)
     entered = sorted(rank for rank, each in unfinished.items() if each == number)
     call = f"{_write_name(group.calls[entered[0]][number][0].name)} #{number} of {group.name}"
-    missing = [rank for rank in sorted(members) if rank in records and max(group.calls.get(rank, {-1: []})) < number]
+    known = sorted(members.intersection(records))
+    missing = [rank for rank in known if max(group.calls.get(rank, {-1: []})) < number]
     idle = [rank for rank in missing if rank not in waiting]
     silent = sorted(members.difference(records))
     if idle:
