@@ -174,9 +174,7 @@ class HandStarted:
             attempt=1,
             checkpoint_index=-1,
             worker_pods=None,
-            storage=str(self._storage),
             resume_from=None,
-            report_url=None,
             report_token=None,
             termination_message=None,
         )

@@ -113,7 +113,12 @@ class Pods:
         self._server = _start_endpoint(self.reports, lambda report: self.answer(report))
         for name, text in source.items():
             _write(folder / "source" / name, text)
-        _write(folder / "input" / FILE, job.to_json())
+        url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        # Instead of the path of a mount, which a job that was built from a spec has.
+        path = self.storage
+        if "://" in job.storage_path:
+            path = job.storage_path
+        _write(folder / "input" / FILE, replace(job, report_url=url, storage_path=path).to_json())
         _write(folder / "auth" / "token", "0123456789abcdef0123456789abcdef")
         _write(folder / "report-token", "the-pods-token\n")
         (folder / "input" / CA_KEY).write_text("")
@@ -158,11 +163,9 @@ class Pods:
         return len(list(sockets.glob("raylet*"))) >= count
 
     def start_head(self, *, attempt: int = 1, checkpoint_index: int = -1, **env: str) -> None:
-        port = self._server.server_address[1]
         own = {
             e.ATTEMPT: str(attempt),
             e.CHECKPOINT_INDEX: str(checkpoint_index),
-            e.REPORT_URL: f"http://127.0.0.1:{port}",
             e.REPORT_TOKEN: str(self.folder / "report-token"),
             "CUDA_VISIBLE_DEVICES": "",
         }
@@ -185,7 +188,6 @@ class Pods:
             "HOME": str(self.folder),
             e.INPUT: str(self.folder / "input"),
             e.SOURCE: str(self.folder / "source"),
-            e.STORAGE: self.storage,
             e.BUNDLE: str(self.folder / "railhead.pyz"),
             e.ATTEMPT: "1",
             e.HEAD_HOST: "the-head.test.default.svc",

@@ -141,7 +141,7 @@ def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str])
         DAMAGES[name][0](make_run(path, name))
     job = make_job(
         entrypoint=["python", "train.py", *names], framework="", train_func="", worker_pods=1,
-        scaling=ONE_WORKER, storage_path=None if path.startswith("/") else path,
+        scaling=ONE_WORKER, storage_path="" if path.startswith("/") else path,
     )  # fmt: skip
     with Pods(tmp_path, job, source=SOURCE, storage=path if path.startswith("/") else None) as pods:
         pods.start(workers=1, env=env)

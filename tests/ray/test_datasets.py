@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import DatasetInput, JobInput
 from railhead.contract.outcome import Outcome
@@ -131,14 +130,15 @@ class Seen:
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     folder = tmp_path_factory.mktemp("formats")
     paths = write_files(folder / "data")
+    datasets = {name: replace(each, uri=paths.get(name, each.uri)) for name, each in DATASETS.items()}
     config = {"columns": COLUMNS, "once": ONCE, "out": str(folder), "rows": 60}
     source = {"user.py": SEEING, "data.py": MADE, "steps.py": STEPS, "queue.py": "raise RuntimeError('mine')"}
-    job = make_data_job(DATASETS, train_loop_config=config)
+    job = make_data_job(datasets, train_loop_config=config)
     with start_s3(folder) as s3, Pods(folder / "pods", job, source=source) as pods:
         for part in range(2):
             pq.write_table(pa.table({"id": list(range(part, 40, 2))}), folder / "part")
             s3.put(f"rows/{part}.parquet", (folder / "part").read_bytes())
-        pods.start(env={e.DATASETS: json.dumps(paths), **s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
+        pods.start(env={**s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
         assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()
         output = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
         ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
@@ -237,11 +237,11 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     datasets = {
         "good": DatasetInput(function="user:good"),
         "train": DatasetInput(function="user:build"),
-        "pictures": DatasetInput(format="images", split=False),
+        "pictures": DatasetInput(format="images", uri=str(folder / "bad.png"), split=False),
     }
     job = make_data_job(datasets, train_loop_config={"out": str(folder)})
     with Pods(folder / "pods", job, source={"user.py": FAILING}) as pods:
-        pods.start(env={e.DATASETS: json.dumps({"pictures": str(folder / "bad.png")})})
+        pods.start()
         pods.wait_until(lambda: {path.name for path in folder.glob("started-*")} == {"started-0", "started-1"})
         # One per dataset that is split.
         pods.wait_until(lambda: pods.count_processes("ray::SplitCoordinator") == 2)
@@ -272,7 +272,7 @@ def test_an_error_in_the_data_is_an_application_failure_that_names_its_cause(fai
     ("dataset", "texts"),
     [
         (
-            DatasetInput(format="parquet"),
+            DatasetInput(format="parquet", uri="/absent/data"),
             ["datasets.train.uri /absent/data: FileNotFoundError", "the head pod does not see"],
         ),
         pytest.param(
@@ -288,7 +288,7 @@ def test_an_unusable_dataset_is_rejected_before_training(
 ) -> None:
     """By the driver, from the head alone: no worker pod is needed."""
     with Pods(tmp_path, make_data_job({"train": dataset}), source={"user.py": FAILING}) as pods:
-        pods.start_head(RAILHEAD_DATASETS=json.dumps({"train": "/absent/data"}))
+        pods.start_head()
         assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert (outcome.outcome, outcome.reason) == ("Configuration", "DatasetRefused")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
 from railhead.driver.container.packages import parse_version
 from tests.ray.pods import RAY_VERSION, Pods, make_job
@@ -87,11 +86,12 @@ def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint
         framework="Python",
         drain_seconds=DRAIN_SECONDS,
         is_drain_required=True,
+        end_seconds=60,
         train_loop_config=config,
     )
     trained = tmp_path / "trained"
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
-        pods.start(env={"TRAINED": str(trained), e.END_SECONDS: "60"})
+        pods.start(env={"TRAINED": str(trained)})
         pods.wait_until(lambda: any(r["reports"] for r in pods.reports) and pods.has_process("PreemptionWatcher"))
         began = time.monotonic()
         pods.terminate("w1-0")

@@ -90,9 +90,9 @@ def test_an_attempt_that_finds_a_full_disk_waits_until_it_has_room(tmp_path: Pat
 
 def test_sigterm_ends_an_attempt_that_waits_for_its_storage(tmp_path: Path) -> None:
     with mount_full_disk(tmp_path / "runs") as disk:
-        job = make_single_job(train_func="user:train_func")
+        job = make_single_job(train_func="user:train_func", end_seconds=600)
         with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}, storage=str(disk.path)) as pods:
-            pods.start_head(RAILHEAD_END_SECONDS="600")
+            pods.start_head()
             pods.wait_until(lambda: any(report["warning"] for report in pods.reports))
             pods.terminate("head")
             assert pods.wait_ended(timeout=10) == FailureClass.PREEMPTION.exit_code, pods.read_log()

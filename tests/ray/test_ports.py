@@ -13,7 +13,6 @@ from pathlib import Path
 import grpc  # type: ignore[import-untyped]
 from prometheus_client.parser import text_string_to_metric_families
 
-from railhead.contract import environment
 from railhead.driver.container.pod_processes import list_descendants, read_process_table
 from tests.ray.pods import Pods, make_job
 
@@ -154,9 +153,9 @@ def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path
     docs/internals/ray-train.md, Ports of a job, has the table.
     """
     stop = tmp_path / "stop"
-    job = make_job(train_loop_config={"stop": str(stop)})
+    job = make_job(train_loop_config={"stop": str(stop)}, metrics_port=METRICS_PORT)
     with Pods(tmp_path, job, source={"user.py": WAITING}) as pods:
-        pods.start(env={environment.METRICS_PORT: str(METRICS_PORT)})
+        pods.start()
         pods.wait_until(lambda: any(report.get("reports") for report in pods.reports))
         found = {listener: probe(listener) for listener in set(find_listeners(pods))}
         processes = list(list_processes(pods))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
 from railhead.contract.job_input import BackendInput
 from railhead.driver.container.packages import parse_version
@@ -51,9 +50,9 @@ def train_func():
 @pytest.mark.slow  # tests/ray/test_drain.py has the notice, and tests/unit/training what becomes of it
 @pytest.mark.skipif((parse_version(RAY_VERSION) or (0, 0)) < (2, 58), reason="this Ray does not notify ranks")
 def test_transformers_saves_once_more_when_the_head_receives_sigterm(tmp_path: Path) -> None:
-    job = share_pod(make_job(backend=BackendInput("gloo")))
+    job = share_pod(make_job(backend=BackendInput("gloo"), end_seconds=120))
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
-        pods.start(workers=1, env={e.END_SECONDS: "120"})
+        pods.start(workers=1)
         pods.wait_until(lambda: "has done step 20" in pods.read_log())
         pods.terminate("head")
         assert pods.wait_ended() == FailureClass.PREEMPTION.exit_code, pods.read_log()

@@ -1,8 +1,8 @@
 """The job's input: everything that the driver needs from the TrainJob, as one JSON file.
 
 The operator writes it into the job's ConfigMap under `FILE`; the pods' entry point reads it
-in both roles. Values that differ between pods or attempts, and all paths (which a local node
-rewrites), are in the environment instead (`contract.environment`).
+in both roles. What differs between pods or attempts, and what a process needs to find this file,
+is in the environment instead (`contract.environment`).
 """
 
 from __future__ import annotations
@@ -138,8 +138,11 @@ class JobInput:
         archive_logs: spec.logs.archive or its default, up to what the operator allows: None, Failed or All.
         archive_wanted: spec.logs.archive, or empty.
         archive_per_rank, archive_per_run: bounds of the archive, in bytes.
-        storage_path: a URI, or None when it is a path (then in the environment).
-        datasets: by name; a uri that is a path is in the environment instead.
+        storage_path: spec.run.storagePath, a URI or a path.
+        datasets: by name.
+        end_seconds: how long the head waits for one more commit after SIGTERM.
+        metrics_port: spec.metrics.port, or None.
+        report_url: the operator's report endpoint; empty = there is none.
         drain_seconds: spec.worker.drainSeconds or its default, 0 = a worker exits at once on SIGTERM.
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
@@ -175,9 +178,12 @@ class JobInput:
     archive_wanted: str = ""
     archive_per_rank: int = 0
     archive_per_run: int = 0
+    end_seconds: int = 0
+    metrics_port: Optional[int] = None
+    report_url: str = ""
     drain_seconds: int = 0
     is_drain_required: bool = False
-    storage_path: Optional[str] = None
+    storage_path: str = ""
     git: Optional[GitInput] = None
     source_digest: str = ""
     runtime_env: dict[str, Any] = field(default_factory=dict)

@@ -151,7 +151,6 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
     build = partial(
         build_head_pod,
         _describe_attempt(job, attempt),
-        settings=job.settings,
         status=job.status,
         initial_checkpoint=find_initial_checkpoint(job),
         worker_pods=workers,

@@ -64,19 +64,17 @@ def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) ->
     return build_immutable("Secret", metadata, type="Opaque", stringData={TOKEN_KEY: token})
 
 
-def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_STORAGE) -> JobInput:
+def build_job_input(
+    job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_STORAGE, *, report_url: str = ""
+) -> JobInput:
     """Returns the spec as the driver needs it: with Ray's names and numbers."""
     sizes = compute_sizes(spec)
-    git = spec.source.git if spec.source else None
     run = spec.run
     scaling = spec.scaling
     backend = spec.trainer.backend
     logs = spec.logs or Logs()
     checkpoint = run.checkpoint
     progress = run.progress
-    storage_uri = None
-    if not run.storage_path.startswith("/"):  # a path is passed by the environment: see `contract/environment.py`
-        storage_uri = run.storage_path
     return JobInput(
         namespace=job.namespace,
         name=job.name,
@@ -105,11 +103,14 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         archive_wanted=logs.archive or "",
         archive_per_rank=logs.rank_bytes,
         archive_per_run=logs.run_bytes,
+        end_seconds=spec.end_seconds,
+        metrics_port=spec.metrics.port if spec.metrics else None,
+        report_url=report_url,
         drain_seconds=spec.drain_seconds,
         is_drain_required=spec.worker.drain_seconds is not None,
-        storage_path=storage_uri,
+        storage_path=run.storage_path,
         runtime_env=_describe_runtime_env(spec),
-        git=GitInput(git.repository, git.revision, git.path or "", git.secret_name or "") if git else None,
+        git=_describe_git(spec),
         source_digest=_digest_inline(spec),
         ray_node=RayNodes(sizes.head.ray, sizes.worker.ray),
     )
@@ -120,6 +121,14 @@ def _choose_framework(spec: TrainJobSpec) -> str:
     if not spec.trainer.train_func:
         return ""
     return spec.trainer.framework or DEFAULT_FRAMEWORK
+
+
+def _describe_git(spec: TrainJobSpec) -> GitInput | None:
+    """Returns where the code is fetched from; None if it comes from elsewhere."""
+    if spec.source is None or spec.source.git is None:
+        return None
+    git = spec.source.git
+    return GitInput(git.repository, git.revision, git.path or "", git.secret_name or "")
 
 
 def _describe_runtime_env(spec: TrainJobSpec) -> Object:
@@ -174,18 +183,12 @@ def _describe_elastic(scaling: Scaling) -> ElasticInput | None:
 
 
 def _describe_dataset(dataset: Dataset) -> DatasetInput:
-    uri = dataset.uri or ""
     return DatasetInput(
         function=dataset.function or "",
         format=dataset.format or "",
-        uri="" if uri.startswith("/") else uri,
+        uri=dataset.uri or "",
         split=dataset.split,
     )
-
-
-def build_dataset_paths(spec: TrainJobSpec) -> dict[str, str]:
-    """Returns the datasets whose uri is a path. They go into the environment, where a local node rewrites paths."""
-    return {n: d.uri for n, d in (spec.datasets or {}).items() if d.uri is not None and d.uri.startswith("/")}
 
 
 def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Object:
@@ -193,7 +196,8 @@ def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> 
 
     Its name has the digest of the files for the driver, one of which has the digest of the inline code.
     """
-    files = {FILE: build_job_input(job, spec, settings.archive_policy).to_json(), CA_KEY: settings.report_ca}
+    wanted = build_job_input(job, spec, settings.archive_policy, report_url=settings.report_url)
+    files = {FILE: wanted.to_json(), CA_KEY: settings.report_ca}
     content = digest_files({name: text.encode() for name, text in files.items()})
     source = {SOURCE_PREFIX + name: text for name, text in _get_inline(spec).items()}
     metadata = build_metadata(job, names.input_name(job.name, job.uid, content))

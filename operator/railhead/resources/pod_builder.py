@@ -24,7 +24,7 @@ from railhead.contract import environment
 from railhead.contract.job_input import CA_KEY, FILE
 from railhead.contract.report import AUDIENCE
 from railhead.json_object import Object, parts
-from railhead.resources.base import JobRef, OperatorSettings, build_metadata
+from railhead.resources.base import JobRef, build_metadata
 from railhead.resources.bundle import (
     AUTH_FOLDER,
     BUNDLE_FOLDER,
@@ -42,7 +42,7 @@ from railhead.resources.code_volume import (
 )
 from railhead.resources.known_checkpoints import describe_known
 from railhead.resources.merge import merge
-from railhead.resources.mounts import TOKEN_KEY, Mounts, build_dataset_paths, get_digest
+from railhead.resources.mounts import TOKEN_KEY, Mounts, get_digest
 from railhead.resources.placement import add_head_tolerations, avoid_nodes, place_worker
 from railhead.resources.queues.kueue import HEAD, WORKERS, admit
 from railhead.resources.secret_env import mark_secrets
@@ -123,7 +123,6 @@ class RolePart:
 def build_head_pod(
     attempt: PodSettings,
     *,
-    settings: OperatorSettings,
     status: JobStatus,
     worker_pods: int,
     initial_checkpoint: InitialCheckpoint | None = None,
@@ -136,7 +135,6 @@ def build_head_pod(
     job = attempt.job
     spec = attempt.spec
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
-    paths = build_dataset_paths(spec)
     initial = initial_checkpoint
     limit = spec.progress_deadline_seconds
     env: list[Object] = [
@@ -145,11 +143,8 @@ def build_head_pod(
         {"name": environment.KNOWN_CHECKPOINTS, "value": json.dumps(describe_known(status))},
         *([{"name": environment.RESUME_FROM, "value": initial.uri}] if initial else []),
         {"name": environment.WORKER_PODS, "value": str(worker_pods)},
-        {"name": environment.END_SECONDS, "value": str(spec.end_seconds)},
         *([{"name": environment.PROGRESS_DEADLINE, "value": str(limit)}] if limit is not None else []),
-        {"name": environment.REPORT_URL, "value": settings.report_url},
         {"name": environment.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
-        *([{"name": environment.DATASETS, "value": json.dumps(paths, sort_keys=True)}] if paths else []),
         *HIDE_GPUS,
     ]
     part = RolePart(
@@ -367,7 +362,6 @@ def _shared_env(attempt: PodSettings) -> list[Object]:
         environment.INPUT: INPUT_FOLDER,
         environment.INPUT_DIGEST: get_digest(mounts.input),
         environment.TOKEN_DIGEST: get_digest(mounts.secret),
-        environment.STORAGE: spec.run.storage_path,
         environment.BUNDLE: build_copy_path(TEMP_FOLDER),
         environment.ATTEMPT: str(attempt.number),
         environment.HEAD_HOST: names.head_host(job.name, job.uid, attempt.number),
@@ -379,7 +373,6 @@ def _shared_env(attempt: PodSettings) -> list[Object]:
         # One of the image or of envFrom would outrank the file, also for `kubectl exec`.
         "RAY_AUTH_TOKEN": "",
         **({environment.SOURCE: folder} if folder else {}),
-        **({environment.METRICS_PORT: str(spec.metrics.port)} if spec.metrics else {}),
     }
     fields = {environment.POD_NAME: "metadata.name", environment.POD_IP: "status.podIP"}
     return [

@@ -53,9 +53,11 @@ def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def in_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mailbox:
     """The environment of a script; the driver has already recorded every fit()."""
-    (tmp_path / FILE).write_text(make_job(train_func="", entrypoint=["python"], run_name="the-run").to_json())
+    (tmp_path / FILE).write_text(
+        make_job(train_func="", entrypoint=["python"], run_name="the-run", storage_path=str(tmp_path)).to_json()
+    )
     values = {e.INPUT: tmp_path, e.TEMP: tmp_path, e.BUNDLE: "x", e.POD_IP: "x", e.HEAD_HOST: "x", e.HEAD_PORT: 1}
-    for name, value in {**values, e.STORAGE: tmp_path, STORAGE_PATH: tmp_path}.items():
+    for name, value in {**values, STORAGE_PATH: tmp_path}.items():
         monkeypatch.setenv(name, str(value))
     monkeypatch.setenv("RAILHEAD_RUN", "")
     mailbox = Mailbox(tmp_path)

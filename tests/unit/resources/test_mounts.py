@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from railhead.api import names
-from railhead.api.status import JobStatus
 from railhead.contract.digest import digest
 from railhead.contract.job_input import (
     CA_KEY,
@@ -25,9 +23,8 @@ from railhead.contract.job_input import (
 from railhead.contract.log_archive import ArchivePolicy
 from railhead.resources.base import JobRef
 from railhead.resources.mounts import build_input, build_job_input, build_mounts, build_secret, get_digest
-from railhead.resources.pod_builder import PodSettings, build_head_pod
 from railhead.resources.sizes import compute_sizes
-from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
+from tests.unit.builders import SETTINGS, UID, make_spec
 
 JOB = JobRef("team", "digits", UID)
 
@@ -84,10 +81,12 @@ def test_the_inputs_name_follows_from_all_of_its_content(changes: dict[str, Any]
 
 
 def test_input_holds_the_job_the_ca_and_the_code() -> None:
-    spec = make_spec(source={"inline": {"train.py": "x = 1", "notes.txt": "é"}})
+    spec = make_spec(source={"inline": {"train.py": "x = 1", "notes.txt": "é"}}, metrics={"port": 9400})
     made = build_input(JOB, spec, SETTINGS)
     assert made["immutable"] is True
-    assert JobInput.from_json(made["data"].pop(FILE)) == build_job_input(JOB, spec)
+    read = JobInput.from_json(made["data"].pop(FILE))
+    assert read == build_job_input(JOB, spec, report_url=SETTINGS.report_url)
+    assert (read.report_url, read.metrics_port) == ("https://reports.test:8443", 9400)
     assert made["data"] == {CA_KEY: "CA", "source.train.py": "x = 1", "source.notes.txt": "é"}
 
 
@@ -191,17 +190,16 @@ def test_the_head_repeats_the_lines_of_all_ranks_of_a_small_job(
 @pytest.mark.parametrize(
     ("run", "name", "path"),
     [
-        ({"storagePath": "/runs"}, f"digits-{UID[:8]}", None),
+        ({"storagePath": "/runs"}, f"digits-{UID[:8]}", "/runs"),
         ({"storagePath": "s3://b/p", "name": "mine"}, "mine", "s3://b/p"),
     ],
 )
-def test_the_input_has_a_storage_uri_but_no_path(run: dict[str, Any], name: str, path: str | None) -> None:
-    """A local node rewrites paths in the environment, but cannot do so inside a file."""
+def test_the_input_has_the_run_and_where_it_is_stored(run: dict[str, Any], name: str, path: str) -> None:
     built = build_job_input(JOB, make_spec(run=run))
     assert (built.run_name, built.storage_path) == (name, path)
 
 
-def test_the_input_has_datasets_and_the_heads_environment_their_paths() -> None:
+def test_the_input_has_the_datasets() -> None:
     spec = make_spec(
         datasets={
             "train": {"format": "csv", "uri": "/data/train"},
@@ -210,10 +208,7 @@ def test_the_input_has_datasets_and_the_heads_environment_their_paths() -> None:
         }
     )
     assert build_job_input(JOB, spec).datasets == {
-        "train": DatasetInput(format="csv"),
+        "train": DatasetInput(format="csv", uri="/data/train"),
         "far": DatasetInput(format="parquet", uri="s3://bucket/far", split=False),
         "made": DatasetInput(function="data:build"),
     }
-    head = build_head_pod(PodSettings(JOB, spec, 1, MOUNTS), settings=SETTINGS, status=JobStatus(), worker_pods=2)
-    env = {v["name"]: v.get("value") for c in head["spec"]["containers"] for v in c["env"]}
-    assert json.loads(env["RAILHEAD_DATASETS"] or "") == {"train": "/data/train"}

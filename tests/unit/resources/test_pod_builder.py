@@ -55,7 +55,7 @@ def build(role: str, *, job: JobRef = JOB, attempt: int = 2, status: JobStatus =
 
 def build_for(attempt: PodSettings, role: str, *, status: JobStatus = STATUS) -> Object:
     if role == "head":
-        return build_head_pod(attempt, settings=SETTINGS, status=status, worker_pods=2)
+        return build_head_pod(attempt, status=status, worker_pods=2)
     return WorkerPodBuilder(attempt).build(slot=3, round_=1)
 
 
@@ -183,9 +183,6 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     sees_gpus = role == "worker" and spec == "gpus"
     hidden = (None, None) if sees_gpus else ("void", "")
     assert (variables.get("NVIDIA_VISIBLE_DEVICES"), variables.get("CUDA_VISIBLE_DEVICES")) == hidden
-    assert variables.get("RAILHEAD_METRICS_PORT") is None
-    with_metrics = env(build(role, metrics={"port": 9400}, **SPECS[spec]))
-    assert with_metrics["RAILHEAD_METRICS_PORT"] == "9400"
     assert variables.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
     place = {"run": "digits-1a2b", "folder": "runs"}
     best = {"name": "a/c5", **place, "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
@@ -257,7 +254,6 @@ def test_volumes_of_input_auth_shm_and_storage(role: str) -> None:
     shared = getattr(compute_sizes(make_spec()), role).shared_memory
     assert found[mounts(pod)["/dev/shm"]] == {"emptyDir": {"medium": "Memory", "sizeLimit": shared}}
     assert found[mounts(pod)["/mnt/runs"]] == CLAIM
-    assert env(pod)["RAILHEAD_STORAGE"] == "/mnt/runs"
     assert "railhead-storage" not in volumes(build(role))
 
 
@@ -297,12 +293,11 @@ def test_a_worker_pod_has_time_to_drain_even_if_a_template_sets_less() -> None:
 def test_pods_with_gpus_have_more_time_to_save_a_checkpoint(use_gpu: bool, head: int, worker: int, drain: int) -> None:
     scaling = {"numWorkers": 2, "useGPU": use_gpu}
     built = {role: build(role, scaling=scaling) for role in ("head", "worker")}
-    assert env(built["head"])["RAILHEAD_END_SECONDS"] == str(head)
     times = [built[role]["spec"]["terminationGracePeriodSeconds"] for role in ("head", "worker")]
     assert times == [head + 15, worker]
     job = build_job_input(JOB, make_spec(scaling=scaling))
-    assert (job.drain_seconds, job.is_drain_required) == (drain, False)
-    assert env(build("head", scaling=scaling, suspendGraceSeconds=0))["RAILHEAD_END_SECONDS"] == "0"
+    assert (job.end_seconds, job.drain_seconds, job.is_drain_required) == (head, drain, False)
+    assert build_job_input(JOB, make_spec(scaling=scaling, suspendGraceSeconds=0)).end_seconds == 0
 
 
 WRONG: tuple[Any, ...] = (None, 7, "x", [], [7], [None], {}, {"name": 7})

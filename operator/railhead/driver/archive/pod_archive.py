@@ -31,7 +31,7 @@ from railhead.driver.archive.archive_layout import (
 )
 from railhead.driver.archive.archive_upload import NOT_BEGUN, Upload, open_folder, remove_attempt
 from railhead.driver.archive.spool import Spool
-from railhead.driver.container.pod_input import Pod, choose_storage_path
+from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.pod_processes import kill_child, start_piped_child
 from railhead.driver.container.session_logs import TRAIN_LOGS, LogFile, list_logs, read_new
 from railhead.driver.messages.exception_text import describe_exception
@@ -198,7 +198,7 @@ def start_archive(role: str, pod: Pod, job: JobInput, variables: Mapping[str, st
     spool = Spool(folder, writer, limit=job.archive_per_rank)
     template = Upload(
         spool=str(folder),
-        storage_path=choose_storage_path(pod, job),
+        storage_path=job.storage_path,
         run_name=job.run_name,
         uid=job.uid,
         attempt=pod.attempt,

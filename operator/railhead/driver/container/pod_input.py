@@ -26,11 +26,8 @@ class Pod:
         checkpoint_index: index of the newest commit of earlier attempts, -1 for none.
         worker_pods: desired number when this head was created, or None.
         progress_deadline: how many seconds training may report nothing, or None for no limit.
-        metrics_port: spec.metrics.port, or None.
-        end_seconds: how long the driver waits for one more commit after SIGTERM.
-        storage: run.storagePath when it is a path.
         resume_from: the checkpoint of spec.resumeFrom, or None.
-        report_url, report_token: the report endpoint and the file with the token; or None.
+        report_token: the file with the token for the report endpoint, or None.
         termination_message: file for the outcome, or None.
     """
 
@@ -43,14 +40,10 @@ class Pod:
     attempt: int
     checkpoint_index: int
     worker_pods: Optional[int]
-    storage: Optional[str]
     resume_from: Optional[str]
-    report_url: Optional[str]
     report_token: Optional[str]
     termination_message: Optional[str]
-    end_seconds: float = 0.0
     progress_deadline: Optional[float] = None
-    metrics_port: Optional[int] = None
     uid: str = ""
 
     @staticmethod
@@ -67,14 +60,10 @@ class Pod:
             attempt=int(variables.get(environment.ATTEMPT) or 1),
             checkpoint_index=int(variables.get(environment.CHECKPOINT_INDEX) or -1),
             worker_pods=_read_number(variables, environment.WORKER_PODS),
-            metrics_port=_read_number(variables, environment.METRICS_PORT),
-            end_seconds=float(variables.get(environment.END_SECONDS) or 0),
             progress_deadline=float(variables[environment.PROGRESS_DEADLINE])
             if variables.get(environment.PROGRESS_DEADLINE)
             else None,
-            storage=variables.get(environment.STORAGE) or None,
             resume_from=variables.get(environment.RESUME_FROM) or None,
-            report_url=variables.get(environment.REPORT_URL) or None,
             report_token=variables.get(environment.REPORT_TOKEN) or None,
             termination_message=variables.get(environment.TERMINATION_MESSAGE) or None,
         )
@@ -89,11 +78,6 @@ def _read_number(variables: Mapping[str, str], name: str) -> Optional[int]:
     if text:
         return int(text)
     return None
-
-
-def choose_storage_path(pod: Pod, job: JobInput) -> str:
-    """The URI of the job's input, else the path from the environment, which a local node rewrites."""
-    return job.storage_path or pod.storage or ""
 
 
 def read_working_folder() -> str:

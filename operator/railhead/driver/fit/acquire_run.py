@@ -72,7 +72,7 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     # The status shows one warning: the first of these, in the order of their weight.
     version = find_version()
     warning = damage or run.warning or renamed
-    warning = warning or warn_without_notices(version, end_seconds=pod.end_seconds) or warn_of_newer_ray(version)
+    warning = warning or warn_without_notices(version, end_seconds=job.end_seconds) or warn_of_newer_ray(version)
     claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
     claimed.write()
     return claimed

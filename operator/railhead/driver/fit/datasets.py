@@ -5,8 +5,6 @@ Needs a driver that has joined Ray. Every error is one sentence that begins with
 
 from __future__ import annotations
 
-from typing import Mapping
-
 from railhead.contract.job_input import JobInput
 from railhead.driver.container.user_code import has_parameter, load_function
 from railhead.driver.messages.attempt_errors import AttemptFailed, JobRefused, Unreachable
@@ -26,17 +24,14 @@ READERS = {
 REFUSED = "DatasetRefused"
 
 
-def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, object]:
-    """Returns each ray.data.Dataset by name. Raises JobRefused or Unreachable.
-
-    `paths` has the URIs of those that are paths, which a local node rewrites.
-    """
+def build_datasets(job: JobInput) -> dict[str, object]:
+    """Returns each ray.data.Dataset by name. Raises JobRefused or Unreachable."""
     built: dict[str, object] = {}
     for name, dataset in job.datasets.items():
         if dataset.function:
             built[name] = _call(name, dataset.function, job)
         else:
-            built[name] = _read(name, dataset.format, uri=paths.get(name) or dataset.uri)
+            built[name] = _read(name, dataset.format, uri=dataset.uri)
     return built
 
 

@@ -22,7 +22,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, shorten_middle
 from railhead.contract.report import Report, ReportedOutcome, State
 from railhead.driver.archive.pod_archive import Archive
-from railhead.driver.container.pod_input import Pod, choose_storage_path
+from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.pod_processes import kill_child, kill_workers
 from railhead.driver.head.publisher import Publisher
 from railhead.driver.head.rank_stream import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
@@ -197,7 +197,7 @@ def _complete_run(head: Head, outcome: Outcome) -> None:
     has_history = spool.exists()
     if not (outcome.has_succeeded or has_history):
         return
-    folder = open_own_folder(choose_storage_path(pod, job), job.run_name)
+    folder = open_own_folder(job.storage_path, job.run_name)
     claim = find_claim(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
     if claim is None:
         return

@@ -6,18 +6,16 @@ Ray's head starts, this checks the storage and imports Ray.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Optional
 
-from railhead.contract import environment
 from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
-from railhead.driver.container.pod_input import Pod, choose_storage_path
+from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.run_context import RunContext
 from railhead.driver.container.user_code import choose_working_folder, list_user_folders
 from railhead.driver.fit.acquire_run import acquire_run
@@ -62,10 +60,6 @@ class TrainingContext:
     ranks: Ranks
     scripts: Scripts
 
-    @property
-    def storage_path(self) -> str:
-        return choose_storage_path(self.pod, self.job)
-
     def watch(self) -> None:
         """Starts to watch the nodes; call it once the driver has joined Ray."""
         start_thread(watch_nodes, self.pod, self.job, self.publisher, self.on_fatal)
@@ -94,7 +88,7 @@ def _has_succeeded_before(attempt: TrainingContext) -> bool:
     """
     pod = attempt.pod
     job = attempt.job
-    path = attempt.storage_path
+    path = attempt.job.storage_path
 
     def read() -> Optional[Outcome]:
         folder = open_own_folder(path, job.run_name)
@@ -123,7 +117,7 @@ def _prepare(attempt: TrainingContext) -> None:
         check_script(job)
     is_known = attempt.pod.checkpoint_index >= 0
     run_uri = prepare_storage(
-        attempt.storage_path, run_name=job.run_name, is_known=is_known, warn=attempt.publisher.warn
+        attempt.job.storage_path, run_name=job.run_name, is_known=is_known, warn=attempt.publisher.warn
     )
     attempt.publisher.update(partial(replace, run_uri=run_uri))
 
@@ -139,9 +133,7 @@ def _run_trainer(attempt: TrainingContext) -> Ending:
         _join(attempt)
         # For files that the user's code opens. Only now, since Ray records the folder in which the driver joins.
         os.chdir(choose_working_folder())
-        # The URIs of those datasets that are paths.
-        paths = json.loads(os.environ.get(environment.DATASETS) or "{}")
-        trainer = _make_trainer(attempt, build_datasets(job, paths=paths))
+        trainer = _make_trainer(attempt, build_datasets(job))
     else:
         # The trainer comes first, to report every problem before Ray is up.
         trainer = _make_trainer(attempt, {})
@@ -177,7 +169,7 @@ def _run_script(attempt: TrainingContext) -> Ending:
 def _make_trainer(attempt: TrainingContext, datasets: dict[str, object]) -> Trainer:
     """Returns the trainer, ready for fit(), with the run claimed for this attempt."""
     job = attempt.job
-    storage_path = attempt.storage_path
+    storage_path = attempt.job.storage_path
     if job.build:
         trainer, run = build_users_trainer(job, storage_path=storage_path, datasets=datasets)
     else:

@@ -127,19 +127,19 @@ def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
     # The limit in the pod's input counts until the operator has answered a report.
     answer = Answer(progress_deadline_seconds=pod.progress_deadline)
     return Publisher(
-        endpoint=_find_endpoint(pod), mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics)
+        endpoint=_find_endpoint(pod, job), mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics)
     )
 
 
-def _find_endpoint(pod: Pod) -> Optional[Endpoint]:
-    """Returns the operator's report endpoint, None for a pod that was given none."""
-    if not pod.report_url:
+def _find_endpoint(pod: Pod, job: JobInput) -> Optional[Endpoint]:
+    """Returns the operator's report endpoint, None for a job that was given none."""
+    if not job.report_url:
         return None
     ca_file = None
     ca = pod.input_folder / CA_KEY
     if ca.exists():
         ca_file = str(ca)
-    return Endpoint(pod.report_url, pod.report_token, ca_file, os.environ.get(HOSTS_FILE))
+    return Endpoint(job.report_url, pod.report_token, ca_file, os.environ.get(HOSTS_FILE))
 
 
 def _handle_sigterm(head: Head, endings: Endings) -> None:
@@ -164,7 +164,7 @@ def receive_sigterm(signals: Signals) -> None:
 def _end_on_sigterm(head: Head, signals: Signals, endings: Endings) -> None:
     signals.get()
     head.is_terminating = True
-    seconds = head.pod.end_seconds
+    seconds = head.job.end_seconds
     log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint if training is running")
     if seconds > 0:
         # The controller finds it in the mailbox, and notifies the ranks.
@@ -197,7 +197,7 @@ def _serve_metrics(head: Head) -> None:
 
     Call it before Ray starts: Ray's processes take free ports, and may take this one.
     """
-    port = head.pod.metrics_port
+    port = head.job.metrics_port
     if port is None:
         return
     try:

@@ -21,7 +21,7 @@ from typing import IO, Any, Iterable, List, Mapping, Optional
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.driver.container.hosts import write_address
-from railhead.driver.container.pod_input import Pod, choose_storage_path
+from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.pod_processes import describe_exit, kill_group, start_piped_child
 from railhead.driver.container.run_context import NUM_WORKERS, RUN_NAME, STORAGE_PATH
 from railhead.driver.container.user_code import choose_working_folder
@@ -69,7 +69,7 @@ def build_environment(environment: Mapping[str, str], *, pod: Pod, job: JobInput
     return {
         **environment,
         RUN_NAME: job.run_name,
-        STORAGE_PATH: choose_storage_path(pod, job),
+        STORAGE_PATH: job.storage_path,
         NUM_WORKERS: str(job.scaling.num_workers),
         SCRIPT: "1",
         "RAY_ADDRESS": write_address(pod.ip, pod.head_port),

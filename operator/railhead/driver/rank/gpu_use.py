@@ -9,9 +9,11 @@ import ctypes
 import os
 import threading
 import time
+from pathlib import Path
 from typing import Any, Mapping, Tuple
 
 from railhead.contract import environment
+from railhead.contract.job_input import FILE, JobInput
 from railhead.driver.mailbox.heartbeat import GpuUse
 from railhead.driver.rank import steps
 
@@ -29,13 +31,26 @@ class _Memory(ctypes.Structure):
 def watch_gpus(variables: Mapping[str, str] = os.environ) -> None:
     """Starts the thread in a job with spec.metrics; without effect for a rank without GPUs, or without NVML."""
     names = [name for name in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    if not variables.get(environment.METRICS_PORT) or not names:
+    if not names or not _has_metrics(variables):
         return
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
         return
     threading.Thread(target=_watch, args=(nvml, names), name="railhead-gpus", daemon=True).start()
+
+
+def _has_metrics(variables: Mapping[str, str]) -> bool:
+    """Whether the job has spec.metrics, by the input of this rank's pod."""
+    folder = variables.get(environment.INPUT)
+    if not folder:
+        return False
+    try:
+        job = JobInput.from_json(Path(folder, FILE).read_text())
+    except (OSError, ValueError, TypeError):
+        # A rank trains without the use of its GPUs rather than not at all.
+        return False
+    return job.metrics_port is not None
 
 
 def _watch(nvml: Any, names: list[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 
 from railhead.contract.report import RunWarning
 from railhead.contract.run_folder import name_fit
-from railhead.driver.container.pod_input import Pod, choose_storage_path
+from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.run_context import STORAGE_PATH
 from railhead.driver.fit.acquire_run import acquire_run
 from railhead.driver.mailbox.mailbox import Mailbox, open_mailbox
@@ -71,7 +71,7 @@ def watch_fit(trainer: Trainer, fit: Callable[[Trainer], object]) -> object:
     try:
         pod = Pod.from_environment(os.environ)
         job = pod.read_job()
-        path = choose_storage_path(pod, job)
+        path = job.storage_path
         name_run(trainer.run_config, job.run_name, number=number)
         run = make_ready(trainer, who="trainer.entrypoint", job=job, storage_path=path, job_path=path, fit=number)
         if not trainer.running_in_local_mode:

@@ -23,6 +23,7 @@ from railhead.contract.times import now_text
 from railhead.json_object import Object
 from railhead.local import in_pods
 from railhead.local.node.container_env import MissingReference, build_command, build_environment, field_value
+from railhead.local.node.input_files import rewrite_input
 from railhead.local.node.pod_status import PodPlace, PodStatus, exit_code_of, must_restart, restart_delay_seconds
 from railhead.local.node.volumes import VolumeMaker, give_identity, mount_map
 from railhead.local.processes import MARKER, die_with_parent, end_marked
@@ -229,6 +230,7 @@ class ContainerRunner:
             fields=partial(field_value, pod, address=place.address),
             lookup=self._context.volumes.data,
         )
+        env |= rewrite_input(env, mounts, folder=place.folder / f"{self._name}.input")
         # A device plugin decides this, whatever the pod specifies; without GPUs the pod's value stays.
         if place.gpus:
             gpus = ",".join(map(str, place.gpus))

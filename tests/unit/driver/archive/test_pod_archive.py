@@ -246,7 +246,7 @@ def test_ray_trains_own_logs_are_kept(tmp_path: Path) -> None:
 def make_pod(tmp_path: Path, bundle: str = "") -> Pod:
     return cast(
         Pod,
-        SimpleNamespace(temp=tmp_path, bundle=bundle, uid="ffff-1", attempt=2, storage="/runs", input_folder=tmp_path),
+        SimpleNamespace(temp=tmp_path, bundle=bundle, uid="ffff-1", attempt=2, input_folder=tmp_path),
     )
 
 

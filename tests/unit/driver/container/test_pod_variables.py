@@ -6,7 +6,6 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.driver.container.pod_input import Pod
-from railhead.driver.rank.gpu_use import watch_gpus
 
 NEEDED = {
     e.INPUT: "/input",
@@ -17,18 +16,11 @@ NEEDED = {
     e.TEMP: "/tmp/railhead",
 }
 OPTIONAL = (
-    *(e.POD_UID, e.ATTEMPT, e.CHECKPOINT_INDEX, e.WORKER_PODS, e.METRICS_PORT, e.END_SECONDS, e.PROGRESS_DEADLINE),
-    *(e.STORAGE, e.RESUME_FROM, e.REPORT_URL, e.REPORT_TOKEN, e.TERMINATION_MESSAGE),
+    *(e.POD_UID, e.ATTEMPT, e.CHECKPOINT_INDEX, e.WORKER_PODS, e.PROGRESS_DEADLINE),
+    *(e.RESUME_FROM, e.REPORT_TOKEN, e.TERMINATION_MESSAGE),
 )
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_an_empty_variable_is_an_absent_one(name: str) -> None:
     assert Pod.from_environment({**NEEDED, name: ""}) == Pod.from_environment(NEEDED)
-
-
-def test_an_empty_port_of_metrics_starts_no_watch_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
-    monkeypatch.setattr("railhead.driver.rank.gpu_use.ctypes.CDLL", looked.append)
-    watch_gpus({e.METRICS_PORT: "", "CUDA_VISIBLE_DEVICES": "0"})
-    assert looked == []

@@ -50,7 +50,7 @@ def test_names_a_function_that_returns_no_dataset(
     monkeypatch.delitem(__import__("sys").modules, "dataset_code", raising=False)
     job = make_job(datasets={"train": DatasetInput(function=f"dataset_code:{function}")}, train_loop_config={"rows": 3})
     with pytest.raises(kind, match=rf"datasets\.train\.function dataset_code:{function}: .*{expected}"):
-        build_datasets(job, paths={})
+        build_datasets(job)
 
 
 def test_network_errors_are_temporary_and_user_errors_are_not() -> None:

@@ -146,9 +146,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(folder: Path, code: str, *, scripts: Scripts | None = None, entrypoint: list[str] | None = None) -> Ending:
     (folder / "train.py").write_text(textwrap.dedent(code))
     command, scaling = entrypoint or ["python", "train.py", "two words"], ScalingInput(3)
-    job = make_job(train_func="", entrypoint=command, run_name="the-run", scaling=scaling)
+    job = make_job(train_func="", entrypoint=command, run_name="the-run", scaling=scaling, storage_path="/runs")
     own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
-    pod = Pod.from_environment({**own, e.STORAGE: "/runs"})
+    pod = Pod.from_environment(own)
     return run_script(job, pod, Mailbox(folder), Ranks("None"), [] if scripts is None else scripts)
 
 

@@ -14,7 +14,7 @@ from ray._common.network_utils import build_address, parse_address
 from railhead.contract import environment as e
 from railhead.contract.job_input import ElasticInput, RayNode, RayNodes, ScalingInput
 from railhead.driver.container.hosts import write_address
-from railhead.driver.container.pod_input import Pod, choose_storage_path
+from railhead.driver.container.pod_input import Pod
 from railhead.driver.pod.ray_start import (
     REMOVED,
     build_head_command,
@@ -33,7 +33,6 @@ ENVIRONMENT = {
     e.HEAD_HOST: "head.svc",
     e.HEAD_PORT: "23456",
     e.TEMP: "/tmp/railhead",
-    e.STORAGE: "/runs",
 }
 POD = Pod.from_environment(ENVIRONMENT)
 
@@ -132,11 +131,6 @@ def test_worker_command_sets_labels_in_rays_format() -> None:
     command = build_worker_command(POD, make_job(ray_node=RayNodes(worker=node)), head_address="10.0.0.2")
     assert "--labels=example.com/gpu=H100,zone=a" in command
     assert not any(a.startswith("--labels") for a in build_worker_command(POD, make_job(), head_address="10.0.0.2"))
-
-
-def test_storage_is_the_path_of_the_environment_or_the_uri_of_the_input() -> None:
-    assert choose_storage_path(POD, make_job()) == "/runs"
-    assert choose_storage_path(POD, make_job(storage_path="s3://bucket/x")) == "s3://bucket/x"
 
 
 def test_rays_hang_detector_observes_where_gpus_and_nccls_client_are() -> None:

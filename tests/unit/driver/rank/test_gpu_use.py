@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from railhead.contract import environment
+from railhead.contract.job_input import FILE, JobInput, ScalingInput
 from railhead.driver.mailbox.heartbeat import GpuUse
 from railhead.driver.rank import gpu_use, steps
 from railhead.driver.rank.gpu_use import read_gpus, watch_gpus
@@ -86,8 +88,15 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return opened
 
 
-def test_a_rank_of_a_job_with_metrics_answers_with_its_gpus(library: list[str]) -> None:
-    watch_gpus({environment.METRICS_PORT: "9400", "CUDA_VISIBLE_DEVICES": "2"})
+def write_input(folder: Path, *, metrics_port: int | None) -> dict[str, str]:
+    """Writes a job's input, and returns the environment of a rank that has it and GPU 2."""
+    job = JobInput("team", "digits", "uid", "digits-uid", ScalingInput(1), worker_pods=1, metrics_port=metrics_port)
+    (folder / FILE).write_text(job.to_json())
+    return {environment.INPUT: str(folder), "CUDA_VISIBLE_DEVICES": "2"}
+
+
+def test_a_rank_of_a_job_with_metrics_answers_with_its_gpus(library: list[str], tmp_path: Path) -> None:
+    watch_gpus(write_input(tmp_path, metrics_port=9400))
     wait_until("the thread has read", lambda: steps.read_beat().gpus)
     beat = steps.read_beat()
     assert (library, beat.gpus) == (["libnvidia-ml.so.1"], (use(0, 2),))
@@ -95,17 +104,25 @@ def test_a_rank_of_a_job_with_metrics_answers_with_its_gpus(library: list[str]) 
 
 
 @pytest.mark.parametrize(
-    "variables", [{"CUDA_VISIBLE_DEVICES": "0"}, {"RAILHEAD_METRICS_PORT": "9400", "CUDA_VISIBLE_DEVICES": ""}, {}]
+    ("metrics_port", "changes"),
+    [
+        (None, {}),
+        (9400, {"CUDA_VISIBLE_DEVICES": ""}),
+        (9400, {environment.INPUT: ""}),
+        (9400, {environment.INPUT: "/absent"}),
+    ],
 )
-def test_without_metrics_or_gpus_nothing_is_opened(library: list[str], variables: dict[str, str]) -> None:
+def test_without_metrics_gpus_or_an_input_nothing_is_opened(
+    library: list[str], tmp_path: Path, metrics_port: int | None, changes: dict[str, str]
+) -> None:
     before = threading.active_count()
-    watch_gpus(variables)
+    watch_gpus({**write_input(tmp_path, metrics_port=metrics_port), **changes})
     assert not library and threading.active_count() == before
 
 
-def test_a_rank_without_the_library_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_without_the_library_trains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fail(name: str) -> None:
         raise OSError(f"{name}: cannot open shared object file")
 
     monkeypatch.setattr(ctypes, "CDLL", fail)
-    watch_gpus({environment.METRICS_PORT: "9400", "CUDA_VISIBLE_DEVICES": "0"})
+    watch_gpus(write_input(tmp_path, metrics_port=9400))
