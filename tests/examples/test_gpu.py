@@ -28,7 +28,7 @@ SMALL = {"batch": 6, "width": 64, "layers": 2, "heads": 4, "context": 64, "lr": 
 def train(
     name: str,
     folder: Path,
-    config: Mapping[str, float],
+    config: Mapping[str, float | str],
     *,
     workers: int,
     gpus: Sequence[str] = (),
@@ -59,16 +59,14 @@ def train(
 
 @pytest.mark.slow
 def test_a_sharded_checkpoint_of_two_workers_is_resumed_by_one_and_by_three(tmp_path: Path) -> None:
-    first, log = train("text-fsdp", tmp_path, {"steps": 20, "save_every": 10}, workers=2)
+    first, log = train("text-fsdp", tmp_path, {"steps": 20, "every": "continuous"}, workers=2)
     assert count_begins(log, r"of 2 on cpu begins at step 0") == 2
-    assert first.reports == 2
+    assert first.reports >= 2, "the first step, and the end"
     parts = {path.name for path in find_checkpoint(first).iterdir()}
     assert {".metadata", "__0_0.distcp", "__1_0.distcp"} <= parts
     for workers in (1, 3):
-        config = {"steps": 40, "save_every": 20}
-        later, log = train("text-fsdp", tmp_path, config, workers=workers, resume_from=first)
+        later, log = train("text-fsdp", tmp_path, {"steps": 40}, workers=workers, resume_from=first)
         assert count_begins(log, rf"of {workers} on cpu begins at step 20 again") == workers
-        assert later.reports == 1, "only the steps that were left"
         assert read(later, "held_out_loss") < read(first, "held_out_loss") < UNIFORM
 
 

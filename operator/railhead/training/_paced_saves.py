@@ -80,7 +80,7 @@ class BackgroundSave:
         )
 
     def raise_error(self) -> None:
-        """Raises what has kept a rank from writing its part, as an Exception: torch's is not one, and Ray misses it."""
+        """Raises what has kept a rank from writing its part, as an Exception, which torch's is not."""
         found = self._written.exception()
         text = f"the checkpoint {self.path} could not be written in the background"
         error = RuntimeError(f"{text}: {found}")

@@ -6,9 +6,7 @@ after the loop.
 
 from __future__ import annotations
 
-import tempfile
-from concurrent.futures import Future
-from typing import Any, Dict, Optional, cast
+from typing import Any, Dict, Optional
 
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
@@ -21,20 +19,17 @@ from railhead.training._storage_files import StorageReader
 
 __all__ = ["load", "save"]
 
-_last: Optional[Future[Any]] = None  # what writes the files of the last save in the background
 _group: Optional[dist.ProcessGroup] = None
 _paced: Optional[PacedSaves] = None
 
 
-def save(state: State, *, metrics: Metrics = None, in_background: bool = False, every: Optional[Every] = None) -> bool:
+def save(state: State, *, metrics: Metrics = None, every: Optional[Every] = None) -> bool:
     """Saves `state` and reports it with `metrics` as one checkpoint. Every rank must call it.
 
     Args:
         state: as `torch.distributed.checkpoint.save` takes it, with the same keys on all ranks. What several ranks
             have in common is written once. With `every` it may be a function that returns it, as may `metrics`: it is
             called only when a save begins.
-        in_background: returns once the state is copied to the memory of the host and all ranks have called. Writing
-            and uploading continue beside training; a save waits until the files of the one before are written.
         every: saves only when a save is due, in the background; call it in each step of the loop. Seconds between two
             saves; "auto": as often as training waits for saves in at most 1 % of its time, and at most every 30 s;
             "continuous": again as soon as the last save is committed. All ranks agree about every two seconds on what
@@ -51,17 +46,15 @@ def save(state: State, *, metrics: Metrics = None, in_background: bool = False, 
         return _save_when_due(state, metrics, every)
     if not is_rank():
         return False
+    if _paced is not None:
+        _paced.finish()
     group = _find_group()
-    _finish_last()
     found = state() if callable(state) else state
     numbers = metrics() if callable(metrics) else metrics
-    if in_background:
-        _save_in_background(found, numbers, group)
-    else:
-        report_folder(
-            lambda folder: state_dict_saver.save(found, storage_writer=FileSystemWriter(folder), process_group=group),
-            numbers,
-        )
+    report_folder(
+        lambda folder: state_dict_saver.save(found, storage_writer=FileSystemWriter(folder), process_group=group),
+        numbers,
+    )
     return True
 
 
@@ -71,50 +64,10 @@ def _save_when_due(state: State, metrics: Metrics, every: Every) -> bool:
         if not is_rank():
             return False
         _check_ranks()
-        _finish_last()
+        if _paced is not None:
+            _paced.finish()
         _paced = PacedSaves(every)
     return _paced.step(state, metrics)
-
-
-def _finish_last() -> None:
-    """Waits for what is still being written."""
-    global _last
-    if _paced is not None:
-        _paced.finish()
-    if _last is not None:
-        _wait(_last)
-        _last = None
-
-
-def _save_in_background(
-    state: Dict[str, Any], metrics: Optional[Dict[str, Any]], group: Optional[dist.ProcessGroup]
-) -> None:
-    global _last
-    import ray.train
-
-    storage = ray.train.get_context().get_storage()
-    folder = tempfile.mkdtemp(prefix="checkpoint-")  # Ray deletes it after the upload
-    writer = FileSystemWriter(folder)
-    written = cast("Future[Any]", state_dict_saver.async_save(state, storage_writer=writer, process_group=group))
-
-    def upload(checkpoint: ray.train.Checkpoint, name: str) -> ray.train.Checkpoint:
-        _wait(written)
-        return storage.persist_current_checkpoint(checkpoint, name)
-
-    ray.train.report(
-        metrics or {},
-        checkpoint=ray.train.Checkpoint.from_directory(folder),
-        checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC,
-        checkpoint_upload_fn=upload,
-    )
-    _last = written
-
-
-def _wait(written: Future[Any]) -> None:
-    """Raises an Exception if the files could not be written: that of torch is a BaseException, which Ray would miss."""
-    error = written.exception()
-    if error is not None:
-        raise RuntimeError(f"a checkpoint could not be written in the background: {error}") from error
 
 
 def load(state: Dict[str, Any]) -> bool:
@@ -138,7 +91,7 @@ def load(state: Dict[str, Any]) -> bool:
 
 
 def _find_group() -> Optional[dist.ProcessGroup]:
-    """A group of all ranks for checkpoints alone: a save in the background must not meet collectives of training."""
+    """Returns a gloo group of all ranks: NCCL, which training may use, would send what they agree on through GPUs."""
     global _group
     _check_ranks()
     if _group is None:

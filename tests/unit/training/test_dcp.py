@@ -1,4 +1,4 @@
-"""Sharded checkpoints: what each rank writes, in the background or not, is one checkpoint for any number of ranks."""
+"""Sharded checkpoints: what each rank writes is one checkpoint for any number of ranks."""
 
 from __future__ import annotations
 
@@ -51,19 +51,15 @@ def read_state(state: dict[str, Any]) -> tuple[list[float], list[float], int, in
     )
 
 
-def save_three_times(rank: int, folder: str) -> list[tuple[dict[str, Any], str]]:
-    """Trains on in place while each state is being written."""
+def save_twice(rank: int, folder: str) -> list[tuple[dict[str, Any], str]]:
     me = Rank(folder)
     state = make_state(weight=1.0, step=1)
     dcp.save(state, metrics={"step": 1})
-    for step in (2, 3):
-        state["model"]["weight"].mul_(2)
-        state["model"]["bias"].mul_(2)
-        state["counter"].value, state["step"] = step, step
-        dcp.save(state, metrics={"step": step}, in_background=True)
-    state["model"]["weight"].mul_(100)
-    state["model"]["bias"].mul_(100)
-    state["counter"].value = 100
+    state["model"]["weight"].mul_(2)
+    state["model"]["bias"].mul_(2)
+    state["counter"].value = 2
+    state["step"] = 2
+    dcp.save(lambda: state, metrics=lambda: {"step": 2})
     return me.finish_uploads()
 
 
@@ -78,7 +74,7 @@ def load_another(rank: int, folder: str, checkpoint: str) -> str:
     return read_error(lambda: dcp.load({"step": 1}))
 
 
-def save_to_a_full_disk(rank: int, folder: str) -> list[str]:
+def save_to_a_full_disk(rank: int, folder: str) -> str:
     me = Rank(folder)
 
     def fail(*_: Any, **__: Any) -> None:
@@ -86,11 +82,12 @@ def save_to_a_full_disk(rank: int, folder: str) -> list[str]:
 
     if rank == 1:
         setattr(FileSystemWriter, "write_data", fail)  # noqa: B010
-    dcp.save(make_state(weight=1.0, step=1), in_background=True)
-    attempts: list[Callable[[], Any]] = [me.finish_uploads, lambda: dcp.save(make_state(weight=1.0, step=2))]
-    errors = [read_error(attempt) for attempt in attempts]
-    assert me.reports.empty()
-    return errors
+    try:
+        dcp.save(make_state(weight=1.0, step=1))
+    except BaseException as error:  # torch's is not an Exception
+        assert me.reports.empty()
+        return str(error)
+    return ""
 
 
 def read_error(attempt: Callable[[], Any]) -> str:
@@ -101,21 +98,20 @@ def read_error(attempt: Callable[[], Any]) -> str:
 
 
 def test_a_state_of_two_ranks_is_one_checkpoint_for_one_and_for_three(tmp_path: Path) -> None:
-    zero, one = run_ranks(2, save_three_times, tmp_path, str(tmp_path))
+    zero, one = run_ranks(2, save_twice, tmp_path, str(tmp_path))
     assert zero == one, "the same folders in the same order"
-    assert [metrics for metrics, _ in zero] == [{"step": 1}, {"step": 2}, {"step": 3}]
-    for (_, folder), step in zip(zero, (1, 2, 3), strict=True):
+    assert [metrics for metrics, _ in zero] == [{"step": 1}, {"step": 2}]
+    for _, folder in zero:
         assert {".metadata", "__0_0.distcp", "__1_0.distcp"} <= {path.name for path in Path(folder).iterdir()}
-        scale = 2.0 ** (step - 1)
-        wanted = (True, ([scale * value for value in VALUES], [scale, scale], step, step))
-        for world in (1, 3) if step == 3 else (1,):
-            assert run_ranks(world, load_one, tmp_path, str(tmp_path), folder) == [wanted] * world
+    _, folder = zero[-1]
+    wanted = (True, ([2.0 * value for value in VALUES], [2.0, 2.0], 2, 2))
+    for world in (1, 3):
+        assert run_ranks(world, load_one, tmp_path, str(tmp_path), folder) == [wanted] * world
 
 
-def test_an_error_in_the_background_reports_nothing_and_ends_the_run(tmp_path: Path) -> None:
-    for of_rank in run_ranks(2, save_to_a_full_disk, tmp_path, str(tmp_path)):
-        for error in of_rank:
-            assert "No space left on device" in error
+def test_an_error_of_one_rank_ends_the_run_on_all_and_nothing_is_reported(tmp_path: Path) -> None:
+    for error in run_ranks(2, save_to_a_full_disk, tmp_path, str(tmp_path)):
+        assert "No space left on device" in error
 
 
 def test_a_run_that_begins_loads_nothing(tmp_path: Path) -> None:

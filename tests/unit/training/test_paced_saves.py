@@ -71,8 +71,8 @@ def test_each_commit_is_one_moment_of_all_ranks_and_the_last_save_commits_what_i
     assert steps == [*begun, 99], "each save that began is committed, and then the end"
     for (_, folder), step in zip(zero[:-1], steps, strict=False):
         assert {".metadata", "__0_0.distcp", "__1_0.distcp"} == read_metadata(folder)
-        [(is_loaded, found)] = run_ranks(1, load_one, tmp_path, str(tmp_path), folder)
-        assert is_loaded and found == ([float(step)] * 12, [float(step)] * 2, step, step)
+        wanted = (True, ([float(step)] * 12, [float(step)] * 2, step, step))
+        assert run_ranks(1, load_one, tmp_path, str(tmp_path), folder) == [wanted]
 
 
 class HangingWrites:

@@ -1,8 +1,8 @@
 """A small GPT with FSDP2 in bf16, for any number of GPUs, and with gloo where there are none.
 
-Each worker holds a part of the weights and of the optimizer's state, and writes that part while training continues.
-The parts are one checkpoint, from which a job with another number of workers can resume. The text is the help that
-comes with Python, half a megabyte of English as bytes, so nothing is downloaded.
+Each worker holds a part of the weights and of the optimizer's state, and writes that part while training continues, as
+often as that costs little. The parts are one checkpoint, from which a job with another number of workers can resume.
+The text is the help that comes with Python, half a megabyte of English as bytes, so nothing is downloaded.
 """
 
 import pydoc_data.topics
@@ -22,7 +22,7 @@ HELD_OUT = 8192  # bytes at the end of the text
 
 
 def train_func(config):
-    """config: steps, save_every, batch (of all workers), lr, and those of build_model."""
+    """config: steps, every (as dcp.save takes it), batch (of all workers), lr, and those of build_model."""
     device = ray.train.torch.get_device()
     if device.type == "cuda":
         torch.cuda.set_device(device)  # NCCL and FSDP use the current device
@@ -43,6 +43,13 @@ def train_func(config):
 
     text = load_text().to(device)
     train, held_out = text[:-HELD_OUT], text[-HELD_OUT:]
+
+    def measure_step():
+        """Called when a save begins, on all workers in the same step."""
+        with torch.no_grad():
+            held_out_loss = measure_loss(model, split(held_out, config["context"])).item()
+        return {"held_out_loss": held_out_loss, "step": now.done}
+
     while now.done < config["steps"]:
         batch = sample(train, config["batch"], config["context"], seed=now.done)[rank::world]
         loss = measure_loss(model, batch)
@@ -51,11 +58,8 @@ def train_func(config):
         now.optimizer.zero_grad()
         now.done += 1
         training.progress(now.done, total=config["steps"], tokens=now.done * config["batch"] * config["context"])
-        if now.done % config["save_every"] == 0 or now.done == config["steps"]:
-            with torch.no_grad():
-                held_out_loss = measure_loss(model, split(held_out, config["context"])).item()
-            metrics = {"loss": loss.item(), "held_out_loss": held_out_loss, "step": now.done}
-            dcp.save({"training": now}, metrics=metrics, in_background=True)
+        dcp.save({"training": now}, metrics=measure_step, every=config["every"])
+    dcp.save({"training": now}, metrics=measure_step)  # the end
 
 
 class Training:
