@@ -1,8 +1,10 @@
-"""The digits as a TrainJob: from the start of `kubectl apply` until a watch shows Succeeded."""
+"""A TrainJob that is applied and removed again; and the digits as one, from `kubectl apply` to Succeeded."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.example import build_manifest
@@ -17,12 +19,9 @@ GONE_SECONDS = 60.0
 
 def run_applied(session: Session, watch: Watch, *, name: str) -> Run:
     """Raises RunFailed, or TimeoutError. The job and its pods are gone afterwards."""
-    kubectl = Kubectl(session.kubectl, session.kubeconfig)
-    manifest = session.folder / f"{name}.yaml"
-    manifest.write_text(build_manifest(name))
-    try:
-        began = time.time()
-        kubectl("apply", "-f", str(manifest))
+    manifest = build_manifest(name)
+    began = time.time()
+    with applied_manifest(session, name, manifest) as kubectl:
         end = watch.wait_for(name, "Succeeded", "Failed", seconds=LIMIT_SECONDS)
         status = end.object["status"]
         if end.phase != "Succeeded":
@@ -38,8 +37,6 @@ def run_applied(session: Session, watch: Watch, *, name: str) -> Run:
         accuracy = float(status["progress"]["metrics"]["accuracy"])
         lags = tuple(at - parse_time(Path(uri).name) for uri, at in watch.checkpoints(name))
         return Run(end.time - began, {mark: at - began for mark, at in times.items()}, accuracy, lags)
-    finally:
-        remove(kubectl, name)
 
 
 def _read_sights(sights: list[Sight]) -> dict[str, float]:
@@ -61,8 +58,18 @@ def _find_ray_logs(session: Session) -> Path:
     return gcs.parent
 
 
-def remove(kubectl: Kubectl, name: str) -> None:
-    """Deletes the job and its claim, if it has one, and waits until its pods are gone."""
+@contextmanager
+def applied_manifest(session: Session, name: str, manifest: str) -> Iterator[Kubectl]:
+    """Applies the TrainJob of this name, and its claim if it has one; both and the job's pods are gone afterwards."""
+    kubectl = Kubectl(session.kubectl, session.kubeconfig)
+    try:
+        kubectl("apply", "-f", "-", stdin=manifest)
+        yield kubectl
+    finally:
+        _remove(kubectl, name)
+
+
+def _remove(kubectl: Kubectl, name: str) -> None:
     kubectl("delete", "trainjobs.railhead.dev,pvc", name, "--ignore-not-found", "--wait=true", "--timeout=50s")
     deadline = time.monotonic() + GONE_SECONDS
     while kubectl("get", "pods", "-l", f"railhead.dev/job-name={name}", "-o", "name"):

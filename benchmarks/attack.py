@@ -22,6 +22,7 @@ from functools import partial
 import aiohttp
 
 from benchmarks.attacker import Attack
+from benchmarks.command import run_program
 from benchmarks.run import RunFailed
 from benchmarks.scale.api import connect
 from benchmarks.scale.driver import Driver, find_authority
@@ -30,10 +31,8 @@ from benchmarks.scale.plane import BARE, start_plane
 from benchmarks.scale.process import Process, installed
 from benchmarks.scale.reporting import start_drivers
 from benchmarks.scale.subject import Subject, load_subject
-from railhead.cli.main import interrupt_on_termination
 from railhead.controller.tokens import read_claims
 from railhead.driver.head.metrics_server import MetricsServer
-from railhead.local import LocalError
 from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
@@ -249,14 +248,11 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=1000, help="with half a request (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=16, help="that pipeline requests (default: %(default)s)")
     options = parser.parse_args()
-    interrupt_on_termination()
-    try:
-        asyncio.run(run(options, print))
-    except KeyboardInterrupt:
-        return 130
-    except (LocalError, RunFailed) as error:
-        echo(f"bench-attack: {error}")
-        return 1
+    return run_program("bench-attack", partial(bench, options))
+
+
+def bench(options: argparse.Namespace) -> int:
+    asyncio.run(run(options, print))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Shared by all benchmarks: the command line, and the local session that runs beside them."""
+"""Shared by all benchmarks: the program, and the local session that runs beside them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+
+from tools.go_program import NotBuilt
 
 from benchmarks.milestones import Incomplete
 from benchmarks.run import RunFailed
@@ -42,19 +45,27 @@ def start_session(console: TimedConsole, capacity: Capacity | None = None) -> It
 
 
 def run_command(program: str, bench: Callable[[int, float], int], *, description: str | None, bound: float) -> int:
-    """Returns the exit code. `bench` receives the number of rounds that count and the bound of the ratio."""
+    """Runs a benchmark that compares; returns the exit code.
+
+    `bench` receives the number of rounds that count and the bound of the ratio.
+    """
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--rounds", type=int, default=3, help="number of rounds that count (default: %(default)s)")
     parser.add_argument("--bound", type=float, default=bound, help="bound of the ratio (default: %(default)s)")
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
+    return run_program(program, partial(bench, options.rounds, options.bound))
+
+
+def run_program(program: str, bench: Callable[[], int]) -> int:
+    """Runs any benchmark, with its arguments bound; returns the exit code. Ctrl-C and SIGTERM clean up first."""
     interrupt_on_termination()
     try:
-        return bench(options.rounds, options.bound)
+        return bench()
     except KeyboardInterrupt:
         print("interrupted; everything was stopped", file=sys.stderr)
         return 130
-    except (LocalError, RunFailed, Incomplete, TimeoutError) as error:
+    except (LocalError, RunFailed, NotBuilt, Incomplete, TimeoutError) as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 1

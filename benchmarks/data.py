@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from benchmarks.applied import remove
+from benchmarks.applied import applied_manifest
 from benchmarks.by_hand import HandStarted, Script
 from benchmarks.command import find_folder, run_command, start_session
 from benchmarks.machine import Meter, wait_until_quiet
@@ -28,7 +28,6 @@ from benchmarks.watch import Watch
 from railhead.api.parsed_spec import parse_spec
 from railhead.cli.local import TimedConsole
 from railhead.local.addresses import AddressPool
-from railhead.local.install import Kubectl
 from railhead.local.session import Session
 
 BOUND = 0.95
@@ -99,17 +98,12 @@ class Bench:
                 self.is_disturbed |= meter.share_of_others > DISTURBED
 
     def _run_applied(self, name: str) -> float:
-        kubectl = Kubectl(self._session.kubectl, self._session.kubeconfig)
-        manifest = self._session.folder / f"{name}.yaml"
-        manifest.write_text(yaml.safe_dump(build_job(name, data=self._data, storage=self._storage)))
-        try:
-            kubectl("apply", "-f", str(manifest))
+        manifest = yaml.safe_dump(build_job(name, data=self._data, storage=self._storage))
+        with applied_manifest(self._session, name, manifest):
             end = self._watch.wait_for(name, "Succeeded", "Failed", seconds=LIMIT_SECONDS)
             if end.phase != "Succeeded":
                 raise RunFailed(f"{name} failed: {end.object['status'].get('failure')}")
             return float(end.object["status"]["progress"]["metrics"]["rate"])
-        finally:
-            remove(kubectl, name)
 
     def _run_by_hand(self, name: str) -> float:
         spec = parse_spec(build_job(name, data=self._data, storage=self._storage)["spec"])

@@ -7,24 +7,21 @@ pod is a real Ray node. Prints the head's processes at each size and a line thro
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import linear_regression
 from typing import Any
 
-from benchmarks.command import start_session
-from benchmarks.loss import Notes, applied, find_ray_start
-from benchmarks.machine import read_used
+from benchmarks.command import run_program, start_session
+from benchmarks.loss import Notes, applied, find_head
+from benchmarks.machine import list_tree, read_used
 from railhead.cli.local import TimedConsole
-from railhead.cli.main import interrupt_on_termination
-from railhead.driver.container.pod_processes import list_descendants, read_process_table
-from railhead.local.install import Kubectl
 from railhead.local.session import Capacity, Session
 
 CODE = Path(__file__).with_name("idle.py")
@@ -89,26 +86,15 @@ def measure(session: Session, *, workers: int, framework: str, seconds: float) -
     spec = build_spec(storage, workers=workers, framework=framework, seconds=seconds)
     with applied(session, storage, spec) as (kubectl, name):
         Notes(storage / "notes").wait_for(workers, steps=STEPS_BEFORE, after=0.0, seconds=START_SECONDS)
-        entry_point = find_entry_point(kubectl, name)
-        before = {pid: read_used(pid) for pid in find_tree(entry_point)}
+        entry_point = find_head(kubectl, name)
+        before = {pid: read_used(pid) for pid in list_tree(entry_point)}
         began = time.monotonic()
         time.sleep(WINDOW_SECONDS)
         passed = time.monotonic() - began
         found = [
-            read_process(pid, cpu=(read_used(pid) - before.get(pid, 0.0)) / passed) for pid in find_tree(entry_point)
+            read_process(pid, cpu=(read_used(pid) - before.get(pid, 0.0)) / passed) for pid in list_tree(entry_point)
         ]
         return Head(workers, [each for each in found if each is not None])
-
-
-def find_tree(pid: int) -> list[int]:
-    return [pid, *list_descendants(pid, read_process_table())]
-
-
-def find_entry_point(kubectl: Kubectl, job: str) -> int:
-    """The first process of the head's container."""
-    selector = f"railhead.dev/job-name={job},railhead.dev/role=head"
-    [pod] = json.loads(kubectl("get", "pods", "-l", selector, "-o", "json"))["items"]
-    return read_process_table()[find_ray_start(pod["status"]["podIP"])].parent
 
 
 def read_process(pid: int, *, cpu: float) -> Process | None:
@@ -161,8 +147,12 @@ def main() -> int:
     parser.add_argument("--framework", choices=("Python", "Torch"), default="Python", help="(default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=5.0, help="between a rank's reports (default: %(default)s)")
     options = parser.parse_args()
-    interrupt_on_termination()
-    console, heads = TimedConsole(), []
+    return run_program("bench-head-size", partial(bench, options))
+
+
+def bench(options: argparse.Namespace) -> int:
+    console = TimedConsole()
+    heads: list[Head] = []
     with start_session(console, Capacity(cpus=1000, memory=10 << 40)) as session:
         for workers in options.workers:
             heads.append(measure(session, workers=workers, framework=options.framework, seconds=options.seconds))

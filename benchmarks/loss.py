@@ -12,10 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.applied import applied_manifest
 from benchmarks.command import start_session
+from benchmarks.machine import list_tree
 from benchmarks.turns import APPLIED, BY_HAND, TakesTurns, describe
 from railhead.cli.local import TimedConsole
-from railhead.driver.container.pod_processes import list_descendants, read_process_table
+from railhead.driver.container.pod_processes import read_process_table
 from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
 from railhead.local.session import Session
@@ -96,7 +98,7 @@ def find_ray_start(address: str) -> int:
 
 
 def kill_tree(pid: int) -> None:
-    for each in (pid, *list_descendants(pid, read_process_table())):
+    for each in list_tree(pid):
         try:
             os.kill(each, signal.SIGKILL)
         except ProcessLookupError:
@@ -130,14 +132,11 @@ def compare_losses(
 
 @contextmanager
 def applied(session: Session, storage: Path, spec: dict[str, Any]) -> Iterator[tuple[Kubectl, str]]:
-    """A TrainJob with the folder's name, deleted afterwards."""
-    kubectl, name = Kubectl(session.kubectl, session.kubeconfig), storage.name
+    """A TrainJob with the folder's name, gone afterwards."""
+    name = storage.name
     job = {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
-    kubectl("apply", "-f", "-", stdin=json.dumps(job))
-    try:
+    with applied_manifest(session, name, json.dumps(job)) as kubectl:
         yield kubectl, name
-    finally:
-        kubectl("delete", "trainjobs.railhead.dev", name, "--wait=true", "--timeout=50s")
 
 
 def find_last_worker(kubectl: Kubectl, job: str) -> str:

@@ -52,9 +52,13 @@ class Meter:
             self._look()
 
     def _look(self) -> dict[int, float]:
-        mine = os.getpid()
-        self._ours |= {pid: read_used(pid) for pid in (mine, *list_descendants(mine, read_process_table()))}
+        self._ours |= {pid: read_used(pid) for pid in list_tree(os.getpid())}
         return dict(self._ours)
+
+
+def list_tree(pid: int) -> list[int]:
+    """Returns the process and all that it has started, directly or not."""
+    return [pid, *list_descendants(pid, read_process_table())]
 
 
 def read_busy() -> float:

@@ -15,20 +15,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from tools.go_program import NotBuilt
-
-from benchmarks.run import RunFailed
+from benchmarks.command import run_program
 from benchmarks.scale.modes import bench, echo
 from benchmarks.scale.plots import draw
 from benchmarks.scale.record import Machine, read_record, write_record
 from benchmarks.scale.subject import OURS, Subject, load_subject
-from railhead.cli.main import interrupt_on_termination
-from railhead.local import LocalError
 
 
-def run(subjects: Sequence[Subject], options: argparse.Namespace) -> None:
+def run(subjects: Sequence[Subject], options: argparse.Namespace) -> int:
     machine = Machine.read()
     result = bench(subjects, options)
     print(f"{result.mode}, jobs of 1 + {options.workers}, medians of {options.rounds}; {machine.describe()}")
@@ -39,6 +36,7 @@ def run(subjects: Sequence[Subject], options: argparse.Namespace) -> None:
     if options.plots:
         for path in draw([read_record(file)], options.plots):
             echo(str(path))
+    return 0
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -83,16 +81,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = build_parser().parse_args()
-    interrupt_on_termination()
-    try:
-        run([read_subject(text) for text in options.operator or [str(OURS)]], options)
-    except KeyboardInterrupt:
-        echo("interrupted; everything was stopped")
-        return 130
-    except (LocalError, RunFailed, NotBuilt) as error:
-        echo(f"bench-scale: {error}")
-        return 1
-    return 0
+    subjects = [read_subject(text) for text in options.operator or [str(OURS)]]
+    return run_program("bench-scale", partial(run, subjects, options))
 
 
 def read_subject(text: str) -> Subject:
