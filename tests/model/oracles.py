@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -215,6 +215,7 @@ def check_attempts(log: list[Entry], *, operators: int = 1) -> None:
     Of two operators, one that does not know yet that an attempt was lost may open it again for a moment.
     """
     known: dict[tuple[str, str, int], Object] = {}
+    rounds: Counter[tuple[str, str, int]] = Counter()
     changes = list(changes_of(log, "trainjobs"))
     for _, job in changes if operators == 1 else changes[-1:]:
         status, number = job["status"], job["status"].get("attempt", 0)
@@ -226,8 +227,11 @@ def check_attempts(log: list[Entry], *, operators: int = 1) -> None:
             assert ("completionTime" in each) == bool(each["class"]) == (each["number"] < number or _is_over(status))
             is_restored = "formerUids" in status.get("run", {}) or status["run"]["uid"] != job["metadata"]["uid"]
             assert 0 < each["generation"] <= job["metadata"]["generation"] or is_restored, each
+            key = (job["metadata"]["uid"], run_of(status), each["number"])
+            assert each["rounds"] >= rounds[key], f"attempt {each['number']} loses rounds: {status}"
+            rounds[key] = each["rounds"]
             if each["class"]:
-                assert known.setdefault((job["metadata"]["uid"], run_of(status), each["number"]), each) == each
+                assert known.setdefault(key, each) == each
         assert all(one["completionTime"] <= other["startTime"] for one, other in pairwise(found)), found
         assert not found or found[-1]["rounds"] == status["round"], status
         assert len(json.dumps(found, separators=(",", ":"))) <= 4096

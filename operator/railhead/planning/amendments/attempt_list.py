@@ -52,7 +52,7 @@ def _skip(job: Job, new: JobStatus) -> list[Attempt]:
     """
     first = job.status.attempt + 1
     last = min(new.attempt, MOST)
-    known = _update(job, replace_status(new, attempt=job.status.attempt))
+    known = _update(job, replace_status(new, attempt=job.status.attempt, round=job.status.round))
     for number in range(max(first, last - MAX_ATTEMPTS), last + 1):
         now = format_time(job.now)
         skipped = Attempt(number=number, generation=job.generation, start_time=now)

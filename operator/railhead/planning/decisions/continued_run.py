@@ -49,12 +49,16 @@ def decide_restored(job: Job) -> Decision | None:
     if job.run_holder is not None:
         return _hold(job, RUN_IN_USE, _explain_holder(job, job.run_holder))
     message = f"This TrainJob was restored from one with uid {run.uid}; it continues in its run, {run.name}"
+    # Pods that this TrainJob already has are of an attempt that knew nothing of the run.
+    attempt = max([job.attempt, *(pod.attempt + 1 for pod in job.pods)])
+    round_ = 0
+    if attempt == job.attempt:
+        round_ = job.status.round  # the record of the attempt has it, and the next attempt begins with 0 anyway
     status = replace_status(
         _suspend_since_backup(job, message),
         run=RunStatus(name=run.name, uid=job.uid, former_uids=_list_former(job, run)),
-        # Pods that this TrainJob already has are of an attempt that knew nothing of the run.
-        attempt=max([job.attempt, *(pod.attempt + 1 for pod in job.pods)]),
-        round=0,
+        attempt=attempt,
+        round=round_,
         driver="",
         input="",
         source="",

@@ -221,6 +221,34 @@ def test_attempts_of_a_restored_job_keep_their_records() -> None:
     assert all(one["completionTime"] <= other["startTime"] for one, other in pairwise(found))
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("begins_before", [False, True])
+def test_a_restored_job_keeps_the_rounds_of_the_attempt_that_the_backup_shows(
+    is_lost: bool, begins_before: bool
+) -> None:
+    """`is_lost`: its head was lost before the backup; `begins_before`: an attempt begins before the status is there."""
+    sim = Simulation()
+    train(sim)
+    for number in range(2):
+        sim.lose(f"{sim.head.name.removesuffix('head')}w0-{number}")
+        sim.run_until_training()
+    if is_lost:
+        sim.lose(sim.head.name)
+        sim.reconcile()
+    status = make_again(sim)
+    assert status["round"] == 2
+    if begins_before:
+        sim.run_until_training()
+    sim.edit_status(**status)
+    sim.reconcile()
+    assert sim.status["phase"] == "Suspended"
+    assert sim.status["attempts"][0]["rounds"] == 2
+    assert sim.status["attempts"][-1]["rounds"] == sim.status["round"]
+    sim.settle()
+    assert [each["rounds"] for each in sim.status["attempts"]] == [2, 0, 0] if begins_before else [2, 0]
+    assert sim.status["round"] == 0
+
+
 def test_a_write_of_a_pass_that_began_before_the_restore_fails() -> None:
     sim = Simulation()
     sim.run_until_training()
