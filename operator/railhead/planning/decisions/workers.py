@@ -31,6 +31,7 @@ from railhead.planning.facts.lost_workers import (
     add_refusal,
     is_disrupted,
     is_refusal,
+    list_given_up,
     list_lost_slots,
     list_refused_pods,
     replacement_at,
@@ -49,10 +50,12 @@ def decide_stale_pods(job: Job) -> Decision | None:
     """Pods of an earlier attempt end before anything else is done: never two heads.
 
     Terminated ones are just deleted (the operator stopped before it could), and so is the older of
-    two pods in one slot (two operators, one with a stale view). A worker that may not be deleted holds up nothing.
+    two pods in one slot (two operators, one with a stale view), and one that the driver has given up, which would hold
+    its GPUs, and its part of a quota, for nothing. A worker that may not be deleted holds up nothing.
     """
     earlier = [pod for pod in job.pods if pod.attempt < job.attempt]
-    deletes = delete_all(pod for pod in (*earlier, *job.workers.duplicates) if pod.name not in job.denied)
+    idle = (*earlier, *job.workers.duplicates, *list_given_up(job))
+    deletes = delete_all(pod for pod in idle if pod.name not in job.denied)
     awaited = [pod for pod in job.stale_pods if pod.role == HEAD or pod.name not in job.protected]
     if deletes or awaited:
         return Decision(deletes=deletes)

@@ -41,6 +41,14 @@ def list_lost_slots(job: Job) -> tuple[int, ...]:
     return ()
 
 
+def list_given_up(job: Job) -> list[PodView]:
+    """Returns pods that still run, that the driver has lost, and for which no round will begin: the last round replaces
+    them too, or the job wants fewer pods by now."""
+    if list_lost_slots(job):
+        return []
+    return [pod for pod in job.workers.lost if pod.is_live]
+
+
 def list_refused_pods(job: Job) -> list[PodView]:
     """Returns the pods lost now that their nodes refused."""
     return [pod for pod in _list_latest(job) if pod.is_refused]

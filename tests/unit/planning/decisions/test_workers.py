@@ -85,6 +85,49 @@ def test_reported_pods_that_are_gone_or_of_another_attempt_are_ignored() -> None
     assert run(SILENT.name, attempt=2).deletes == ()
 
 
+def test_it_is_deleted_also_while_another_one_cannot_be_replaced() -> None:
+    """Otherwise it would hold what its own replacement needs: a quota rejects both."""
+    limits = {"pods": 3}
+    sim = Simulation(rejects=lambda body: "exceeded quota: few" if len(sim.pods) >= limits["pods"] else "")
+    sim.run_until_training()
+    first, second = (name for name, pod in sorted(sim.pods.items()) if pod.role == names.WORKER)
+    limits["pods"] = 2
+    sim.lose(second)
+    sim.settle()
+    assert sim.status["round"] == 1 and first in sim.pods
+    sim.report("RESTARTING", lost_pods=(first,))
+    sim.settle()
+    assert first not in sim.pods
+    limits["pods"] = 3
+    sim.later(10)
+    sim.settle()
+    assert worker_slots(sim) == [0, 1]
+    assert sim.status["round"] == sim.status["restarts"]["disruptions"] == 1, "one round replaces both"
+
+
+def test_one_that_the_job_needs_no_more_is_deleted() -> None:
+    sim = Simulation(**elastic(4))
+    sim.run_until_training()
+    sim.report(checkpoint=3)
+    sim.apply(**elastic(3))
+    sim.settle()
+    last = _workers(sim)[-1][0]
+    sim.report(joined=3, checkpoint=4, lost_pods=(last,))
+    sim.settle()
+    assert worker_slots(sim) == [0, 1, 2] and sim.status["workers"]["desired"] == 3
+    assert COUNTERS.isdisjoint(sim.status), "nothing that the job needs was lost"
+
+
+def test_one_that_may_not_be_deleted_holds_up_nothing() -> None:
+    progress = {**RUNNING_STATUS["progress"], "state": "RESTARTING", "lostPods": [SILENT.name]}
+    status = {**RUNNING_STATUS, "round": 1, "workers": {"desired": 2, "ready": 1, "joined": 1}, "progress": progress}
+    job = make_job(make_head(), make_worker(0, round_=1), SILENT, status=status)
+    [delete] = plan(job).deletes
+    assert delete.name == SILENT.name
+    denied = replace(job, denials=(Denial("Pod", SILENT.name, "protected", tries=1, at=NOW),))
+    assert [each.name for each in plan(denied).creates if each.kind == "Pod"] == [make_worker(1, round_=1).name]
+
+
 def test_its_failure_names_the_node() -> None:
     progress = {**RUNNING_STATUS["progress"], "lostPods": [SILENT.name]}
     losses = {"rounds": 20, "ownFault": 0, "checkpoint": -1}
