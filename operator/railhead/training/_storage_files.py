@@ -1,11 +1,12 @@
 """Reads and writes the files of `torch.distributed.checkpoint` where the run's storage is, without a local copy.
 
 On a path torch's own files are used, and elsewhere those of pyarrow's file system: a rank writes its own part and reads
-only the bytes that it needs.
+only the bytes that it needs, in few requests.
 """
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ from torch.distributed.checkpoint.planner import LoadPlan, LoadPlanner, ReadItem
 from torch.futures import Future
 
 from railhead.driver.ray.types import FileSystem as ArrowFileSystem
+from railhead.training._slices import READERS, Slice, SliceReader, cut_batches
 
-READERS = 8  # files that a rank reads at a time
 LOCAL = "local"  # pyarrow's name for the type of file system that paths are on
 
 
@@ -121,6 +122,14 @@ class _ArrowFiles(FileSystemBase):
         return True
 
 
+class _NoFiles(_ArrowFiles):
+    """Opens nothing: what is needed of the files has been read."""
+
+    @contextmanager
+    def create_stream(self, path: Any, mode: str) -> Iterator[Any]:
+        yield io.BytesIO()
+
+
 class _WatchedFiles(FileSystemBase):
     """Other files, whose calls are noted in `progress`."""
 
@@ -162,11 +171,14 @@ class _WatchedFiles(FileSystemBase):
 
 
 class StorageReader(FileSystemReader):
-    """Reads a checkpoint, several files at a time, and of each file what this rank needs."""
+    """Reads a checkpoint, and of each file what this rank needs: several files at a time, or several parts of them."""
 
     def __init__(self, filesystem: ArrowFileSystem, path: str) -> None:
         super().__init__(path)
-        if filesystem.type_name != LOCAL:
+        self._is_path = filesystem.type_name == LOCAL
+        self._read: Dict[Slice, memoryview] = {}
+        if not self._is_path:
+            self._filesystem = filesystem
             self.fs = cast(Any, _ArrowFiles(filesystem))
             self.path = cast(Any, path)
 
@@ -175,6 +187,15 @@ class StorageReader(FileSystemReader):
         return self.fs.exists(self.fs.concat_path(self.path, ".metadata"))
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        if self._is_path:
+            self._read_files(plan, planner)
+        else:
+            self._read_slices(plan, planner)
+        result: Future[None] = Future()
+        result.set_result(None)
+        return result
+
+    def _read_files(self, plan: LoadPlan, planner: LoadPlanner) -> None:
         of_file: Dict[str, List[ReadItem]] = {}
         for item in plan.items:
             of_file.setdefault(self.storage_data[item.storage_index].relative_path, []).append(item)
@@ -185,9 +206,33 @@ class StorageReader(FileSystemReader):
         with ThreadPoolExecutor(READERS) as pool:
             for done in [pool.submit(read, items) for items in of_file.values()]:
                 done.result()
-        result: Future[None] = Future()
-        result.set_result(None)
-        return result
+
+    def _read_slices(self, plan: LoadPlan, planner: LoadPlanner) -> None:
+        of_slice: Dict[Slice, List[ReadItem]] = {}
+        for item in plan.items:
+            of_slice.setdefault(_locate(self.storage_data[item.storage_index]), []).append(item)
+        files = self.fs
+        self.fs = cast(Any, _NoFiles(self._filesystem))
+        try:
+            with SliceReader(lambda name: self._filesystem.open_input_file(f"{self.path}/{name}")) as reader:
+                for batch in cut_batches(of_slice):
+                    self._read = reader.read(batch)
+                    items = [item for piece in batch for item in of_slice[piece]]
+                    super().read_data(replace(plan, items=items), planner)
+        finally:
+            self.fs = files
+            self._read = {}
+
+    def _slice_file(self, file: Any, sinfo: Any) -> Any:
+        found = self._read.get(_locate(sinfo))
+        if found is None:
+            return super()._slice_file(file, sinfo)
+        return io.BytesIO(found)
+
+
+def _locate(info: Any) -> Slice:
+    """`info`: torch's _StorageInfo."""
+    return Slice(info.relative_path, info.offset, info.length)
 
 
 class StorageWriter(FileSystemWriter):
