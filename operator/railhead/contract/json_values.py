@@ -10,6 +10,9 @@ from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any, Dict, Union, get_args, get_origin, get_type_hints
 
+# What JSON may have for each type; True is no number.
+_SCALARS = {str: (str,), int: (int,), float: (float, int), bool: (bool,)}
+
 
 def load_value(kind: Any, value: Any) -> Any:
     """Returns a value of this type. Unknown keys are dropped: a newer operator or driver may have written them.
@@ -37,6 +40,43 @@ def load_value(kind: Any, value: Any) -> Any:
     if issubclass(kind, Enum):
         return kind(value)
     return value
+
+
+def load_checked(kind: Any, value: Any) -> Any:
+    """Returns a value of this type like `load_value`, for JSON that anybody may have written.
+
+    Raises TypeError or ValueError for a scalar, a list or an object in the place of another type, too.
+    """
+    try:
+        loaded = load_value(kind, value)
+    except AttributeError as error:  # an object is wanted, and there is another value
+        raise TypeError(str(error)) from None
+    _check_types(kind, loaded, value)
+    return loaded
+
+
+def _check_types(kind: Any, loaded: Any, value: Any) -> None:
+    """Raises TypeError unless `loaded`, which was made of the JSON `value`, has this type."""
+    origin = get_origin(kind)
+    arguments = get_args(kind)
+    if origin is Union:
+        if loaded is not None:
+            _check_types(arguments[0], loaded, value)
+    elif origin is tuple:
+        # A text would become a tuple of its characters.
+        if not isinstance(value, (list, tuple)):
+            raise TypeError(f"{value!r:.100} is not a list")
+        for each, its_value in zip(loaded, value):
+            _check_types(arguments[0], each, its_value)
+    elif origin is dict:
+        for key, each in loaded.items():
+            _check_types(arguments[1], each, value[key])
+    elif isinstance(kind, type) and is_dataclass(kind):
+        for name, hint in _read_hints(kind).items():
+            if name in value:
+                _check_types(hint, getattr(loaded, name), value[name])
+    elif kind in _SCALARS and type(loaded) not in _SCALARS[kind]:
+        raise TypeError(f"{loaded!r:.100} is no {kind.__name__}")
 
 
 @functools.cache

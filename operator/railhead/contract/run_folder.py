@@ -8,6 +8,7 @@ from typing import FrozenSet
 
 OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
 EMPTY = f"{OWN_FOLDER}/empty-checkpoints.json"  # a list of the checkpoints that had no files when they were committed
+RECORD = f"{OWN_FOLDER}/run.json"  # `contract.run_record`
 LOGS = f"{OWN_FOLDER}/logs"  # of all attempts, each in its folder
 
 

@@ -22,6 +22,7 @@ from railhead.driver.head import publisher as publisher_module
 from railhead.driver.head.end_attempt import Head, end
 from railhead.driver.head.publisher import Endpoint, Publisher
 from railhead.driver.head.rank_stream import Ranks
+from railhead.driver.head.run_recorder import RunRecorder
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.attempt_errors import (
     AttemptFailed,
@@ -153,7 +154,7 @@ def test_no_end_of_an_attempt_has_one(
     job = JobInput("ns", "n", "u", "run", ScalingInput(1), 1)
     with pytest.raises(SystemExit):
         end(
-            Head(pod, job, mailbox, publisher, Ranks(), Archive()),
+            Head(pod, job, mailbox, publisher, Ranks(), Archive(), RunRecorder(pod, job, publisher, mailbox)),
             Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", TEXT),
         )
     message = (tmp_path / "termination").read_text()

@@ -26,6 +26,7 @@ from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.pod_processes import kill_child, kill_workers
 from railhead.driver.head.publisher import Publisher
 from railhead.driver.head.rank_stream import LAST_LINES_OF_FAILURE_SECONDS, LAST_LINES_SECONDS, Ranks
+from railhead.driver.head.run_recorder import RunRecorder
 from railhead.driver.head.threads import start_thread
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import FromController
@@ -58,6 +59,7 @@ class Head:
     """The parts of a running head that `end` needs.
 
     Attributes:
+        recorder: keeps the run's record.
         ray: Ray's head, None before it is started.
         scripts: the process of the user's script, if the job has one.
         is_terminating: SIGTERM has arrived.
@@ -70,6 +72,7 @@ class Head:
     publisher: Publisher
     ranks: Ranks
     archive: Archive
+    recorder: RunRecorder
     ray: Optional[subprocess.Popen[bytes]] = None
     scripts: list[subprocess.Popen[bytes]] = field(default_factory=list)
     is_terminating: bool = False
@@ -183,6 +186,8 @@ def _log_outcome(outcome: Outcome) -> None:
 def _keep_end(head: Head, outcome: Outcome) -> None:
     """Runs in its own thread, since a storage may hang."""
     _complete_run(head, outcome)
+    with never_raises("keep the attempt's end in the run's record"):
+        head.recorder.finish()
     if outcome.has_succeeded:
         head.archive.discard_after_success()
 

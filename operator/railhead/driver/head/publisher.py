@@ -181,6 +181,13 @@ class Publisher:
             finishing=finishing,
         )
 
+    def build_complete_report(self) -> Report:
+        """Returns the current state with its time, and with what the attempt's time was spent on until then."""
+        return self._complete(self.build_report())
+
+    def _complete(self, report: Report) -> Report:
+        return replace(report, time=now_text(), spent=self._meter.spent)
+
     def begin_stop(self) -> None:
         """Lets the thread end once the operator has the last state."""
         self._stopping.set()
@@ -270,7 +277,7 @@ class Publisher:
 
     def _post(self, report: Report, endpoint: Endpoint) -> bool:
         """Sends the report; tells whether it need not be sent again."""
-        body = replace(report, time=now_text(), spent=self._meter.spent).to_json()
+        body = self._complete(report).to_json()
         try:
             status, answer = self._request(body, endpoint)
         except (OSError, http.client.HTTPException, ValueError) as error:

@@ -39,6 +39,7 @@ from railhead.driver.head.metrics_server import MetricsServer
 from railhead.driver.head.publisher import Endpoint, Publisher
 from railhead.driver.head.rank_stream import Ranks, RankStream
 from railhead.driver.head.run_attempt import TrainingContext, run_training
+from railhead.driver.head.run_recorder import RunRecorder
 from railhead.driver.head.threads import start_thread
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.progress import Progress
@@ -75,6 +76,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     start_thread(_watch_ray, head, ray, endings)
     start_thread(_train, head, endings)
     start_thread(watch_for_hang, head.mailbox, head.publisher, endings.put)
+    start_thread(head.recorder.watch)
     start_thread(keep_small, head.pod.temp, TRAIN_LOGS, WORKER_LOGS)
     ending = endings.get()
     end(head, conclude(ending, is_terminating=head.is_terminating))
@@ -91,7 +93,9 @@ def _build_head(environment: Mapping[str, str]) -> Head:
         os.environ.setdefault(name, value)
     mailbox = Mailbox(pod.temp)
     ranks = _watch_output(job.forward_logs, archive)
-    return Head(pod, job, mailbox, _build_publisher(pod, job, mailbox), ranks, archive)
+    publisher = _build_publisher(pod, job, mailbox)
+    recorder = RunRecorder(pod, job, publisher, mailbox)
+    return Head(pod, job, mailbox, publisher, ranks, archive, recorder)
 
 
 def _change_environment(wanted: Mapping[str, str]) -> None:

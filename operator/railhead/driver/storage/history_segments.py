@@ -112,10 +112,14 @@ class Segments:
 
 
 class Uploader:
-    """A thread that calls `upload` every minute, and once more at the end, until another head has the run."""
+    """A thread that calls `upload` every minute, and once more at the end, until another head has the run.
 
-    def __init__(self, upload: Callable[[], None]) -> None:
+    `begins_at_once`: it does not wait a minute for the first time.
+    """
+
+    def __init__(self, upload: Callable[[], None], *, begins_at_once: bool = False) -> None:
         self._upload = upload
+        self._first_wait = 0.0 if begins_at_once else UPLOAD_SECONDS
         self._has_warned = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="railhead-history", daemon=True)
@@ -130,8 +134,10 @@ class Uploader:
 
     def _run(self) -> None:
         has_ended = False
+        wait = self._first_wait
         while not has_ended:
-            has_ended = self._ended.wait(UPLOAD_SECONDS)
+            has_ended = self._ended.wait(wait)
+            wait = UPLOAD_SECONDS
             try:
                 self._upload()
             except AttemptFailed:

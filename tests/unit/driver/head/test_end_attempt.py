@@ -26,6 +26,7 @@ from railhead.driver.head import end_attempt, run_head
 from railhead.driver.head.end_attempt import TERMINATED, Head, end
 from railhead.driver.head.publisher import Publisher
 from railhead.driver.head.rank_stream import Ranks
+from railhead.driver.head.run_recorder import RunRecorder
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.attempt_errors import JobRefused
 from railhead.driver.pod.ending import Ending, Success
@@ -95,11 +96,9 @@ def end_with_history(
     mailbox = Mailbox(folder)
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)
     publisher.start()
+    recorder = RunRecorder(pod, job, publisher, mailbox)
     with pytest.raises(SystemExit):
-        end(
-            Head(pod, job, mailbox, publisher, Ranks(), Archive()),
-            ending,
-        )
+        end(Head(pod, job, mailbox, publisher, Ranks(), Archive(), recorder), ending)
 
 
 @pytest.mark.parametrize("ending", [TERMINATED, Success()])
@@ -177,7 +176,7 @@ def test_the_archive_gets_the_last_line_and_hears_of_a_success(
     publisher.start()
     job, pod = JobInput("ns", "n", "u", "run", ScalingInput(1), 1), Pod.from_environment(make_environment(tmp_path))
     with pytest.raises(SystemExit):
-        end(Head(pod, job, mailbox, publisher, ranks, archive), ending)
+        end(Head(pod, job, mailbox, publisher, ranks, archive, RunRecorder(pod, job, publisher, mailbox)), ending)
     *before, last, end_of_all = archive.heard
     has_succeeded = isinstance(ending, Success)
     assert end_of_all == "end" and before.count("success") == has_succeeded
