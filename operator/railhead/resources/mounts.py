@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from railhead.api import names
 from railhead.api.log_options import Logs
-from railhead.api.run import Dataset
+from railhead.api.run import Dataset, Run
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
 from railhead.api.trainer import DEFAULT_FRAMEWORK
@@ -73,7 +73,6 @@ def build_job_input(
     scaling = spec.scaling
     backend = spec.trainer.backend
     logs = spec.logs or Logs()
-    checkpoint = run.checkpoint
     progress = run.progress
     return JobInput(
         namespace=job.namespace,
@@ -91,7 +90,7 @@ def build_job_input(
         backend=BackendInput(**backend.model_dump()) if backend else BackendInput(),
         scaling=_describe_scaling(scaling, sizes.per_worker),
         worker_pods=max(1, scaling.most_workers // scaling.workers_per_pod),
-        checkpoint=CheckpointInput(**checkpoint.model_dump()) if checkpoint else CheckpointInput(),
+        checkpoint=_describe_checkpoint(run),
         callbacks=run.callbacks or [],
         progress=ProgressInput(progress.metric, progress.total_metric) if progress else ProgressInput(),
         max_failures=run.failure.max_failures if run.failure else None,
@@ -122,6 +121,12 @@ def _choose_framework(spec: TrainJobSpec) -> str:
     if not spec.trainer.train_func:
         return ""
     return spec.trainer.framework or DEFAULT_FRAMEWORK
+
+
+def _describe_checkpoint(run: Run) -> CheckpointInput:
+    if run.checkpoint is None:
+        return CheckpointInput()
+    return CheckpointInput(**run.checkpoint.model_dump())
 
 
 def _describe_git(spec: TrainJobSpec) -> GitInput | None:

@@ -170,7 +170,7 @@ def describe_attempt(report: Report, *, pod: str, started: str) -> RecordedAttem
 
 
 def describe_spec(job: JobInput) -> RecordedSpec:
-    """Returns what the job's pods were told to run."""
+    """Returns what the job's pods are to run."""
     scaling = job.scaling
     least = None
     if scaling.elastic is not None:
@@ -215,7 +215,7 @@ def digest_folder(folder: Path) -> str:
 
     Left out are hidden files and folders, such as those of git and of a mounted ConfigMap, and what Python compiles.
     """
-    contents = {}
+    contents: dict[str, bytes] = {}
     left = MOST_CODE_BYTES
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
