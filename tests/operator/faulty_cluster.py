@@ -51,7 +51,7 @@ class FaultyCluster:
         runs: list[tuple[ScenarioRun, Scenario]],
         *,
         trouble: Callable[[], None] = lambda: None,
-        seconds: float = 120.0,
+        seconds: float = 300.0,
     ) -> list[ScenarioRun]:
         """`trouble` may do something to everybody, again and again."""
 

@@ -31,6 +31,11 @@ def read(cluster: Cluster) -> dict[tuple[str, ...], float]:
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
+def count_requests(audit: AuditLog, namespace: str | None = None) -> Counter[tuple[str, str, str]]:
+    """The requests of one namespace or of all, by verb, resource and code."""
+    return Counter((each.verb, each.resource, str(each.code)) for each in audit.requests(namespace))
+
+
 def wait_listed(cluster: Cluster) -> None:
     """Until the operator, which another test may have just restarted, has listed the jobs: a later one is known."""
     other = make_cluster(cluster.server, cluster.operator)
@@ -40,23 +45,27 @@ def wait_listed(cluster: Cluster) -> None:
 
 def test_the_metrics_of_a_jobs_life(cluster: Cluster, audit: AuditLog) -> None:
     wait_listed(cluster)
+    # The operator counts the requests for all jobs, and those of other tests may still be there.
+    earlier = count_requests(audit)
     before = read(cluster)
     play(cluster, "counted")
     wait_last_write(cluster, audit)
     last = ("railhead_api_requests_total", "200", "pods", "delete")
-    wait_until("its answer", lambda: read(cluster).get(last, 0.0) - before.get(last, 0.0) == WORKERS)
+    wait_until("its answer", lambda: read(cluster).get(last, 0.0) - before.get(last, 0.0) >= WORKERS)
     after = read(cluster)
+    everywhere = count_requests(audit) - earlier
 
     def more(*sample: str) -> float:
         return after.get(sample, 0.0) - before.get(sample, 0.0)
 
-    asked = Counter((r.verb, r.resource, str(r.code)) for r in audit.requests(cluster.namespace))
+    asked = count_requests(audit, cluster.namespace)
     assert after["railhead_leader",] == 1
     assert more("railhead_jobs", cluster.namespace, "Succeeded") == 1
     assert more("railhead_reports_total", "202") == 3
     for verb, resource in (("create", "pods"), ("delete", "pods"), ("create", "secrets")):
         [code] = [code for v, r, code in asked if (v, r) == (verb, resource)]
-        assert more("railhead_api_requests_total", code, resource, verb) == asked[verb, resource, code]
+        counted = more("railhead_api_requests_total", code, resource, verb)
+        assert asked[verb, resource, code] <= counted <= everywhere[verb, resource, code]
     assert more("railhead_pass_seconds_count", "done") >= 3
     assert more("railhead_finished_jobs_total", "Succeeded", cluster.namespace) == 1
     assert sum(more("railhead_report_delay_seconds_count", each) for each in ("state", "checkpoint", "progress")) > 0
