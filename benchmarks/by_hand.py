@@ -175,6 +175,7 @@ class HandStarted:
             checkpoint_index=-1,
             worker_pods=None,
             resume_from=None,
+            report_url=None,
             report_token=None,
             termination_message=None,
         )

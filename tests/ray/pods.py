@@ -113,12 +113,11 @@ class Pods:
         self._server = _start_endpoint(self.reports, lambda report: self.answer(report))
         for name, text in source.items():
             _write(folder / "source" / name, text)
-        url = f"http://127.0.0.1:{self._server.server_address[1]}"
         # Instead of the path of a mount, which a job that was built from a spec has.
         path = self.storage
         if "://" in job.storage_path:
             path = job.storage_path
-        _write(folder / "input" / FILE, replace(job, report_url=url, storage_path=path).to_json())
+        _write(folder / "input" / FILE, replace(job, storage_path=path).to_json())
         _write(folder / "auth" / "token", "0123456789abcdef0123456789abcdef")
         _write(folder / "report-token", "the-pods-token\n")
         (folder / "input" / CA_KEY).write_text("")
@@ -166,6 +165,7 @@ class Pods:
         own = {
             e.ATTEMPT: str(attempt),
             e.CHECKPOINT_INDEX: str(checkpoint_index),
+            e.REPORT_URL: f"http://127.0.0.1:{self._server.server_address[1]}",
             e.REPORT_TOKEN: str(self.folder / "report-token"),
             "CUDA_VISIBLE_DEVICES": "",
         }

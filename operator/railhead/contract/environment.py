@@ -7,13 +7,13 @@ A value that is the same in all pods of a run is a field of `contract.job_input.
 - where the other mounts of the pod are: SOURCE, GIT_CREDENTIALS, REPORT_TOKEN;
 - what only the kubelet or the pod itself knows: POD_NAME, POD_UID, POD_IP, GPUS, HOSTS_FILE;
 - what differs between attempts, or was so when the head was created: ATTEMPT, HEAD_HOST, HEAD_PORT, CHECKPOINT_INDEX,
-  KNOWN_CHECKPOINTS, RESUME_FROM, WORKER_PODS, PROGRESS_DEADLINE. The input's name follows from its content, and a
-  ConfigMap that is lost in an attempt can only be created again while the content is the same;
+  KNOWN_CHECKPOINTS, RESUME_FROM, WORKER_PODS, PROGRESS_DEADLINE, REPORT_URL. The input's name follows from its content,
+  and a ConfigMap that is lost in an attempt can only be created again while the content is the same;
 - FROM_SECRET, since a Secret's value may stand in no ConfigMap.
 """
 
 INPUT = "RAILHEAD_INPUT"  # folder with job.json and report-ca.crt
-INPUT_DIGEST = "RAILHEAD_INPUT_DIGEST"  # of these files; `contract.text.digest_files`
+INPUT_DIGEST = "RAILHEAD_INPUT_DIGEST"  # of these files; `contract.digest.digest_files`
 TOKEN_DIGEST = "RAILHEAD_TOKEN_DIGEST"  # of Ray's token
 SOURCE = "RAILHEAD_SOURCE"  # folder with the user's code; unset = it is in the image
 GIT_CREDENTIALS = "RAILHEAD_GIT_CREDENTIALS"  # folder of spec.source.git.secretName, in the init container only
@@ -31,6 +31,7 @@ POD_UID = "RAILHEAD_POD_UID"  # of a head pod
 POD_IP = "RAILHEAD_POD_IP"
 WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was created; changes for an elastic job
 PROGRESS_DEADLINE = "RAILHEAD_PROGRESS_DEADLINE"  # spec.progressDeadlineSeconds when the head was created; unset = none
+REPORT_URL = "RAILHEAD_REPORT_URL"  # of the operator that created the head
 REPORT_TOKEN = "RAILHEAD_REPORT_TOKEN"  # file with the projected token
 TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMessagePath
 GPUS = "RAILHEAD_GPUS"  # set by a worker's entry point: how many answered then; 0 = not known

@@ -142,7 +142,6 @@ class JobInput:
         datasets: by name.
         end_seconds: how long the head waits for one more commit after SIGTERM.
         metrics_port: spec.metrics.port, or None.
-        report_url: the operator's report endpoint; empty = there is none.
         drain_seconds: spec.worker.drainSeconds or its default, 0 = a worker exits at once on SIGTERM.
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
@@ -181,7 +180,6 @@ class JobInput:
     archive_per_run: int = 0
     end_seconds: int = 0
     metrics_port: Optional[int] = None
-    report_url: str = ""
     drain_seconds: int = 0
     is_drain_required: bool = False
     storage_path: str = ""

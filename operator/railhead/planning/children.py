@@ -151,6 +151,7 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
     build = partial(
         build_head_pod,
         _describe_attempt(job, attempt),
+        report_url=job.settings.report_url,
         status=job.status,
         initial_checkpoint=find_initial_checkpoint(job),
         worker_pods=workers,

@@ -64,9 +64,7 @@ def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) ->
     return build_immutable("Secret", metadata, type="Opaque", stringData={TOKEN_KEY: token})
 
 
-def build_job_input(
-    job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_STORAGE, *, report_url: str = ""
-) -> JobInput:
+def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_STORAGE) -> JobInput:
     """Returns the spec as the driver needs it: with Ray's names and numbers."""
     sizes = compute_sizes(spec)
     run = spec.run
@@ -104,7 +102,6 @@ def build_job_input(
         archive_per_run=logs.run_bytes,
         end_seconds=spec.end_seconds,
         metrics_port=spec.metrics.port if spec.metrics else None,
-        report_url=report_url,
         drain_seconds=spec.drain_seconds,
         is_drain_required=spec.worker.drain_seconds is not None,
         storage_path=run.storage_path,
@@ -202,8 +199,7 @@ def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> 
 
     Its name has the digest of the files for the driver, one of which has the digest of the inline code.
     """
-    wanted = build_job_input(job, spec, settings.archive_policy, report_url=settings.report_url)
-    files = {FILE: wanted.to_json(), CA_KEY: settings.report_ca}
+    files = {FILE: build_job_input(job, spec, settings.archive_policy).to_json(), CA_KEY: settings.report_ca}
     content = digest_files({name: text.encode() for name, text in files.items()})
     source = {SOURCE_PREFIX + name: text for name, text in _get_inline(spec).items()}
     metadata = build_metadata(job, names.input_name(job.name, job.uid, content))

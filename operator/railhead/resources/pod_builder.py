@@ -123,6 +123,7 @@ class RolePart:
 def build_head_pod(
     attempt: PodSettings,
     *,
+    report_url: str,
     status: JobStatus,
     worker_pods: int,
     initial_checkpoint: InitialCheckpoint | None = None,
@@ -144,6 +145,7 @@ def build_head_pod(
         *([{"name": environment.RESUME_FROM, "value": initial.uri}] if initial else []),
         {"name": environment.WORKER_PODS, "value": str(worker_pods)},
         *([{"name": environment.PROGRESS_DEADLINE, "value": str(limit)}] if limit is not None else []),
+        {"name": environment.REPORT_URL, "value": report_url},
         {"name": environment.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
         *HIDE_GPUS,
     ]

@@ -61,7 +61,6 @@ FULL = JobInput(
     archive_per_run=2,
     end_seconds=60,
     metrics_port=9400,
-    report_url="https://reports:8443",
     drain_seconds=30,
     is_drain_required=True,
     storage_path="s3://bucket/runs",

@@ -73,7 +73,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make_pod(folder: Path) -> Pod:
     message = str(folder / "termination")
-    return Pod(folder, "", "", "", 0, folder, 1, -1, None, None, None, termination_message=message)
+    return Pod(folder, "", "", "", 0, folder, 1, -1, None, None, None, None, termination_message=message)
 
 
 def read_report(mailbox: Mailbox) -> str:

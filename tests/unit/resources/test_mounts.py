@@ -85,8 +85,8 @@ def test_input_holds_the_job_the_ca_and_the_code() -> None:
     made = build_input(JOB, spec, SETTINGS)
     assert made["immutable"] is True
     read = JobInput.from_json(made["data"].pop(FILE))
-    assert read == build_job_input(JOB, spec, report_url=SETTINGS.report_url)
-    assert (read.report_url, read.metrics_port) == ("https://reports.test:8443", 9400)
+    assert read == build_job_input(JOB, spec)
+    assert read.metrics_port == 9400
     assert made["data"] == {CA_KEY: "CA", "source.train.py": "x = 1", "source.notes.txt": "é"}
 
 

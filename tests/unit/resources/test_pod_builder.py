@@ -55,7 +55,7 @@ def build(role: str, *, job: JobRef = JOB, attempt: int = 2, status: JobStatus =
 
 def build_for(attempt: PodSettings, role: str, *, status: JobStatus = STATUS) -> Object:
     if role == "head":
-        return build_head_pod(attempt, status=status, worker_pods=2)
+        return build_head_pod(attempt, report_url=SETTINGS.report_url, status=status, worker_pods=2)
     return WorkerPodBuilder(attempt).build(slot=3, round_=1)
 
 
@@ -184,6 +184,7 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     hidden = (None, None) if sees_gpus else ("void", "")
     assert (variables.get("NVIDIA_VISIBLE_DEVICES"), variables.get("CUDA_VISIBLE_DEVICES")) == hidden
     assert variables.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
+    assert variables.get("RAILHEAD_REPORT_URL") == (SETTINGS.report_url if role == "head" else None)
     place = {"run": "digits-1a2b", "folder": "runs"}
     best = {"name": "a/c5", **place, "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
     known = [best, {"name": "c7", **place, "index": 7, "time": "", "attempt": 2}]

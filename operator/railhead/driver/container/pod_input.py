@@ -27,7 +27,7 @@ class Pod:
         worker_pods: desired number when this head was created, or None.
         progress_deadline: how many seconds training may report nothing, or None for no limit.
         resume_from: the checkpoint of spec.resumeFrom, or None.
-        report_token: the file with the token for the report endpoint, or None.
+        report_url, report_token: the report endpoint and the file with the token; or None.
         termination_message: file for the outcome, or None.
     """
 
@@ -41,6 +41,7 @@ class Pod:
     checkpoint_index: int
     worker_pods: Optional[int]
     resume_from: Optional[str]
+    report_url: Optional[str]
     report_token: Optional[str]
     termination_message: Optional[str]
     progress_deadline: Optional[float] = None
@@ -64,6 +65,7 @@ class Pod:
             if variables.get(environment.PROGRESS_DEADLINE)
             else None,
             resume_from=variables.get(environment.RESUME_FROM) or None,
+            report_url=variables.get(environment.REPORT_URL) or None,
             report_token=variables.get(environment.REPORT_TOKEN) or None,
             termination_message=variables.get(environment.TERMINATION_MESSAGE) or None,
         )

@@ -131,19 +131,19 @@ def _build_publisher(pod: Pod, job: JobInput, mailbox: Mailbox) -> Publisher:
     # The limit in the pod's input counts until the operator has answered a report.
     answer = Answer(progress_deadline_seconds=pod.progress_deadline)
     return Publisher(
-        endpoint=_find_endpoint(pod, job), mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics)
+        endpoint=_find_endpoint(pod), mailbox=mailbox, base=base, answer=answer, estimate=RunEstimate(metrics)
     )
 
 
-def _find_endpoint(pod: Pod, job: JobInput) -> Optional[Endpoint]:
-    """Returns the operator's report endpoint, None for a job that was given none."""
-    if not job.report_url:
+def _find_endpoint(pod: Pod) -> Optional[Endpoint]:
+    """Returns the operator's report endpoint, None for a pod that was given none."""
+    if not pod.report_url:
         return None
     ca_file = None
     ca = pod.input_folder / CA_KEY
     if ca.exists():
         ca_file = str(ca)
-    return Endpoint(job.report_url, pod.report_token, ca_file, os.environ.get(HOSTS_FILE))
+    return Endpoint(pod.report_url, pod.report_token, ca_file, os.environ.get(HOSTS_FILE))
 
 
 def _handle_sigterm(head: Head, endings: Endings) -> None:

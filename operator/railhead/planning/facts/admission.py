@@ -273,7 +273,7 @@ def build_request(job: Job) -> QueueRequest:
     """Returns what the job asks of its queue: the pods without what changes from attempt to attempt."""
     attempt = PodSettings(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=list_avoided(job), pod_user=job.pod_user)
     workers = job.requested_workers
-    head = build_head_pod(attempt, status=job.status, worker_pods=workers)
+    head = build_head_pod(attempt, report_url=job.settings.report_url, status=job.status, worker_pods=workers)
     least_workers = None
     if job.is_elastic:
         least_workers = job.least_workers

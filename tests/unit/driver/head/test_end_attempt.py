@@ -91,7 +91,7 @@ def end_with_history(
     monkeypatch.setattr(end_attempt, "complete_history", keep)
     choose_spool(folder).mkdir(parents=True)
     take_run(open_own_folder(str(folder / "runs"), "run"), Claimant("u"), attempt=1, pod=claimed_by)
-    pod = Pod(folder, "", "", "", 0, folder, 1, -1, None, None, None, None, uid="p")
+    pod = Pod(folder, "", "", "", 0, folder, 1, -1, None, None, None, None, None, uid="p")
     job = JobInput("ns", "n", "u", "run", ScalingInput(1), 1, storage_path=str(folder / "runs"))
     mailbox = Mailbox(folder)
     publisher = Publisher(endpoint=None, mailbox=mailbox, base=BASE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_the_driver_gets_real_paths_and_accepts_the_copy(env: dict[str, str], tm
     assert job.storage_path == "/home/me/runs/team"
     uris = {name: each.uri for name, each in job.datasets.items()}
     assert uris == {"train": "/home/me/data/train", "far": "s3://bucket/data", "made": ""}
-    assert (job.uid, job.report_url, job.scaling) == (before.uid, before.report_url, before.scaling)
+    assert replace(job, storage_path=before.storage_path, datasets=before.datasets) == before
     assert Path(used[e.INPUT], CA_KEY).read_text() == "CA"
 
 

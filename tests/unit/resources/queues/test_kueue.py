@@ -86,7 +86,7 @@ def test_an_admitted_pod_has_the_flavors_labels_and_tolerations_and_names_its_po
         for name in ("head", "workers")
     ]
     attempt = PodSettings(JOB, queued_spec(podTemplate=template), 1, MOUNTS, admission=AdmissionStatus(pod_sets=given))
-    head = build_head_pod(attempt, status=make_job().status, worker_pods=2)
+    head = build_head_pod(attempt, report_url="", status=make_job().status, worker_pods=2)
     worker = WorkerPodBuilder(attempt).build(slot=1, round_=0)
     for pod, name in ((head, "head"), (worker, "workers")):
         assert pod["spec"]["nodeSelector"] == {"zone": "a", "pool": "spot"}

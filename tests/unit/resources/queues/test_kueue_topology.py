@@ -64,7 +64,7 @@ def test_pods_that_kueue_assigns_to_nodes_are_gated_and_name_their_workload() ->
     annotations = worker["metadata"]["annotations"]
     assert annotations["kueue.x-k8s.io/workload"] == build()["metadata"]["name"]
     assert annotations[PLACED.format("unconstrained")] == "true", "by it Kueue knows such pods"
-    head = build_head_pod(attempt, status=make_job().status, worker_pods=2)
+    head = build_head_pod(attempt, report_url="", status=make_job().status, worker_pods=2)
     assert head["spec"]["schedulingGates"] == [{"name": "own"}]
     assert "kueue.x-k8s.io/workload" not in head["metadata"]["annotations"]
     asked = {"metadata": {"annotations": {PLACED.format("required"): RACK}}}
