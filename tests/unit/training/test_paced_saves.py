@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,35 +78,40 @@ def test_each_commit_is_one_moment_of_all_ranks_and_the_last_save_commits_what_i
         assert run_ranks(1, load_one, tmp_path, str(tmp_path), folder) == [wanted]
 
 
-class HangingWrites:
-    """Storage that does not answer one rank, until `release`."""
+@contextmanager
+def hanging_write() -> Iterator[threading.Event]:
+    """Storage that does not answer the first write of this rank before the end of the block, even if that raises.
 
-    def __init__(self) -> None:
-        self.released = threading.Event()
-        self.hangs = True
-        self._using = _storage_files.WriteProgress.add
-        hanging = self
+    Yields an event: the write has begun.
+    """
+    begun = threading.Event()
+    released = threading.Event()
+    numbers = itertools.count()
+    answer = _storage_files.WriteProgress.add
 
-        def add(progress: _storage_files.WriteProgress, size: int) -> None:
-            if hanging.hangs:
-                hanging.released.wait()
-            hanging._using(progress, size)
+    def add(progress: _storage_files.WriteProgress, size: int) -> None:
+        if next(numbers) == 0:
+            begun.set()
+            released.wait()
+        answer(progress, size)
 
-        setattr(_storage_files.WriteProgress, "add", add)  # noqa: B010
+    setattr(_storage_files.WriteProgress, "add", add)  # noqa: B010
+    try:
+        yield begun
+    finally:
+        released.set()
 
 
 def save_while_the_storage_hangs(rank: int, folder: str) -> tuple[list[tuple[dict[str, Any], str]], list[str], int]:
     setattr(_checkpoints, "LOOK_SECONDS", 0.0)  # noqa: B010
     setattr(_paced_saves, "STUCK_SECONDS", 0.3)  # noqa: B010
     me = Rank(folder)
-    storage, shown = HangingWrites(), list[str]()
+    shown = list[str]()
     setattr(_paced_saves, "show_stuck_save", shown.append)  # noqa: B010
-    storage.hangs = rank == 1
-    train(me, "continuous", until=lambda: rank == 0 or len(shown) >= 1)
-    storage.hangs = False
-    train(me, "continuous", until=lambda: me.reports.qsize() >= 2)
-    dcp.save(make_state(weight=1.0, step=1))
-    storage.released.set()
+    with hanging_write() if rank == 1 else nullcontext():
+        train(me, "continuous", until=lambda: rank == 0 or len(shown) >= 1)
+        train(me, "continuous", until=lambda: me.reports.qsize() >= 2)
+        dcp.save(make_state(weight=1.0, step=1))
     return me.finish_uploads(), shown, rank
 
 
@@ -173,20 +181,14 @@ def replace_a_running_save_at_a_notice(rank: int, folder: str) -> list[str]:
     """What runs when the notice comes is of an earlier step: its commit would end the run."""
     setattr(_checkpoints, "LOOK_SECONDS", 0.0)  # noqa: B010
     me = Rank(folder)
-    storage = HangingWrites()
-    begun = train(me, "continuous", until=_is_saving)
-    me.notify(deadline=DEADLINE, ranks=[0, 1])
-    storage.hangs = False
-    again = train(me, "continuous", until=lambda: me.reports.qsize() >= 1)
-    storage.released.set()
+    with hanging_write() as is_writing:
+        begun = train(me, "continuous", until=is_writing.is_set)
+        me.notify(deadline=DEADLINE, ranks=[0, 1])
+        again = train(me, "continuous", until=lambda: me.reports.qsize() >= 1)
     dcp.save(make_state(weight=1.0, step=1))
     committed = [folder for _, folder in me.finish_uploads()]
     assert len(begun) == 1 and len(committed) == len(again) + 1, "all but the first, and the last one"
     return committed
-
-
-def _is_saving() -> bool:
-    return dcp._paced is not None and dcp._paced._running is not None
 
 
 def test_a_notice_replaces_a_save_that_is_being_written(tmp_path: Path) -> None:
