@@ -46,7 +46,7 @@ class DirectUpload:
 
 def note_storage_error(error: Exception, cause: BaseException) -> None:
     """Attaches to `error` that the storage has failed rather than the application, if that follows from `cause`."""
-    if is_of_storage(cause, source=""):
+    if is_of_storage(cause, source=None):
         note_exception(error, build_training_error(RankErrorKind.STORAGE, -1, cause))
 
 

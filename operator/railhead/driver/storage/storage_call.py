@@ -197,18 +197,22 @@ def is_passing(error: BaseException) -> bool:
     return is_unreachable(read_text(error))
 
 
-def is_of_storage(error: BaseException, *, source: str) -> bool:
+def is_of_storage(error: BaseException, *, source: Optional[str]) -> bool:
     """Whether the storage has failed, rather than the application, when a checkpoint was copied from `source`.
 
-    Errors of object stores have no code. Those with a code are of a path: waiting helps with some, and no other one,
-    such as a name that is too long, is the storage's. A permission may also be missing on the local folder.
+    `source`: a local folder; None if the checkpoint was written straight into the run's folder. Errors of object stores
+    have no code. Those with a code are of a path: waiting helps with some, and no other one, such as a name that is too
+    long, is the storage's. A permission, or the folder itself, may also be missing where the checkpoint is copied from.
     """
     if is_passing(error):
         return True
-    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+    if not isinstance(error, OSError):
         return False
+    if isinstance(error, FileNotFoundError):
+        return source is None
     if error.errno in errno.errorcode:
-        return error.errno in _REFUSED_CODES and source not in read_text(error)
+        is_of_source = source is not None and source in read_text(error)
+        return error.errno in _REFUSED_CODES and not is_of_source
     return True
 
 

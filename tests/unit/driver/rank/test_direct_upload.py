@@ -85,6 +85,11 @@ def test_a_missing_mount_is_the_storages(tmp_path: Path, monkeypatch: pytest.Mon
     [
         (OSError(28, "No space left on device"), RankErrorKind.STORAGE),
         (OSError("When uploading part: AWS Error SLOW_DOWN"), RankErrorKind.STORAGE),
+        (PermissionError(13, "Permission denied", "/runs/a/checkpoint/__0_0.distcp"), RankErrorKind.STORAGE),
+        (OSError(30, "Read-only file system", "/runs/a/checkpoint/__0_0.distcp"), RankErrorKind.STORAGE),
+        (FileNotFoundError(2, "No such file or directory", "/runs/a/checkpoint/__0_0.distcp"), RankErrorKind.STORAGE),
+        (FileNotFoundError("When initiating multiple part upload: AWS Error NO_SUCH_BUCKET"), RankErrorKind.STORAGE),
+        (OSError(36, "File name too long", "/runs/a"), None),
         (TypeError("cannot pickle a lock"), None),
     ],
 )
