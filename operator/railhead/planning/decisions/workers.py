@@ -25,7 +25,7 @@ from railhead.api.names import HEAD
 from railhead.api.status import JobStatus, Phase, Resize, Restarts, WorkersStatus, replace_status
 from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
 from railhead.planning.decisions.show_progress import show_progress
-from railhead.planning.facts.avoided_nodes import describe_unstarted, list_outdated
+from railhead.planning.facts.avoided_nodes import describe_unstarted, is_blamed, list_outdated
 from railhead.planning.facts.lost_workers import (
     add_loss,
     add_refusal,
@@ -76,15 +76,20 @@ def decide_outdated_pods(job: Job) -> Decision | None:
 
 
 def decide_unstarted_pods(job: Job) -> Decision | None:
-    """Replaces, in the same way, pods that do not start on their nodes: nothing ran, so nothing is counted."""
+    """Replaces, in the same way, pods that do not start on their nodes: nothing ran, so no loss is counted."""
     found = list_overdue(job)
     if not found:
         return None
+    pods = [each.pod for each in found]
+    if all(is_blamed(job, pod) for pod in pods):
+        # An earlier pass has decided this, and its deletes have no answer yet. Counting it again would change the
+        # status, which begins the next pass.
+        return _replace(job, pods, make_guard(job))
     message = f"{describe_unstarted(found[0])}; replacing it"
     if len(found) > 1:
         message = f"{message} and {len(found) - 1} more pods"
     status = replace_status(_stand(job, POD_NOT_STARTED, message), worker_losses=add_refusal(job))
-    decision = _replace(job, [each.pod for each in found], WantedStatus(status))
+    decision = _replace(job, pods, WantedStatus(status))
     return replace(decision, events=(Event("Warning", POD_NOT_STARTED, message),))
 
 

@@ -134,6 +134,13 @@ def _suspect_kill(pod: PodView) -> Evidence:
     return Evidence(pod.node, POD_KILLED, message, at, needs_another=True, apart=apart)
 
 
+def is_blamed(job: Job, pod: PodView) -> bool:
+    """Whether the status blames the pod's node already for this pod, or for another one since this one exists."""
+    listed = Avoidance.listed(job)
+    known = (parse_time(node.since) for node in (*listed.nodes, *listed.former) if node.name == pod.node)
+    return any(pod.created_at is not None and since is not None and pod.created_at <= since for since in known)
+
+
 def compute_avoidance(job: Job) -> Avoidance:
     """Returns the nodes that the job avoids from this pass on."""
     if not job.spec.avoids_nodes:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.planning.amendments.avoided_node_list import list_avoided_nodes
+from railhead.planning.decisions.workers import decide_unstarted_pods
 from railhead.planning.facts.avoided_nodes import compute_avoidance
 from railhead.planning.facts.reasons import OF_ONE_NODE, POD_EVENTS
 from railhead.planning.facts.unstarted import (
@@ -24,6 +26,7 @@ from railhead.planning.facts.unstarted import (
 )
 from railhead.planning.job import Job
 from railhead.planning.observed import Denial
+from railhead.planning.plan import Decision
 from railhead.planning.pod_view import PodView, Problem
 from tests.model.operator import PODS
 from tests.unit.builders import NOW, make_head, make_job, make_spec, make_worker
@@ -41,6 +44,11 @@ def waiting(slot: int = 0, *, since: float, problem: Problem | None = NO_SPACE, 
     """It has had its node for that long."""
     defaults = {"phase": "Pending", "is_running": False, "node": f"sick-{slot}", "created_at": ago(since + 1)}
     return make_worker(slot, problem=problem, **{**defaults, "scheduled_at": ago(since), **changes})
+
+
+def waiting_head() -> PodView:
+    at = ago(100)
+    return make_head(phase="Pending", is_running=False, node="sick", problem=NO_SPACE, created_at=at, scheduled_at=at)
 
 
 def running(slot: int, *, since: float = 3600, node: str = "") -> PodView:
@@ -129,6 +137,42 @@ def test_a_pod_whose_delete_is_denied_is_not_replaced_again_and_again() -> None:
     assert list_unstarted(job) and not list_unstarted(replace(job, denials=(denied,)))
 
 
+def decide(job: Job) -> Decision:
+    """As a pass does, with the nodes that the status lists."""
+    decision = decide_unstarted_pods(job)
+    assert decision is not None
+    return list_avoided_nodes(job, decision)
+
+
+@pytest.mark.parametrize("role", [names.WORKER, names.HEAD])
+def test_a_pod_whose_delete_has_no_answer_yet_is_counted_and_reported_once(role: str) -> None:
+    """Each write of the status begins the next pass, and the pod still exists there."""
+    others = [running(slot) for slot in (1, 2, 3)]
+    if role == names.WORKER:
+        job = starting(waiting(since=ERROR_SECONDS), *others)
+    else:
+        job = starting(running(0), *others, head_pod=waiting_head())
+    first = decide(job)
+    assert first.wanted is not None and first.wanted.status.worker_losses is not None
+    assert first.wanted.status.worker_losses.refused == 1
+    assert [event.reason for event in first.events] == ["PodNotStarted", "NodeAvoided"]
+    again = decide(replace(job, status=first.wanted.status))
+    assert again.wanted is not None and again.wanted.is_guard, "nothing is written"
+    assert again.wanted.status == first.wanted.status
+    assert again.deletes == first.deletes and not again.events
+    assert [each.name for each in again.creates] == [each.name for each in first.creates]
+
+
+def test_another_pod_that_does_not_start_is_counted_although_an_earlier_one_still_exists() -> None:
+    stuck = [waiting(slot, since=ERROR_SECONDS) for slot in (0, 1)]
+    others = [running(slot) for slot in (2, 3, 4)]
+    first = decide(starting(stuck[0], running(1), *others, workers=5))
+    assert first.wanted is not None
+    again = decide(replace(starting(*stuck, *others, workers=5), status=first.wanted.status))
+    assert again.wanted is not None and again.wanted.status.worker_losses is not None
+    assert again.wanted.status.worker_losses.refused == 2
+
+
 @pytest.mark.parametrize(("refused", "factor"), [(0, 1), (3, 1), (4, 2), (5, 4), (9, 7)])
 def test_replacements_that_do_not_start_either_take_longer(refused: int, factor: int) -> None:
     job = starting(waiting(since=0), *(running(slot) for slot in (1, 2, 3)), refused=refused)
@@ -183,9 +227,7 @@ def test_a_job_that_avoids_no_nodes_leaves_its_pods_alone() -> None:
 def test_a_head_is_compared_with_workers_if_it_needs_the_same(role: str, template: Any, is_like: bool) -> None:
     changes: dict[str, Any] = {role: {"podTemplate": template}}
     assert is_head_like_workers(make_spec(**changes)) == is_like
-    head = make_head(
-        phase="Pending", is_running=False, node="sick", problem=NO_SPACE, created_at=ago(100), scheduled_at=ago(100)
-    )
+    head = waiting_head()
     job = starting(*(running(slot) for slot in range(4)), head_pod=head, **changes)
     assert [each.pod for each in list_overdue(job)] == ([head] if is_like else [])
 
