@@ -72,7 +72,7 @@ class Watchman:
             if role_of(p) == names.WORKER
             and p["metadata"]["labels"][names.LABEL_ATTEMPT] == labels[names.LABEL_ATTEMPT]
             and not p["metadata"].get("deletionTimestamp")
-            and p["metadata"]["name"] not in world.unreachable | world.denied
+            and p["metadata"]["name"] not in world.denied
         ]
         # One of two operators may pause between its write and its create for any time.
         assert len(slots) == len(set(slots)) or not self._is_alone, f"two live pods for one slot: {slots}"

@@ -105,6 +105,14 @@ def find_head(world: World, job: Object | None) -> Object | None:
     return world.find_pod(names.head_name(metadata["name"], metadata["uid"], attempt))
 
 
+def list_missed(job: Object | None) -> set[str]:
+    """The names of the pods that the driver does not reach, by its last report that arrived. Their network may have
+    been repaired since then, which the operator cannot know."""
+    if job is None:
+        return set()
+    return set((job["status"].get("progress") or {}).get("lostPods") or ())
+
+
 class InfrastructureLosses:
     """How often each job restarted from a loss of the infrastructure, by the changes of its status."""
 
@@ -177,19 +185,14 @@ class HealthyPodsStay(Oracle):
 
     def _looks_cut_off(self, job: Object, *, is_again: bool) -> bool:
         """The driver misses workers of several nodes at once, or of one after others were lost."""
-        missed = [pod for pod in self.pods_of(job) if name_of(pod) in self.world.unreachable]
+        missed = [pod for pod in self.pods_of(job) if name_of(pod) in list_missed(job)]
         return len({pod["spec"]["nodeName"] for pod in missed}) > (0 if is_again else 1)
 
     def _is_healthy(self, pod: Object) -> bool:
         world, metadata = self.world, pod["metadata"]
-        is_reachable = metadata["name"] not in world.silent | world.unreachable and metadata["uid"] not in world.cut
-        is_untouched = is_reachable and metadata["uid"] not in world.disturbed and not self._is_unheard(pod)
+        is_reachable = metadata["name"] not in world.silent | list_missed(world.job_of(pod))
+        is_untouched = is_reachable and metadata["uid"] not in world.disturbed
         return is_untouched and pod["status"].get("phase") == "Running" and "deletionTimestamp" not in metadata
-
-    def _is_unheard(self, pod: Object) -> bool:
-        """The network of its head is broken: to the driver it does not exist."""
-        head = find_head(self.world, self.world.job_of(pod))
-        return head is not None and head["metadata"]["uid"] in self.world.cut
 
 
 class CutOffHeadsCostLittle(Oracle):

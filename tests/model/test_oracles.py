@@ -8,6 +8,7 @@ import pytest
 
 from railhead.api import names
 from railhead.api.goodput import LostSeconds
+from railhead.planning.facts.pod_failure import LossReason
 from railhead.planning.facts.reasons import PARTIAL_START
 from tests.model.api_server import JOBS, ModelApiServer, Object
 from tests.model.oracles import check_goodput
@@ -54,10 +55,12 @@ def test_time_that_passes_is_no_reason_for_a_write() -> None:
 def make_gang(world: World, job: Object, *workers: int) -> None:
     """Starts the head of attempt 3, and one worker of each of those attempts on a node."""
     owner = {"kind": names.KIND, "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+    head = names.head_name(owner["name"], owner["uid"], 3)
     for number, (role, attempt) in enumerate([(names.HEAD, 3), *((names.WORKER, each) for each in workers)]):
+        name = f"pod-{number}" if role == names.WORKER else head
         labels = {names.LABEL_ROLE: role, names.LABEL_ATTEMPT: str(attempt)}
-        metadata = {"name": f"pod-{number}", "labels": labels, "ownerReferences": [owner]}
-        place = ("pods", NAMESPACE, f"pod-{number}")
+        metadata = {"name": name, "labels": labels, "ownerReferences": [owner]}
+        place = ("pods", NAMESPACE, name)
         world.api.create(place, {"metadata": metadata, "spec": {"nodeName": f"node-{number}"}})
         world.api.patch(place, {"status": {"phase": "Running"}}, subresource="status")
 
@@ -98,3 +101,20 @@ def test_of_two_pods_in_one_slot_a_healthy_one_stays(was_denied: bool, twin: str
     for judge in world.policies:
         judge("DELETE", ("pods", NAMESPACE, "pod-1"), "")
     assert witness.violations == (["HealthyPodsStay: pod-1 was healthy"] if is_caught else [])
+
+
+@pytest.mark.parametrize(
+    ("missed", "is_caught"),
+    [(["pod-1", "pod-2"], False), (["pod-1"], True), ([], True)],
+    ids=["the driver missed workers of two nodes", "it missed one worker", "it missed none"],
+)
+def test_a_head_is_judged_by_its_last_report_whatever_has_been_repaired_since(
+    missed: list[str], is_caught: bool
+) -> None:
+    world = World()
+    make_gang(world, world.apply(scaling={"numWorkers": 2}), 3, 3)
+    witness = Witness(Circumstances(world), oracles=(HealthyPodsStay,))
+    failure = {"attempt": 3, "reason": LossReason.HEAD_CUT_OFF, "class": "Infrastructure"}
+    status = {"phase": "Restarting", "attempt": 3, "progress": {"attempt": 3, "lostPods": missed}, "failure": failure}
+    world.api.patch(JOB, {"status": status}, subresource="status")
+    assert bool(witness.violations) == is_caught
