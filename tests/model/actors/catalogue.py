@@ -24,7 +24,7 @@ from tests.model.actors.queue import Queue
 from tests.model.actors.refusing_kubelet import RefusingKubelet
 from tests.model.actors.restore import Restore
 from tests.model.actors.shared_quota import SharedQuota
-from tests.model.actors.sick_node import DeadGPU, ReadinessGate, RebootingNode, UnstartingNode
+from tests.model.actors.sick_node import DeadGPU, KillingNode, ReadinessGate, RebootingNode, UnstartingNode
 from tests.model.actors.stray_pods import StrayPods
 
 
@@ -64,6 +64,7 @@ CATALOGUE: dict[str, Entry] = {
     "a node that starts no containers": Entry(UnstartingNode),
     "a node with a dead GPU": Entry(DeadGPU),
     "a node that reboots": Entry(RebootingNode),
+    "a node that runs out of memory": Entry(KillingNode),
     "a readiness gate": Entry(ReadinessGate),
     "a restore from a backup": Entry(Restore),
     "an operator that is away": Entry(AwayOperator),

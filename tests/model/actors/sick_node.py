@@ -165,8 +165,18 @@ class RebootingNode(BusyNode):
 class KillingNode(BusyNode):
     """It runs out of memory soon after a pod has started there, and the kernel kills that pod's first process.
 
-    Only a kill within the limit of the pod's own cgroup is reported as OOMKilled.
+    Only a kill within the limit of the pod's own cgroup is reported as OOMKilled. It is always the same node. With a
+    second one the job itself might be what needs too much memory: it avoids only one of them, and noProgressLimit
+    bounds the heads that it loses on the other one.
     """
+
+    def __init__(self, world: World, random: Random) -> None:
+        self._node = ""
+        super().__init__(world, random)
+
+    def choose_node(self) -> str:
+        self._node = self._node or super().choose_node()
+        return self._node
 
     def strike(self) -> None:
         for pod in [pod for pod in self.pods() if self.has(pod)]:
