@@ -18,6 +18,7 @@ from torch.distributed.checkpoint import state_dict_saver
 from railhead.driver.rank.direct_upload import DirectUpload, note_storage_error, show_stuck_save
 from railhead.training._checkpoints import Look, Looks
 from railhead.training._save_pace import Every, SavePace
+from railhead.training._state_copy import StateCopy
 from railhead.training._storage_files import StorageWriter, WriteProgress
 
 State = Union[Dict[str, Any], Callable[[], Dict[str, Any]]]
@@ -32,7 +33,7 @@ PAUSE_SECONDS = 0.2  # between two looks while training waits
 class BackgroundSave:
     """One checkpoint that is being written, by its part of this rank."""
 
-    def __init__(self, state: State, metrics: Metrics, group: Optional[dist.ProcessGroup]) -> None:
+    def __init__(self, state: State, metrics: Metrics, copy: StateCopy, group: Optional[dist.ProcessGroup]) -> None:
         """Copies the state. All ranks must call it. `group`: for the collectives in the background, and no others."""
         import ray.train
 
@@ -47,7 +48,11 @@ class BackgroundSave:
             state_dict_saver.async_save(
                 state() if callable(state) else state,
                 storage_writer=StorageWriter(
-                    self._storage.storage_filesystem, self.path, self.progress, self._upload.check
+                    self._storage.storage_filesystem,
+                    self.path,
+                    self.progress,
+                    copy=copy,
+                    check=self._upload.check,
                 ),
                 process_group=group,
             ),
@@ -103,6 +108,7 @@ class PacedSaves:
         self._pace = SavePace(every, now=time.monotonic())
         self._look_group = make_gloo_group()
         self._write_group: Optional[dist.ProcessGroup] = None
+        self._copy = StateCopy()
         self._looks = Looks(self._look_group)
         self._running: Optional[BackgroundSave] = None
         self._given_up: List[BackgroundSave] = []
@@ -130,6 +136,7 @@ class PacedSaves:
             self._end_running(self._looks.look(self._vote))
             if self._running is not None:
                 time.sleep(PAUSE_SECONDS)
+        self._copy = StateCopy()  # the save that follows may need the memory
 
     def _vote(self) -> Tuple[int, ...]:
         """Returns whether this rank still writes, is stuck, and wants no save yet.
@@ -178,7 +185,7 @@ class PacedSaves:
         self._pace.begin(began)
         if self._write_group is None:
             self._write_group = make_gloo_group()
-        self._running = BackgroundSave(state, metrics, self._write_group)
+        self._running = BackgroundSave(state, metrics, self._copy, self._write_group)
         self._pace.add_stall(time.monotonic() - began)
         self._is_asked = False
 
@@ -188,6 +195,7 @@ class PacedSaves:
             self._given_up.append(self._running)
             self._running = None
             self._write_group = None  # its thread may still be in a collective of this one
+            self._copy = StateCopy()  # and may still read that one
 
     def _explain_stuck(self, running: BackgroundSave) -> None:
         """Shows it on the rank that is stuck; the others only wait for that one."""

@@ -21,6 +21,7 @@ from torch.futures import Future
 
 from railhead.driver.ray.types import FileSystem as ArrowFileSystem
 from railhead.training._slices import READERS, Slice, SliceReader, cut_batches
+from railhead.training._state_copy import StateCopy
 
 LOCAL = "local"  # pyarrow's name for the type of file system that paths are on
 
@@ -236,18 +237,32 @@ def _locate(info: Any) -> Slice:
 
 
 class StorageWriter(FileSystemWriter):
-    """Writes a checkpoint where it is to stay. `check` is called before, in the thread that writes."""
+    """Writes a checkpoint where it is to stay.
+
+    `copy`: makes the copy of the state from which it is written while training continues. `check`: is called before
+    the first write, in the thread that writes.
+    """
 
     def __init__(
-        self, filesystem: ArrowFileSystem, path: str, progress: WriteProgress, check: Callable[[], None]
+        self,
+        filesystem: ArrowFileSystem,
+        path: str,
+        progress: WriteProgress,
+        *,
+        copy: StateCopy,
+        check: Callable[[], None],
     ) -> None:
         is_path = filesystem.type_name == LOCAL
         super().__init__(path, sync_files=is_path)  # an object store keeps a file once its stream is closed
         self._progress = progress
+        self._copy = copy
         self._check = check
         files = FileSystem() if is_path else _ArrowFiles(filesystem)
         self.fs = cast(Any, _WatchedFiles(files, progress))
         self.path = cast(Any, files.init_path(path))
+
+    def stage(self, state_dict: Dict[str, Any]) -> Dict[str, Any]:
+        return self._copy.take(state_dict)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         with self._progress.using(self.path):

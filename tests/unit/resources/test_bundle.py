@@ -49,7 +49,17 @@ INSIDE_RAY = {
     "railhead.driver.train_controller.progress_step",
     "railhead.driver.fit.user_callbacks",
 }
-FRAMEWORKS = ("_paced_saves", "_sections", "_storage_files", "accelerate", "dcp", "lightning", "transformers", "trl")
+FRAMEWORKS = (
+    "_paced_saves",
+    "_sections",
+    "_state_copy",
+    "_storage_files",
+    "accelerate",
+    "dcp",
+    "lightning",
+    "transformers",
+    "trl",
+)
 OF_A_FRAMEWORK = {f"railhead.training.{name}" for name in FRAMEWORKS}
 IMPORT_ALL = """
 import pkgutil, sys
