@@ -23,6 +23,7 @@ VERSION = 1
 LIMIT_BYTES = 65536
 MOST_ATTEMPTS = 50  # the newest ones
 MESSAGE_CHARS = 1000
+_HALF_PAIR = b"\\u"  # how JSON may have half a surrogate pair
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,9 @@ def parse_record(data: bytes) -> Optional[RunRecord]:
     if len(data) > LIMIT_BYTES:
         return None
     try:
-        # An escaped half of a surrogate pair is no text elsewhere.
-        values = json.loads(json.dumps(json.loads(data), ensure_ascii=False).encode(errors="replace"))
+        values = json.loads(data)
+        if _HALF_PAIR in data:  # which is no text elsewhere
+            values = json.loads(json.dumps(values, ensure_ascii=False).encode(errors="replace"))
         version = values["version"]
         if type(version) is not int:
             return None

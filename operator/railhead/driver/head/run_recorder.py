@@ -170,7 +170,7 @@ def describe_attempt(report: Report, *, pod: str, started: str) -> RecordedAttem
 
 
 def describe_spec(job: JobInput) -> RecordedSpec:
-    """Returns what the job's pods are to run."""
+    """Returns what the job's pods were to run."""
     scaling = job.scaling
     least = None
     if scaling.elastic is not None:
