@@ -29,6 +29,7 @@ TESTED_BY = {
     "tests/unit/cli/test_main.py": ("cli/cluster_command", "cli/versions"),
     "tests/unit/cli/test_read.py": ("client/explain/summary",),
     "tests/unit/client/cluster/test_kubectl.py": ("client/cluster/child_process",),
+    "tests/unit/cli/test_runs.py": ("client/explain/past_run",),
     "tests/unit/cli/test_results.py": ("cli/logs", "client/run/run_results"),
     "tests/unit/controller/leadership": ("controller/leadership",),
     "tests/unit/controller/report/test_attacks.py": ("pki",),

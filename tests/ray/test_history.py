@@ -5,6 +5,7 @@ The reader is the script of docs/how-to/read-metrics.md.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,11 +13,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from railhead.client.explain.past_run import open_past_run
+from railhead.client.run.run_list import list_runs, read_records
+from railhead.client.run.run_storage import PathStorage, RunStorage, open_storage
 from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
@@ -125,6 +130,7 @@ def test_the_curve_of_three_attempts_is_read_from_a_path(tmp_path: Path) -> None
     assert {each["metrics"]["note"] for each in kept.records} == {"with (hidden)"}
     assert SECRET not in json.dumps(str(metrics) + str(journal))
     check_journal(read_history(journal).records)
+    check_record(PathStorage(str(tmp_path / "runs")), run.name)
 
 
 def check_journal(records: tuple[dict[str, Any], ...]) -> None:
@@ -143,6 +149,27 @@ def check_journal(records: tuple[dict[str, Any], ...]) -> None:
     ]
 
 
+def check_record(storage: RunStorage, name: str) -> None:
+    """The run is listed with how its attempts ended, and opens with its checkpoints, without a TrainJob."""
+    found = asyncio.run(read_records(storage))
+    record = found.records[name]
+    assert found.notes == ()
+    assert [(each.number, each.outcome, each.reports) for each in record.attempts] == [
+        (1, "Application", 2),
+        (2, "Preemption", 2),
+        (3, "Succeeded", 2),
+    ]
+    assert SECRET not in record.to_json().decode()
+    assert {"ray", "python"} <= record.environment.versions.keys() and record.environment.code
+    (row,) = list_runs(found.records, now=datetime.now(UTC))
+    assert record.checkpoint is not None
+    assert (row.state, row.attempts, row.checkpoint) == ("Succeeded", 3, record.checkpoint.index)
+    assert row.goodput is not None and row.goodput > 0
+    run = asyncio.run(open_past_run(storage, name, record))
+    assert run.notes == () and run.checkpoints[-1].is_newest
+    assert [each.what for each in run.moments if each.source == "record"] == ["AttemptStarted", "AttemptEnded"] * 3
+
+
 @pytest.mark.slow  # the path has the same; here the storage is a real object store
 def test_the_curve_of_three_attempts_is_read_from_s3(tmp_path: Path) -> None:
     with start_s3(tmp_path) as s3:
@@ -151,6 +178,10 @@ def test_the_curve_of_three_attempts_is_read_from_s3(tmp_path: Path) -> None:
         run = s3.build_uri("runs/" + make_single_job().run_name)
         assert read_page(tmp_path, run, s3.environment) == [f"{a} {epoch} {1 / 3 + epoch}" for a, epoch in CURVE]
         assert f"s3://{BUCKET}/" in run
+        with pytest.MonkeyPatch.context() as patch:
+            for key, value in s3.environment.items():
+                patch.setenv(key, value)
+            check_record(open_storage(s3.build_uri("runs")), make_single_job().run_name)
         assert s3.list(f"runs/{make_single_job().run_name}/.railhead/journal") == {
             "1-00000001-1.jsonl",
             "2-00000002-1.jsonl",

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
-from railhead.cli.output import Console
+from railhead.cli.output import Console, remark
 from railhead.client.cluster.connection import Cluster, Target, open_cluster
 from railhead.json_object import Object
 
@@ -48,11 +48,6 @@ class _Remarks(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         remark(record.getMessage())
-
-
-def remark(text: str) -> None:
-    """Says on standard error what does not belong to the output of the command."""
-    Console(sys.stderr).line(f"railhead: {text}")
 
 
 def open_files(

@@ -11,7 +11,8 @@ from operator import attrgetter
 
 from railhead.cli.output import Column, Console
 from railhead.client.cluster.connection import Cluster, explaining
-from railhead.client.cluster.job_rows import JobRow, describe_age, read_row
+from railhead.client.cluster.job_rows import JobRow, read_row
+from railhead.contract.times import describe_age
 
 # between two tables of top --watch: with changes, and for the ages
 SHORTEST_SECONDS = 1.0

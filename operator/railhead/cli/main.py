@@ -61,8 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Runs `do_COMMAND` of the command's module; one that is asynchronous gets the cluster that the options name."""
-    function = getattr(import_module(f"railhead.cli.{options.module}"), f"do_{options.command}")
+    """Runs `do_COMMAND` of the command's module; one that is asynchronous gets the cluster that the options name.
+
+    With --folder it runs `do_COMMAND_of_folder`, if the command has that: it needs no cluster.
+    """
+    module = import_module(f"railhead.cli.{options.module}")
+    function = getattr(module, f"do_{options.command}")
+    if getattr(options, "folder", None):
+        function = getattr(module, f"do_{options.command}_of_folder", function)
     if not inspect.iscoroutinefunction(function):
         return int(function(options))
     from railhead.cli.cluster_command import run_in_cluster  # and with it the client, which `--help` does not need

@@ -152,6 +152,11 @@ class Console:
         return re.sub(pattern, _colour_phase, line, count=1)
 
 
+def remark(text: str) -> None:
+    """Says on standard error what does not belong to the output of the command."""
+    Console(sys.stderr).line(f"railhead: {text}")
+
+
 def _colour_phase(found: re.Match[str]) -> str:
     return f"\x1b[{COLOURS[found[1]]}m{found[1]}\x1b[0m"
 

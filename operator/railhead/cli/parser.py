@@ -44,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_readers(commands)
     _add_logs(commands)
     _add_results(commands)
+    _add_runs(commands)
     _add_pods(commands)
     _add_submit(commands)
     _add_changes(commands)
@@ -184,6 +185,19 @@ def _add_results(commands: Subparsers) -> None:
     which = "a name, best or newest (default: all, and for --download the best, else the newest)"
     checkpoints.add_argument("--checkpoint", metavar="C", default="", help=which)
     _add_run_options(checkpoints)
+
+
+def _add_runs(commands: Subparsers) -> None:
+    text = (
+        "List the runs of a storage, also those whose TrainJobs are gone: state, duration, attempts, goodput, best "
+        "metric and newest checkpoint. With NAME show one of them: attempts, checkpoints and what happened. Needs no "
+        "cluster."
+    )
+    runs = _add(commands, "runs", text, "runs")
+    storage = "as in spec.run.storagePath: a URI, or a path of this machine; your own credentials are sent there"
+    runs.add_argument("storage", metavar="STORAGE", help=storage)
+    runs.add_argument("name", metavar="NAME", nargs="?", help="the folder of one run")
+    runs.add_argument("-o", "--output", choices=SCREEN, default=SCREEN[0], help="default: %(default)s")
 
 
 def _add_pods(commands: Subparsers) -> None:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from functools import partial
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
-from railhead.cli.cluster_command import open_files, remark
-from railhead.cli.output import Column, Console
+from railhead.cli.cluster_command import open_files
+from railhead.cli.output import Column, Console, remark
 from railhead.client.cluster.connection import Cluster
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.outputs import Checkpoints, ReportList
 from railhead.client.run.checkpoints import CheckpointRow, choose_checkpoint
 from railhead.client.run.curves import Curve, RankReport, build_curves, compute_range, draw, drop_repeated, write_csv
 from railhead.client.run.plot import check_plot, write_plot
-from railhead.client.run.run_results import download_checkpoint, read_checkpoints, read_metrics, verify_checkpoints
+from railhead.client.run.run_files import RunFiles
+from railhead.client.run.run_results import (
+    download_checkpoint,
+    find_best,
+    read_checkpoints,
+    read_metrics,
+    read_recorded_best,
+    verify_checkpoints,
+)
+from railhead.client.run.run_storage import open_copy
 from railhead.client.submit.code_files import format_size
 
 
 async def do_metrics(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per curve, or all reports as CSV, JSON or YAML; returns 1 if no report has such a metric."""
-    if options.folder and len(options.names) > 1:
-        raise ClientError("--folder is the run of one job; name one", ExitCode.USAGE)
     if options.plot:
         check_plot(options.plot)
     reports: list[RankReport] = []
@@ -32,6 +39,23 @@ async def do_metrics(options: argparse.Namespace, cluster: Cluster, console: Con
             found, missing = await read_metrics(files, name, options.metric)
         reports += found
         gaps += missing
+    return _print_reports(reports, gaps, options, console)
+
+
+def do_metrics_of_folder(options: argparse.Namespace) -> int:
+    """Prints the same of --folder, without a cluster: the name is only a title."""
+    if len(options.names) > 1:
+        raise ClientError("--folder is the run of one job; name one", ExitCode.USAGE)
+    if options.plot:
+        check_plot(options.plot)
+    files = open_copy(options.folder)
+    reports, gaps = asyncio.run(read_metrics(files, options.names[0], options.metric))
+    return _print_reports(reports, gaps, options, Console())
+
+
+def _print_reports(
+    reports: Sequence[RankReport], gaps: Sequence[str], options: argparse.Namespace, console: Console
+) -> int:
     code = ExitCode.DONE
     if not any(report.metrics for report in reports):
         code = ExitCode.FAILED
@@ -65,20 +89,39 @@ def _print_curves(curves: Sequence[Curve], console: Console) -> None:
 
 async def do_checkpoints(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
     """Prints a line per checkpoint, or copies one; returns 1 if one that was checked is lost or damaged."""
+
+    async def read_best() -> str:
+        return find_best(await cluster.get_job(options.name))
+
     job = await cluster.get_job(options.name)
     async with open_files(options, cluster, job) as files:
-        if options.download:
-            read_job = partial(cluster.get_job, options.name)
-            await download_checkpoint(files, read_job, options.checkpoint, options.download, remark)
-            console.line(str(options.download))
-            return 0
-        rows = await read_checkpoints(files, job)
-        if options.checkpoint:
-            rows = [choose_checkpoint(rows, options.checkpoint)]
-        if options.verify:
-            rows = await verify_checkpoints(files, rows)
+        return await _show_checkpoints(files, read_best, options, console)
+
+
+def do_checkpoints_of_folder(options: argparse.Namespace) -> int:
+    """Prints or copies the same of --folder, without a cluster."""
+    files = open_copy(options.folder)
+
+    async def read_best() -> str:
+        return await read_recorded_best(files)
+
+    return asyncio.run(_show_checkpoints(files, read_best, options, Console()))
+
+
+async def _show_checkpoints(
+    files: RunFiles, read_best: Callable[[], Awaitable[str]], options: argparse.Namespace, console: Console
+) -> int:
+    if options.download:
+        await download_checkpoint(files, read_best, options.checkpoint, options.download, remark)
+        console.line(str(options.download))
+        return 0
+    rows = await read_checkpoints(files, await read_best())
+    if options.checkpoint:
+        rows = [choose_checkpoint(rows, options.checkpoint)]
+    if options.verify:
+        rows = await verify_checkpoints(files, rows)
     if not console.print_if_data(Checkpoints(tuple(rows)), options.output):
-        _print_checkpoints(options.name, rows, console)
+        print_checkpoints(options.name, rows, console)
     return int(any(row.verification and (row.verification.damage or _is_lost(row)) for row in rows))
 
 
@@ -94,7 +137,8 @@ def _write_size(row: CheckpointRow) -> str:
     return format_size(row.bytes)
 
 
-def _print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console) -> None:
+def print_checkpoints(job: str, rows: Sequence[CheckpointRow], console: Console) -> None:
+    """Prints a line per checkpoint, and what is wrong with those that were verified."""
     if not rows:
         console.line(f"The run of {job} has no checkpoints.")
         return

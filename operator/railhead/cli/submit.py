@@ -9,8 +9,8 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from railhead.cli.cluster_command import confirm, remark
-from railhead.cli.output import Console
+from railhead.cli.cluster_command import confirm
+from railhead.cli.output import Console, remark
 from railhead.cli.parser import IMAGE_VARIABLE
 from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.waiting import wait_for

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from railhead.client.cluster.job_rows import JobRow
 from railhead.client.cluster.readiness import Check
+from railhead.client.explain.past_run import PastRun
 from railhead.client.explain.ranks import RankStack
 from railhead.client.explain.summary import JobScreen
 from railhead.client.explain.timeline import Moment
 from railhead.client.explain.why import Finding
 from railhead.client.run.checkpoints import CheckpointRow
 from railhead.client.run.curves import RankReport
+from railhead.client.run.run_list import RunRow
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,20 @@ class Stacks:
     ranks: tuple[RankStack, ...]
 
 
+@dataclass(frozen=True)
+class PastRuns:
+    """The runs of a storage, the one that started last first.
+
+    Attributes:
+        details: of the one run that was named; null without a name.
+        notes: what could not be read, as sentences.
+    """
+
+    runs: tuple[RunRow, ...]
+    details: PastRun | None
+    notes: tuple[str, ...]
+
+
 OUTPUTS: Mapping[str, type] = {
     "list": JobList,
     "top": JobList,
@@ -75,6 +91,7 @@ OUTPUTS: Mapping[str, type] = {
     "timeline": Timeline,
     "metrics": ReportList,
     "checkpoints": Checkpoints,
+    "runs": PastRuns,
     "doctor": Checks,
     "stacks": Stacks,
 }

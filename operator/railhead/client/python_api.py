@@ -28,7 +28,7 @@ from railhead.client.run.follow_logs import follow_logs, print_logs
 from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.run.open_run import open_run
 from railhead.client.run.run_files import RunFiles
-from railhead.client.run.run_results import download_checkpoint, read_checkpoints, read_metrics
+from railhead.client.run.run_results import download_checkpoint, find_best, read_checkpoints, read_metrics
 from railhead.client.submit.function_source import find_source
 from railhead.client.submit.spec_changes import merge
 from railhead.client.submit.submission import build_job, check_existing, mark
@@ -200,13 +200,12 @@ class Job:
 
     def checkpoints(self) -> Sequence[Checkpoint]:
         """Returns the checkpoints that the run's folder has, the oldest first."""
-        rows = self._read_run(read_checkpoints)
-        return [Checkpoint(row, self) for row in rows]
+        return [Checkpoint(row, self) for row in self._read_run(_read_checkpoints)]
 
     @property
     def checkpoint(self) -> Checkpoint:
         """The best checkpoint by spec.run.checkpoint.scoreAttribute, without that the newest."""
-        return Checkpoint(choose_checkpoint(self._read_run(read_checkpoints), ""), self)
+        return Checkpoint(choose_checkpoint(self._read_run(_read_checkpoints), ""), self)
 
     def suspend(self) -> None:
         """Lets the job commit a last checkpoint and release its pods; `wait("suspended")` waits for that."""
@@ -254,13 +253,17 @@ class Checkpoint:
         into = Path(folder)
 
         async def copy(files: RunFiles, job: Object) -> None:
-            async def read_job() -> Object:
-                return job
+            async def read_best() -> str:
+                return find_best(job)
 
-            await download_checkpoint(files, read_job, self.info.name, into, log.info)
+            await download_checkpoint(files, read_best, self.info.name, into, log.info)
 
         self._job._read_run(copy)
         return into
+
+
+async def _read_checkpoints(files: RunFiles, job: Object) -> Sequence[CheckpointRow]:
+    return await read_checkpoints(files, find_best(job))
 
 
 def _identify(target: Target, job: Object) -> Job:

@@ -25,6 +25,14 @@ def format_duration(seconds: int) -> str:
     return f"{seconds}s"
 
 
+def describe_age(since: str, now: datetime) -> str:
+    """Returns the time since then in the two largest units, as kubectl does: 45s, 12m, 3h20m, 2d4h; "" if unknown."""
+    at = parse_time(since)
+    if at is None:
+        return ""
+    return format_duration(max(0, int((now - at).total_seconds())))
+
+
 def now_text() -> str:
     """The current time of this machine's clock."""
     return format_time(datetime.now(timezone.utc))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from railhead.api import conditions as types
 from railhead.api.scaling import DEFAULT_GPU
 from railhead.api.status import JobStatus, parse_status
-from railhead.contract.times import format_duration, parse_time
 from railhead.json_object import Object, part, text
 
 UNSEEN = "(not seen)"  # phase of a job without a status
@@ -104,11 +102,3 @@ def find_obstacle(status: JobStatus) -> str:
         if reason and reason != status.phase and status.has_condition(type_):
             return reason
     return ""
-
-
-def describe_age(since: str, now: datetime) -> str:
-    """Returns the time since then in the two largest units, as kubectl does: 45s, 12m, 3h20m, 2d4h; "" if unknown."""
-    at = parse_time(since)
-    if at is None:
-        return ""
-    return format_duration(max(0, int((now - at).total_seconds())))

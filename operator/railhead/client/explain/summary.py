@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pydantic.alias_generators import to_camel
 
 from railhead.api.status import JobStatus
-from railhead.client.cluster.job_rows import describe_age, describe_goodput, describe_progress
+from railhead.client.cluster.job_rows import describe_goodput, describe_progress
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.timeline import describe_end
 from railhead.client.explain.why import Finding, explain_job
-from railhead.contract.times import format_duration
+from railhead.contract.times import describe_age, format_duration
 
 MOST_EVENTS = 5
 MOST_PODS = 8

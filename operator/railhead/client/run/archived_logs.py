@@ -31,6 +31,12 @@ def list_attempts(files: Sequence[RunFile], uids: Collection[str]) -> list[int]:
     return sorted({int(found[1]) for file in files if (found := own.fullmatch(file.name))})
 
 
+def list_writers(files: Sequence[RunFile]) -> list[str]:
+    """Returns the shortened uids of the jobs that have files; `files`: of the whole archive."""
+    found = (re.fullmatch(rf"{LOGS}/([0-9a-z]{{1,8}})-\d{{1,9}}/.*", file.name) for file in files)
+    return sorted({match[1] for match in found if match})
+
+
 def choose_files(
     files: Sequence[RunFile], uids: Collection[str], attempt: int, *, rank: int | None, is_all: bool
 ) -> dict[RunFile, str]:

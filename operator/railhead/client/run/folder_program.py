@@ -109,7 +109,7 @@ def _walk(folder: str) -> Iterator[str]:
 
 def read_file(root: str, name: str, size: int) -> Iterator[bytes]:
     """Yields exactly `size` bytes of the file. Raises OSError if it is a link or has fewer."""
-    with _open_file(root, name) as file:
+    with open_file(root, name) as file:
         while size:
             chunk = file.read(min(size, CHUNK_BYTES))
             if not chunk:
@@ -118,7 +118,11 @@ def read_file(root: str, name: str, size: int) -> Iterator[bytes]:
             yield chunk
 
 
-def _open_file(root: str, name: str) -> BinaryIO:
+def open_file(root: str, name: str) -> BinaryIO:
+    """Returns the file, open to read. Raises OSError if it is a link, or in a folder that is one.
+
+    `root`: without links.
+    """
     path = _locate(root, name)
     if path is None:
         raise OSError(f"{name} is a link, or in a folder that is one")
@@ -147,7 +151,7 @@ def _check_each(root: str, files: Sequence[tuple[str, int]], output: BinaryIO) -
 
 
 def _check(root: str, name: str, size: int) -> FileCheck:
-    with suppress(FileNotFoundError), _open_file(root, name) as file:
+    with suppress(FileNotFoundError), open_file(root, name) as file:
         return check_file(file, name, size)
     return FileCheck(GONE, None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
@@ -18,6 +17,7 @@ from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.run.process_files import ProcessFiles
 from railhead.client.run.reader_job import CONTAINER, build_reader, run_reader
 from railhead.client.run.run_files import RunFiles
+from railhead.client.run.run_storage import open_copy, open_path
 from railhead.client.run.store_files import StoreFiles
 from railhead.client.run.store_uri import check_store, read_endpoints
 from railhead.client.submit.rendering import read_spec
@@ -49,17 +49,17 @@ async def open_run(
         ClientError: there is no way to the folder, or it does not exist yet, or the user's credentials would be sent
             to a host that the user has not named.
     """
-    folder = copy or choose_folder(job)
-    if is_own and not copy:
-        folder = choose_own_folder(job)
-    if copy and "://" in copy:
-        yield StoreFiles.open(copy)
+    if copy:
+        yield open_copy(copy)
         return
+    folder = choose_folder(job)
+    if is_own:
+        folder = choose_own_folder(job)
     if "://" in folder:
         yield StoreFiles.open(check_store(folder, read_endpoints(endpoints, os.environ)))
         return
-    if copy or is_here(job, folder):
-        yield ProcessFiles(folder, folder, (sys.executable,))
+    if is_here(job, folder):
+        yield open_path(folder)
         return
     command = build_exec(cluster)
     pod = choose_pod(await cluster.list_pods(job["metadata"]["uid"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,8 @@ from railhead.client.run.checkpoints import (
 from railhead.client.run.curves import RankReport, describe_gaps, read_reports
 from railhead.client.run.run_files import TRIES, RunFiles, copy_files, read_folder, read_found, try_again
 from railhead.client.submit.code_files import format_size
-from railhead.contract.run_folder import EMPTY, OWN_FOLDER, parse_empty
+from railhead.contract.run_folder import EMPTY, OWN_FOLDER, RECORD, parse_empty
+from railhead.contract.run_record import OtherVersion, RunRecord, parse_record
 from railhead.contract.snapshot import COPY, SNAPSHOT
 from railhead.history import JOURNAL, METRICS, read_history
 from railhead.json_object import Object
@@ -48,8 +50,32 @@ async def read_metrics(files: RunFiles, name: str, metrics: Sequence[str]) -> tu
     return read_reports(name, history, metrics), gaps
 
 
-async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
-    """Returns the checkpoints of the job's run, the oldest first.
+def find_best(job: Object) -> str:
+    """Returns the URI of status.bestCheckpoint; "" without one."""
+    best = parse_status(job.get("status")).best_checkpoint
+    if best:
+        return best.uri
+    return ""
+
+
+async def read_run_record(files: RunFiles) -> RunRecord | None:
+    """Returns the record that the run's driver has left; None without one that this version can read."""
+    with suppress(OtherVersion):
+        found = await try_again(partial(read_found, files, [RECORD]))
+        return parse_record(found.get(RECORD, b""))
+    return None
+
+
+async def read_recorded_best(files: RunFiles) -> str:
+    """Returns the URI of the best checkpoint by the run's record; "" if that has none."""
+    record = await read_run_record(files)
+    if record is None or record.best_checkpoint is None:
+        return ""
+    return record.best_checkpoint.uri
+
+
+async def read_checkpoints(files: RunFiles, best: str) -> list[CheckpointRow]:
+    """Returns the checkpoints of the run, the oldest first; `best`: the URI of the best one, or "".
 
     If the job deletes some of them meanwhile, all are read again; after the last time those are left out.
 
@@ -58,7 +84,7 @@ async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
     """
     left: list[CheckpointRow] = []
     for _ in range(TRIES):
-        rows = await try_again(partial(_read_checkpoints, files, job))
+        rows = await try_again(partial(_read_checkpoints, files, best))
         if all(row.files for row in rows):
             kept = [row.name for row in rows]
         else:
@@ -71,7 +97,7 @@ async def read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
     raise ClientError(TOO_FAST)
 
 
-async def _read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]:
+async def _read_checkpoints(files: RunFiles, best: str) -> list[CheckpointRow]:
     names = [SNAPSHOT, COPY, EMPTY, f"{OWN_FOLDER}/{METRICS}", f"{OWN_FOLDER}/{JOURNAL}"]
     known = await read_found(files, names)
     snapshot = read_snapshot(known, files.place)
@@ -80,20 +106,19 @@ async def _read_checkpoints(files: RunFiles, job: Object) -> list[CheckpointRow]
         for folder in names[3:]
     ]
     found = await files.find(snapshot.names) if snapshot.names else []
-    best = parse_status(job.get("status")).best_checkpoint
     return list_checkpoints(
         snapshot,
         found,
         metrics=histories[0],
         journal=histories[1],
-        best=best.uri if best else "",
+        best=best,
         empty=parse_empty(known.get(EMPTY, b"")),
     )
 
 
 async def download_checkpoint(
     files: RunFiles,
-    read_job: Callable[[], Awaitable[Object]],
+    read_best: Callable[[], Awaitable[str]],
     wanted: str,
     into: Path,
     say: Callable[[str], None],
@@ -106,7 +131,7 @@ async def download_checkpoint(
         ClientError: there is no such checkpoint any more, the folder has files, or the copy is not complete.
     """
     for _ in range(TRIES):
-        row = choose_checkpoint(await read_checkpoints(files, await read_job()), wanted)
+        row = choose_checkpoint(await read_checkpoints(files, await read_best()), wanted)
         found = await files.find([row.name])
         # Ray removes a checkpoint from the snapshot before it deletes the first of its files.
         if row.name in await _read_names(files):

@@ -15,6 +15,7 @@ from railhead.client.run import folder_program
 from railhead.client.run.folder_program import FileCheck
 from railhead.client.run.process_files import check_listing
 from railhead.client.run.run_files import REQUEST_BYTES, RunFile
+from railhead.contract.checkpoint_uri import split_query
 from railhead.contract.text import clean_line
 
 
@@ -32,18 +33,49 @@ class StoreFiles:
     root: str
 
     @staticmethod
-    def open(uri: str) -> StoreFiles:
-        """Raises ClientError if pyarrow is not installed or does not know the URI."""
+    def open(uri: str, *, connections: int = 0) -> StoreFiles:
+        """Opens the folder at a URI, with at least that many connections to the store, of which pyarrow has 25.
+
+        Raises ClientError if pyarrow is not installed or does not know the URI.
+        """
         try:
+            import pyarrow
             from pyarrow.fs import FileSystem
         except ModuleNotFoundError:
             remedy = "pip install 'railhead-train[storage]'"
             raise ClientError(f"{uri} needs the package pyarrow: {remedy}") from None
+        # For S3 it has as many as it has threads for input and output, when the file system is made.
+        pyarrow.set_io_thread_count(max(pyarrow.io_thread_count(), connections))
         try:
             store, root = FileSystem.from_uri(uri)
         except (OSError, ValueError) as error:
             raise ClientError(f"cannot open {uri}: {clean_line(str(error))}") from None
         return StoreFiles(uri, store, root)
+
+    def open_below(self, name: str) -> StoreFiles:
+        """Returns a folder in this one."""
+        path, query = split_query(self.place)
+        return StoreFiles(f"{path.rstrip('/')}/{name}{query}", self.store, f"{self.root}/{name}")
+
+    def list_folders(self) -> list[str]:
+        """Returns the names of the folders in this one. Raises ClientError."""
+        from pyarrow.fs import FileSelector, FileType
+
+        try:
+            found = self.store.get_file_info(FileSelector(self.root, allow_not_found=True))
+            if not found:
+                self._check_bucket(self.root.partition("/")[0])
+        except (OSError, ValueError, NotImplementedError) as error:
+            raise self._explain(error) from None
+        return [info.base_name for info in found if info.type == FileType.Directory]
+
+    def read_begin(self, name: str, most: int) -> bytes | None:
+        """Returns at most that many bytes of a file; None if there is none. Raises OSError."""
+        try:
+            with self.store.open_input_stream(f"{self.root}/{name}", compression=None) as source:
+                return bytes(source.read(most))
+        except FileNotFoundError:
+            return None
 
     async def find(self, names: Sequence[str]) -> list[RunFile]:
         found = await self._call(self._find, names)
@@ -98,7 +130,12 @@ class StoreFiles:
         try:
             return await asyncio.to_thread(call, argument)
         except (OSError, ValueError, NotImplementedError) as error:
-            text = clean_line(str(error))
-            code = ExitCode.DENIED if "ACCESS_DENIED" in text else ExitCode.FAILED
-            message = f"cannot read {self.place} with the credentials of this machine, which the job's are not: {text}"
-            raise ClientError(message, code) from None
+            raise self._explain(error) from None
+
+    def _explain(self, error: Exception) -> ClientError:
+        text = clean_line(str(error))
+        code = ExitCode.FAILED
+        if "ACCESS_DENIED" in text:
+            code = ExitCode.DENIED
+        message = f"cannot read {self.place} with the credentials of this machine, which the job's are not: {text}"
+        return ClientError(message, code)

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from railhead.client.cluster.job_rows import describe_age, read_row
-from railhead.contract.times import format_time
+from railhead.client.cluster.job_rows import read_row
+from railhead.contract.times import describe_age, format_time
 from railhead.json_object import Object
 from tests.unit.client.jobs import NOW, make_condition, make_failed, make_job, make_running, make_waiting
 
