@@ -30,7 +30,7 @@ from railhead.driver.container.run_context import RunContext
 from railhead.driver.head.ray_cluster import ACCELERATOR
 from railhead.driver.mailbox.progress import _STATES
 from railhead.driver.pod import ray_start
-from railhead.driver.pod.ray_start import DEFAULTS
+from railhead.driver.pod.ray_start import DEFAULTS, NODE_LABEL, name_kubernetes_node
 from railhead.driver.ray import controller_parts, supported_versions
 from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.ray.daemons import AGENT_OPTION, OPTIONS
@@ -401,6 +401,18 @@ def test_ray_start_accepts_the_drivers_options() -> None:
     given |= {"--include-log-monitor"}
     missing = given.union(OPTIONS) - known
     assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/pod/ray_start.py gives them"
+
+
+def test_ray_start_accepts_the_name_of_a_kubernetes_node() -> None:
+    from ray._private.label_utils import parse_node_labels_string
+
+    longest = "a" * 63
+    labels = name_kubernetes_node(longest)
+    assert parse_node_labels_string(f"{NODE_LABEL}={longest}") == labels == {NODE_LABEL: longest}
+    for refused in ("a" * 64, "-a"):
+        assert not name_kubernetes_node(refused)
+        with pytest.raises(ValueError, match="label"):
+            parse_node_labels_string(f"{NODE_LABEL}={refused}")
 
 
 def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_out() -> None:

@@ -28,6 +28,7 @@ HEAD_HOST = "RAILHEAD_HEAD_HOST"  # DNS name of this attempt's head pod
 HEAD_PORT = "RAILHEAD_HEAD_PORT"  # its GCS port
 POD_NAME = "RAILHEAD_POD_NAME"
 POD_UID = "RAILHEAD_POD_UID"  # of a head pod
+NODE_NAME = "RAILHEAD_NODE_NAME"  # of the Kubernetes node
 POD_IP = "RAILHEAD_POD_IP"
 WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was created; changes for an elastic job
 PROGRESS_DEADLINE = "RAILHEAD_PROGRESS_DEADLINE"  # spec.progressDeadlineSeconds when the head was created; unset = none

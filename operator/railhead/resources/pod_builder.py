@@ -376,7 +376,11 @@ def _shared_env(attempt: PodSettings) -> list[Object]:
         "RAY_AUTH_TOKEN": "",
         **({environment.SOURCE: folder} if folder else {}),
     }
-    fields = {environment.POD_NAME: "metadata.name", environment.POD_IP: "status.podIP"}
+    fields = {
+        environment.POD_NAME: "metadata.name",
+        environment.POD_IP: "status.podIP",
+        environment.NODE_NAME: "spec.nodeName",
+    }
     return [
         *({"name": name, "value": value} for name, value in values.items()),
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),

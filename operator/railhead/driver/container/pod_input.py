@@ -19,6 +19,7 @@ class Pod:
         input_folder: where job.json and the report endpoint's CA are.
         bundle: the zipapp, for PYTHONPATH.
         uid: this pod's, empty for a worker.
+        node: name of its Kubernetes node.
         ip: this pod's address, which Ray binds and advertises.
         head_host, head_port: where Ray's GCS listens.
         temp: folder with a short path, for Ray's session.
@@ -46,6 +47,7 @@ class Pod:
     termination_message: Optional[str]
     progress_deadline: Optional[float] = None
     uid: str = ""
+    node: str = ""
 
     @staticmethod
     def from_environment(variables: Mapping[str, str]) -> Pod:
@@ -54,6 +56,7 @@ class Pod:
             input_folder=Path(variables[environment.INPUT]),
             bundle=variables[environment.BUNDLE],
             uid=variables.get(environment.POD_UID) or "",
+            node=variables.get(environment.NODE_NAME) or "",
             ip=variables[environment.POD_IP],
             head_host=variables[environment.HEAD_HOST],
             head_port=int(variables[environment.HEAD_PORT]),

@@ -6,6 +6,7 @@ The pod's env can override each of the settings for speed, but not those that se
 from __future__ import annotations
 
 import json
+import re
 import sys
 from dataclasses import replace
 from typing import Mapping, Optional
@@ -47,6 +48,9 @@ REMOVED = (
     "RAY_gcs_storage_path",
     "RAY_grpc_enable_http_proxy",
 )
+# Read by what decides in Ray Train about the health of nodes, as Ray's own plan for it names it.
+NODE_LABEL = "ray.io/k8s-node-name"
+_LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?")
 FASTEST_POLL_SECONDS = 0.2
 SLOWEST_POLL_SECONDS = 2.0
 POLLS_PER_SECOND = 100  # of single workers: each is a call from the head, for as long as the job runs
@@ -116,6 +120,16 @@ def build_worker_command(pod: Pod, job: JobInput, *, head_address: str) -> list[
     ]
 
 
+def name_kubernetes_node(name: str) -> dict[str, str]:
+    """Returns the label by which policies that judge a node's health find the Kubernetes node of a Ray node.
+
+    Ray does not start with a value that is no label's; then, as without the label, a policy has no evidence.
+    """
+    if _LABEL_VALUE.fullmatch(name):
+        return {NODE_LABEL: name}
+    return {}
+
+
 def _build_start(pod: Pod, node: RayNode) -> list[str]:
     command = [
         sys.executable,
@@ -130,8 +144,9 @@ def _build_start(pod: Pod, node: RayNode) -> list[str]:
     ]
     if node.resources:
         command.append(f"--resources={json.dumps(node.resources, sort_keys=True)}")
-    if node.labels:
-        command.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(node.labels.items())))
+    labels = {**node.labels, **name_kubernetes_node(pod.node)}
+    if labels:
+        command.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(labels.items())))
     if node.object_store_bytes:
         command.append(f"--object-store-memory={node.object_store_bytes}")
     return command

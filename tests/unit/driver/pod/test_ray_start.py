@@ -133,6 +133,23 @@ def test_worker_command_sets_labels_in_rays_format() -> None:
     assert not any(a.startswith("--labels") for a in build_worker_command(POD, make_job(), head_address="10.0.0.2"))
 
 
+@pytest.mark.parametrize("name", ["gpu-7", "ip-10-0-1-2.eu.compute.internal", "a" * 63])
+def test_each_ray_node_has_the_name_of_its_kubernetes_node(name: str) -> None:
+    pod = replace(POD, node=name)
+    node = RayNode(labels={"zone": "a"})
+    job = make_job(ray_node=RayNodes(worker=node))
+    assert f"--labels=ray.io/k8s-node-name={name}" in build_head_command(pod, job)
+    worker = build_worker_command(pod, job, head_address="10.0.0.2")
+    assert f"--labels=ray.io/k8s-node-name={name},zone=a" in worker
+
+
+@pytest.mark.parametrize("name", ["", "a" * 64, "a" * 60 + ".example.com", "-a", "a,b=c"])
+def test_a_name_that_is_no_label_is_left_out(name: str) -> None:
+    """Ray would not start with it."""
+    command = build_head_command(replace(POD, node=name), make_job())
+    assert not any(each.startswith("--labels") for each in command)
+
+
 def test_rays_hang_detector_observes_where_gpus_and_nccls_client_are() -> None:
     """The names are Ray's; a Ray that does not know them ignores them."""
     job = make_job()
