@@ -57,7 +57,7 @@ class Head:
         base = Report(job.namespace, job.name, job.uid, attempt, "STARTING")
         self.publisher = Publisher(endpoint=None, mailbox=self.mailbox, base=base)
         job = replace(job, storage_path=str(folder / "runs"))
-        self.pod = Pod(temp, "", "", "", 0, temp, attempt, -1, None, None, None, None, uid=pod)
+        self.pod = Pod(temp, "", "", "", 0, temp, attempt, -1, None, None, None, None, None, uid=pod)
         self.recorder = RunRecorder(self.pod, job, self.publisher, self.mailbox)
 
     def train(self, **progress: Any) -> None:
