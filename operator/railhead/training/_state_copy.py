@@ -20,7 +20,7 @@ class StateCopy:
         self._described: object = None
 
     def take(self, state: Dict[str, Any]) -> Dict[str, Any]:
-        """Returns a copy of the state; the one before it is lost. Memory is made anew for other tensors."""
+        """Returns a copy of the state; the one before it is lost. Other tensors get new memory."""
         described = _describe(state)
         if self._memory is None or described != self._described:
             self._memory = None  # before there is another one
