@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import dataclasses
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -39,6 +41,7 @@ from railhead.driver.ray.train_context import COPIED, COPY, MARKER_CHECK, METHOD
 from railhead.driver.train_controller import CALLBACK
 from railhead.driver.train_controller.elastic import Bounds, make_sizes
 from railhead.driver.train_controller.failures.failure_policy import make_retries
+from railhead.driver.train_controller.failures.health_decision import ERROR, EVICT, translate_health_decision
 from railhead.driver.train_controller.railhead_callback import RailheadCallback
 from ray import cloudpickle
 
@@ -413,6 +416,22 @@ def test_ray_start_accepts_the_name_of_a_kubernetes_node() -> None:
         assert not name_kubernetes_node(refused)
         with pytest.raises(ValueError, match="label"):
             parse_node_labels_string(f"{NODE_LABEL}={refused}")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray.train.health") is None,
+    reason="this Ray has no health checks (RunConfig.health_config)",
+)
+def test_ray_raises_its_health_decisions_by_the_names_that_we_know() -> None:
+    """No Ray has them yet; tests/unit/driver/.../test_health_decision.py tries a stand-in until then."""
+    used_by = "driver/train_controller/failures/health_decision.py"
+    evict = find("ray.train.health", EVICT, used_by=used_by)
+    reattempt = find("ray.train.health", "Reattempt", used_by=used_by)
+    error = find("ray.train.health.exceptions", ERROR, used_by=used_by)
+    assert {"reason", "target_nodes"} <= {each.name for each in dataclasses.fields(evict)}
+    assert hasattr(error("x", reattempt()), "worker_failures")
+    facts = translate_health_decision(error("x", reattempt(reason="why")))
+    assert facts is not None and facts.refusal is not None and "why" in facts.refusal.message
 
 
 def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_out() -> None:

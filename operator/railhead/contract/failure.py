@@ -18,9 +18,10 @@ RESTART_AND_IGNORE = "RestartAndIgnore"
 # Reasons of class Hardware with a suspect pod, given by the driver: the operator judges that pod's node by them.
 GPU_FAILED = "GPUFailed"  # an uncorrectable error of a GPU or of its NVLink
 PROCESS_NOT_ENDING = "ProcessNotEnding"  # SIGKILL does not end it, since the GPU's driver holds it
+NODE_EVICTED = "NodeEvicted"  # by the health checks of Ray Train
 GPU_LOST = "GPULost"
 BUS_ERROR = "BusError"
-BROKEN_NODE = frozenset({GPU_FAILED, PROCESS_NOT_ENDING})  # beyond doubt
+BROKEN_NODE = frozenset({GPU_FAILED, PROCESS_NOT_ENDING, NODE_EVICTED})  # beyond doubt
 SUSPECT_NODE = frozenset({GPU_LOST, BUS_ERROR})  # probably; twice on one node is enough
 
 

@@ -72,6 +72,14 @@ def count_worker_slots() -> int:
     return int(sum(node["Resources"].get(WORKER_SLOT, 0) for node in ray.nodes() if node["Alive"]))
 
 
+def name_hosts(node_ids: Iterable[str]) -> tuple[str, ...]:
+    """Returns the names of the pods of these nodes, also of dead ones; without those that Ray does not know."""
+    import ray
+
+    hosts = {node["NodeID"]: str(node["NodeManagerHostname"]) for node in ray.nodes()}
+    return tuple(hosts[each] for each in node_ids if each in hosts)
+
+
 def list_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
     """Dead according to Ray, or without a raylet that accepts connections."""
     return _probe(node_ids)[0]

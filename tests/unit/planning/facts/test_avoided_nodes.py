@@ -151,7 +151,7 @@ def fail_on_node_of(sim: Simulation, slot: int, outcome: Outcome) -> str:
     return pod.node
 
 
-@pytest.mark.parametrize("reason", ["GPUFailed", "ProcessNotEnding"])
+@pytest.mark.parametrize("reason", ["GPUFailed", "ProcessNotEnding", "NodeEvicted"])
 def test_sure_evidence_of_broken_hardware_keeps_the_next_attempt_off_the_node(reason: str) -> None:
     sim = Simulation()
     cluster = Cluster(sim, sick=[], healthy=5)

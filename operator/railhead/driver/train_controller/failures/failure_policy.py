@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from functools import partial
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Sequence
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
@@ -89,7 +89,7 @@ class RetryDecider:
             )
             box.change(lambda value: value.with_restart(restart))
             if classify_failure.is_of_broken_gpu(found):
-                _give_up_pod(found.suspect_pod, box, self._group)
+                _give_up_pods((found.suspect_pod, *facts.lost_pods), box, self._group)
         what = "restarting the worker group" if is_retry else "the run ends"
         with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
             log(f"{found.class_}: {found.message}; {what}")
@@ -148,11 +148,11 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
 
 
-def _give_up_pod(pod: str, box: MailboxFile[FromController], group: Group) -> None:
-    """The operator, which knows the reason by then, replaces the pod, and no rank of the next group runs there."""
-    box.change(partial(replace, lost_pods=(pod,)))
-    nodes = {each.node_id: each.node_ip for each in group.read_processes().values() if each.hostname == pod}
-    mark_dead_in_ray(LostNode(node, address, is_known=False, host=pod) for node, address in nodes.items())
+def _give_up_pods(pods: Sequence[str], box: MailboxFile[FromController], group: Group) -> None:
+    """The operator, which knows the reason by then, replaces them, and no rank of the next group runs there."""
+    box.change(partial(replace, lost_pods=tuple(pods)[:MAX_LOST_PODS]))
+    nodes = {each.node_id: each for each in group.read_processes().values() if each.hostname in pods}
+    mark_dead_in_ray(LostNode(node, each.node_ip, is_known=False, host=each.hostname) for node, each in nodes.items())
 
 
 def _find_awaited_workers(error: BaseException) -> int:

@@ -16,6 +16,7 @@ from railhead.driver.train_controller.failures.classify_failure import (
     FailureOrigin,
     RankError,
 )
+from railhead.driver.train_controller.failures.health_decision import translate_health_decision
 from railhead.driver.train_controller.worker_group import Group
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
@@ -38,6 +39,9 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
     names = list_class_names(error)
     if "NCCLHangError" in names:  # Ray's own detector; it names no rank
         return FailureFacts(FailureOrigin.WORKERS, (RankError(-1, RankErrorKind.UNANSWERED, _cut(error)),))
+    decided = translate_health_decision(error)
+    if decided is not None:
+        return decided
     failures = getattr(error, "worker_failures", None)
     if failures is not None:
         errors = tuple(translate_rank_error(rank, each, group) for rank, each in sorted(failures.items()))
