@@ -30,7 +30,13 @@ def test_each_command_has_its_function_and_each_function_its_command() -> None:
         for function in vars(module)
         if function.startswith("do_")
     }
-    assert functions == runs
+    # What a command does with --folder, without a cluster.
+    of_folder = {(module, name) for module, name in functions if name.endswith("_of_folder")}
+    assert functions - of_folder == runs
+    for module, name in of_folder:
+        command = name.removesuffix("_of_folder")
+        (parser,) = (each for each in list_parsers(build_parser()) if each.get_default("command") == command)
+        assert parser.get_default("module") == module and "--folder" in parser.format_help()
 
 
 def test_a_count_is_a_number_from_zero() -> None:

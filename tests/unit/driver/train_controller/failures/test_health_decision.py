@@ -55,7 +55,7 @@ class Evict:
     cause: Cause | None = None
 
 
-class HealthDecisionError(WorkerGroupError):  # type: ignore[misc]  # Ray has no types
+class HealthDecisionError(WorkerGroupError):  # type: ignore[misc] # Ray has no types
     """A stand-in."""
 
     def __init__(self, error_message: str, decision: Any = None) -> None:
