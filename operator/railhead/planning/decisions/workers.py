@@ -1,10 +1,10 @@
 """The pods of an attempt that is fine by itself: those that exist and should not, those that are missing or lost, and
 an elastic job's number of workers.
 
-Stale pods belong to an earlier attempt. Outdated ones avoid a node that the job avoids no more, since the affinity of
-a pod cannot be changed: only pods that the scheduler finds no node for, so nothing is lost and nothing counted. The
-same holds for unstarted ones, whose nodes do not start them. Those that the status announces and that do not exist are
-created under the same names as before.
+Stale pods belong to an earlier attempt, are one too many for their slot, or do not answer the driver. Outdated ones
+avoid a node that the job avoids no more, since the affinity of a pod cannot be changed: only pods that the scheduler
+finds no node for, so nothing is lost and nothing counted. The same holds for unstarted ones, whose nodes do not start
+them. Those that the status announces and that do not exist are created under the same names as before.
 
 The slots of lost workers are filled in a new round. A deleted pod leaves no trace to count, so the round is raised in
 the status before the replacement is created, and the replacement's name contains it.
