@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from railhead.api.model import StatusModel, text_field
+from railhead.api.model import StatusModel, make_replace, text_field
 from railhead.api.names import MAX_NAME
 
 MAX_LABELS = 16
@@ -66,5 +66,10 @@ class AdmissionStatus(StatusModel):
 
     def keep(self, name: str, count: int) -> AdmissionStatus:
         """Returns the admission of fewer pods of this name."""
-        kept = [each.model_copy(update={"count": count}) if each.name == name else each for each in self.pod_sets]
-        return self.model_copy(update={"pod_sets": kept})
+        reduced = replace_pod_set(self.find(name), count=count)
+        kept = [reduced if each.name == name else each for each in self.pod_sets]
+        return replace_admission(self, pod_sets=kept)
+
+
+replace_pod_set = make_replace(PodSetAdmission)
+replace_admission = make_replace(AdmissionStatus)

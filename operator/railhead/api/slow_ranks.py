@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from railhead.api.model import StatusModel, text_field, time_field
+from railhead.api.model import StatusModel, make_replace, text_field, time_field
 from railhead.api.names import MAX_NAME
 from railhead.contract.report import MAX_SLOW_RANKS
 
@@ -23,6 +23,7 @@ class SlowRankStatus(StatusModel):
     since: str | None = time_field("Since when it is below 0.75.")
 
 
+replace_slow_rank = make_replace(SlowRankStatus)
 SlowRanks = Annotated[
     list[SlowRankStatus] | None,
     Field(

@@ -400,6 +400,12 @@ class JobStatus(StatusModel):
 
 # For example `replace_status(status, phase="Failed", resize=None)`.
 replace_status = make_replace(JobStatus)
+replace_budget = make_replace(Budget)
+replace_checkpoint = make_replace(CheckpointStatus)
+replace_failure = make_replace(FailureStatus)
+replace_losses = make_replace(WorkerLosses)
+replace_progress = make_replace(ProgressStatus)
+replace_restarts = make_replace(Restarts)
 
 
 def parse_status(raw: Any) -> JobStatus:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from railhead.api.parsed_spec import JobKey
-from railhead.api.status import JobStatus, ProgressStatus
+from railhead.api.status import JobStatus, ProgressStatus, replace_progress
 from railhead.contract.callbacks import ignore
 from railhead.contract.report import Report
 from railhead.controller.denied_status import StatusDenials
@@ -53,9 +53,16 @@ def find_urgency(report: Report, status: JobStatus, *, nodes: Mapping[str, str] 
 
 
 def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
-    progress = without_measures(progress)
-    steps = dict.fromkeys(("step", "total_steps", "steps_per_second", "tokens_per_second"))
-    return progress.model_copy(update={"reports": 0, "joined": 0, "metrics": {}, **steps})
+    return replace_progress(
+        without_measures(progress),
+        reports=0,
+        joined=0,
+        metrics={},
+        step=None,
+        total_steps=None,
+        steps_per_second=None,
+        tokens_per_second=None,
+    )
 
 
 def is_outrun(report: Report, status: JobStatus) -> bool:

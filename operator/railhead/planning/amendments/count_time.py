@@ -8,7 +8,7 @@ that its status knows, so its time counts until then.
 from __future__ import annotations
 
 from railhead.api import conditions as types
-from railhead.api.status import JobStatus, replace_status
+from railhead.api.status import JobStatus, replace_budget, replace_status
 from railhead.contract.numbers import MAX_INT32
 from railhead.planning.facts.charged_failures import running_stretch
 from railhead.planning.facts.goodput_account import settle_time
@@ -27,7 +27,7 @@ def count_running_time(job: Job, decision: Decision) -> Decision:
     if budget is None or new.budget is not budget or not _ends_training(old, new):
         return decision
     seconds = min(budget.running_seconds + running_stretch(job.status, job.known_until), MAX_INT32)
-    budget = budget.model_copy(update={"running_seconds": seconds})
+    budget = replace_budget(budget, running_seconds=seconds)
     return decision.with_status(replace_status(new, budget=budget))
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.api.names import HEAD
-from railhead.api.status import JobStatus, Phase, Resize, Restarts, WorkersStatus, replace_status
+from railhead.api.status import JobStatus, Phase, Resize, Restarts, WorkersStatus, replace_restarts, replace_status
 from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
 from railhead.planning.decisions.show_progress import show_progress
 from railhead.planning.facts.avoided_nodes import describe_unstarted, is_blamed, list_outdated
@@ -216,7 +216,7 @@ def _stand(job: Job, reason: str, message: str) -> JobStatus:
 def _count_disruption(job: Job) -> Restarts:
     known = job.status.restarts
     if is_disrupted(job):
-        return known.model_copy(update={"disruptions": known.disruptions + 1})
+        return replace_restarts(known, disruptions=known.disruptions + 1)
     return known
 
 

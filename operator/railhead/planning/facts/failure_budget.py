@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from railhead.api.spec import TrainJobSpec
-from railhead.api.status import Budget, JobStatus, replace_status
+from railhead.api.status import Budget, JobStatus, replace_restarts, replace_status
 from railhead.planning.facts.charged_failures import count_charged
 from railhead.planning.job import Job
 
@@ -24,7 +24,7 @@ def charge_failures(job: Job, status: JobStatus, number: int) -> JobStatus:
     """Adds failures of the application to those that spec.backoffLimit counts; refilling begins again."""
     committed = job.status.newest_index
     failures = count_failures(job, committed=committed) + number
-    restarts = status.restarts.model_copy(update={"application": failures})
+    restarts = replace_restarts(status.restarts, application=failures)
     return replace_status(status, restarts=restarts, budget=Budget(checkpoint=committed))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from railhead.api.status import WorkerLosses
+from railhead.api.status import WorkerLosses, replace_losses
 from railhead.contract.failure import Failure, Payer
 from railhead.planning.facts.backoff import REFUSED_LIMIT_SECONDS, grow
 from railhead.planning.facts.pod_failure import (
@@ -122,7 +122,7 @@ def add_loss(job: Job) -> WorkerLosses:
         refused = count_refusals(job) + 1
     if is_refusal(job):
         # Nothing that ran was lost.
-        return known.model_copy(update={"refused": refused})
+        return replace_losses(known, refused=refused)
     own_fault = 0
     if find_own_fault(job):
         own_fault = known.own_fault + 1
@@ -136,7 +136,7 @@ def add_loss(job: Job) -> WorkerLosses:
 
 def add_refusal(job: Job) -> WorkerLosses:
     """Counts a round in a row in which a node did not start a pod."""
-    return count_losses(job).model_copy(update={"refused": count_refusals(job) + 1})
+    return replace_losses(count_losses(job), refused=count_refusals(job) + 1)
 
 
 # When a round may begin.

@@ -15,7 +15,7 @@ from railhead.api.fit import fit, read_limit
 from railhead.api.names import CONTAINER, HEAD
 from railhead.api.spec import FailurePolicyRule as RuleSpec
 from railhead.api.spec import TrainJobSpec
-from railhead.api.status import FailureStatus
+from railhead.api.status import FailureStatus, replace_failure
 from railhead.contract.failure import Failure, FailureClass, FailureRule, find_rule
 from railhead.contract.times import format_time
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
@@ -193,7 +193,7 @@ def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
     message = _add_reason(failure.message, f"{times} times in a row without a new checkpoint")
     is_memory = failure.class_ is FailureClass.OUT_OF_MEMORY
     class_ = failure.class_ if is_memory else FailureClass.APPLICATION
-    return failure.model_copy(update={"class_": class_, "message": message})
+    return replace_failure(failure, class_=class_, message=message)
 
 
 def _add_reason(message: str, why: str) -> str:
@@ -247,7 +247,7 @@ def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStat
     number = find_rule(rules, failure.class_, failure.reason, failure.process_exit_code)
     if number is None:
         return failure, ""
-    return failure.model_copy(update={"action": rules[number].action}), f"failurePolicy.rules[{number}]"
+    return replace_failure(failure, action=rules[number].action), f"failurePolicy.rules[{number}]"
 
 
 def build_rules(spec: TrainJobSpec) -> tuple[FailureRule, ...]:

@@ -11,12 +11,15 @@ from dataclasses import asdict
 from datetime import datetime
 
 from railhead.api.fit import fit, keep_time, read_limit
+from railhead.api.slow_ranks import replace_slow_rank
 from railhead.api.status import (
     CheckpointStatus,
     DriverWarning,
     JobStatus,
     ProgressStatus,
     ResumedFromStatus,
+    replace_checkpoint,
+    replace_progress,
     replace_status,
 )
 from railhead.contract.outcome import Outcome, parse_exit_code
@@ -81,16 +84,16 @@ def _read_progress(report: Report, nodes: Mapping[str, str]) -> ProgressStatus:
 def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int | None) -> ProgressStatus:
     """Returns the progress with this much done and these seconds left, None = not known."""
     remaining = None if seconds is None else format_duration(seconds)
-    return progress.model_copy(
-        update={"percent_complete": percent, "estimated_remaining_seconds": seconds, "remaining": remaining}
+    return replace_progress(
+        progress, percent_complete=percent, estimated_remaining_seconds=seconds, remaining=remaining
     )
 
 
 def without_measures(progress: ProgressStatus) -> ProgressStatus:
     """Time that passes changes these without any news."""
-    slow_ranks = [each.model_copy(update={"score": ""}) for each in progress.slow_ranks or ()]
-    changes = {"update_time": None, "spent": None, "slow_ranks": slow_ranks}
-    return with_estimate(progress, percent=None, seconds=None).model_copy(update=changes)
+    slow_ranks = [replace_slow_rank(each, score="") for each in progress.slow_ranks or ()]
+    unestimated = with_estimate(progress, percent=None, seconds=None)
+    return replace_progress(unestimated, update_time=None, spent=None, slow_ranks=slow_ranks)
 
 
 def change_by_outcome(status: JobStatus, outcome: Outcome | None, now: datetime) -> JobStatus:
@@ -160,7 +163,7 @@ def _choose_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt
     found = fit(CheckpointStatus, asdict(best))
     if known is not None and not found.metrics and (known.uri, known.index) == (best.uri, best.index):
         # A shortened termination message has none.
-        return found.model_copy(update={"metrics": known.metrics})
+        return replace_checkpoint(found, metrics=known.metrics)
     return found
 
 

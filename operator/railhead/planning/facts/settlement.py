@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api.attempts import Attempt
-from railhead.api.status import FailureStatus, JobStatus, replace_status
+from railhead.api.status import FailureStatus, JobStatus, replace_restarts, replace_status
 from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, FailureClass, Payer
 from railhead.contract.metric_rule import METRIC_RULE
 from railhead.contract.times import parse_time
@@ -162,7 +162,7 @@ class Settlement:
             in_a_row += 1
         if self.payer is Payer.DISRUPTION:
             disruptions += 1
-        restarts = restarts.model_copy(update={"disruptions": disruptions, "without_progress": in_a_row})
+        restarts = replace_restarts(restarts, disruptions=disruptions, without_progress=in_a_row)
         status = replace_status(status, restarts=restarts)
         if self.payer is Payer.APPLICATION:
             return charge_failures(self.job, status, 1)
