@@ -24,10 +24,22 @@ class StateCopy:
         described = _describe(state)
         if self._memory is None or described != self._described:
             self._memory = None  # before there is another one
-            self._memory = _create_cpu_state_dict(state, pin_memory=torch.cuda.is_available())
+            memory = _create_cpu_state_dict(state, pin_memory=torch.cuda.is_available())
+            self._memory = {key: _own(inner, state[key]) for key, inner in memory.items()}
             self._described = described
         copied: Dict[str, Any] = _copy_state_dict(state, self._memory, type_check=False)
         return copied
+
+
+def _own(memory: Any, value: Any) -> Any:
+    """Returns the memory without what training uses: torch takes a DTensor without dimensions as it is."""
+    if isinstance(memory, torch.Tensor) and memory is value:
+        return memory.detach().clone()
+    if isinstance(memory, dict):
+        return {key: _own(inner, value[key]) for key, inner in memory.items()}
+    if isinstance(memory, (list, tuple)):
+        return [_own(inner, given) for inner, given in zip(memory, value)]
+    return memory
 
 
 def _describe(value: object) -> object:

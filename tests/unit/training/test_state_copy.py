@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, distribute_tensor
 
 from railhead.training._state_copy import StateCopy
+from tests.unit.training.ranks import run_ranks
 
 
 def make_state(value: float = 1.0) -> dict[str, Any]:
@@ -55,3 +59,19 @@ def test_a_state_with_other_tensors_is_copied_as_it_is(change: Callable[[dict[st
     change(state)
     expected = copy.deepcopy(state)
     torch.testing.assert_close(kept.take(state), expected, rtol=0, atol=0)
+
+
+def copy_a_scale(rank: int) -> tuple[float, float]:
+    """What a copy has of a DTensor without dimensions, before and after training goes on."""
+    scale = distribute_tensor(torch.tensor(1.0), init_device_mesh("cpu", (1,)), [Replicate()])
+    kept = StateCopy()
+    kept.take({"scale": scale})
+    scale.fill_(2.0)
+    copied = kept.take({"scale": scale})
+    before = copied["scale"].to_local().item()
+    scale.fill_(3.0)
+    return before, copied["scale"].to_local().item()
+
+
+def test_a_copy_has_its_own_dtensors_without_dimensions(tmp_path: Path) -> None:
+    assert run_ranks(1, copy_a_scale, tmp_path) == [(2.0, 2.0)]
