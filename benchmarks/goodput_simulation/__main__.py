@@ -86,7 +86,7 @@ def simulate(way: Way, rate: float, gpus: int, seed: int, times: SaveTimes) -> R
     faults = plan_faults(rate * gpus, slots, seconds=SECONDS, chance=Random(seed))
     chance = Random(seed + 1)
     cluster = Cluster(slots, way.takes_out, chance)
-    saves = Saves(way.every, times)
+    saves = Saves(way.every, times, gpus=gpus)
     run = Run(way.rules(slots), cluster, faults, chance, saves, load=times.load, resumes=way.resumes)
     return Result(run.play(), run.losses)
 

@@ -44,11 +44,11 @@ class Saved:
 
 
 class Saves:
-    """The saves of each group of workers, by the time since its training began."""
+    """The saves of each group of workers, by the time since its training began. Each GPU has a worker."""
 
-    def __init__(self, every: Every, times: SaveTimes) -> None:
+    def __init__(self, every: Every, times: SaveTimes, *, gpus: int) -> None:
         self._times = times
-        pace = SavePace(every, now=0.0)
+        pace = SavePace(every, ranks=gpus, now=0.0)
         at = pace.interval
         self._first: list[float] = []  # when they begin; afterwards the pace knows nothing new
         for _ in range(REMEMBERED):

@@ -134,6 +134,7 @@ WITHOUT_CODE = (
     "client/exit_codes",
     "client/goals",
     "contract/environment",
+    "contract/published_losses",
     "contract/spent",
     "driver/ray/types",
     "planning/facts/reasons",

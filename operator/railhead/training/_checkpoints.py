@@ -93,7 +93,7 @@ class Agreement:
             raise ValueError('every="continuous" needs saves in the background, as railhead.training.dcp makes them')
         self._pace: Optional[SavePace] = None
         if every is not None:
-            pace = SavePace(every, now=time.monotonic())
+            pace = SavePace(every, ranks=count_ranks(), now=time.monotonic())
             self._pace = pace if is_rank() else None  # nothing takes a report elsewhere
         self._looks = Looks()
         self.has_notice = False
@@ -138,6 +138,16 @@ def _reduce(values: List[int], group: Optional[ProcessGroup]) -> List[int]:
     dist.all_reduce(together, op=dist.ReduceOp.MAX, group=group)
     agreed: List[int] = together.tolist()
     return agreed
+
+
+def count_ranks() -> int:
+    """Returns how many ranks this process is one of."""
+    if not is_rank():
+        return 1
+    import ray.train
+
+    world: int = ray.train.get_context().get_world_size()
+    return world
 
 
 def is_rank() -> bool:

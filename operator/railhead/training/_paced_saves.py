@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_saver
 
 from railhead.driver.rank.direct_upload import DirectUpload, note_storage_error, show_stuck_save
-from railhead.training._checkpoints import Look, Looks
+from railhead.training._checkpoints import Look, Looks, count_ranks
 from railhead.training._save_pace import Every, SavePace
 from railhead.training._state_copy import StateCopy
 from railhead.training._storage_files import StorageWriter, WriteProgress
@@ -105,7 +105,7 @@ class PacedSaves:
     def __init__(self, every: Every) -> None:
         """Raises ValueError. All ranks must call it."""
         self.every = every
-        self._pace = SavePace(every, now=time.monotonic())
+        self._pace = SavePace(every, ranks=count_ranks(), now=time.monotonic())
         self._look_group = make_gloo_group()
         self._write_group: Optional[dist.ProcessGroup] = None
         self._copy = StateCopy()

@@ -8,8 +8,11 @@ import math
 from collections import deque
 from typing import Deque, Literal, Union
 
+from railhead.contract.published_losses import PUBLISHED_GPU_SECONDS
+
 Every = Union[Literal["auto", "continuous"], float]
 
+LOSS_SECONDS = 24 * 3600.0  # between two losses, as "auto" assumes; or as published for that many GPUs if that is less
 STALL_SHARE = 0.01  # of the time between two saves: training does not wait longer for "auto"
 WRITE_SHARE = 0.5  # likewise, of the time in which "auto" writes: the storage has others to serve
 LEAST_SECONDS = 30.0  # between two saves of "auto", however cheap they are
@@ -19,13 +22,15 @@ REMEMBERED = 3  # saves: one that met a busy moment is forgotten after two bette
 class SavePace:
     """When the saves of one loop begin.
 
-    `every`: seconds between the beginnings of two saves; "auto": as often as training waits for saves in at most
-    `STALL_SHARE` of its time; "continuous": once the last save is committed. No mode begins a save before that.
+    `every`: seconds between the beginnings of two saves; "auto": as often as losses and the time that training waits
+    for saves cost least together, and wait for at most `STALL_SHARE`; "continuous": once the last save is committed. No
+    mode begins a save before that.
     """
 
-    def __init__(self, every: Every, *, now: float) -> None:
-        """Raises ValueError."""
+    def __init__(self, every: Every, *, ranks: int, now: float) -> None:
+        """Raises ValueError. `ranks`: of the whole group, one of which is enough to lose."""
         self._every = _check(every)
+        self._loss_seconds = min(LOSS_SECONDS, PUBLISHED_GPU_SECONDS / ranks)
         self._begun = now
         self._stalls: Deque[float] = deque(maxlen=REMEMBERED)
         self._written = 0.0  # seconds that the last one took from its beginning to its commit
@@ -37,7 +42,8 @@ class SavePace:
             return 0.0
         if self._every == "auto":
             stall = max(self._stalls, default=0.0)
-            return max(LEAST_SECONDS, stall / STALL_SHARE, self._written / WRITE_SHARE)
+            cheapest = math.sqrt(2 * stall * self._loss_seconds)  # of stall / interval + interval / 2 / loss_seconds
+            return max(LEAST_SECONDS, cheapest, stall / STALL_SHARE, self._written / WRITE_SHARE)
         return float(self._every)
 
     @property

@@ -21,8 +21,8 @@ __all__ = ["TrainJob"]
 class TrainJob:
     """What a loop that uses `accelerator` tells its TrainJob, and learns from it. Outside of one it does nothing.
 
-    `every`: also saves every so many seconds, or with "auto" as often as training waits for saves in at most 1 % of its
-    time; all ranks agree on it. None: only before the run or a node ends.
+    `every`: also saves every so many seconds, or with "auto" as often as costs least, so that training waits in at
+    most 1 % of its time; all ranks agree on it. None: only before the run or a node ends.
     """
 
     def __init__(self, accelerator: Accelerator, every: Optional[Union[Literal["auto"], float]] = None) -> None:

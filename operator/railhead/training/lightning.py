@@ -28,8 +28,8 @@ CHECKPOINT_NAME = "checkpoint.ckpt"  # as Ray Train's RayTrainReportCallback cal
 class TrainJobCallback(pl.Callback):
     """Saves and reports a checkpoint on the same step of all ranks when one is due, and once for each new notice.
 
-    `every`: also saves every so many seconds, or with "auto" as often as training waits for saves in at most 1 % of its
-    time. None: only before the run or a node ends.
+    `every`: also saves every so many seconds, or with "auto" as often as costs least, so that training waits in at
+    most 1 % of its time. None: only before the run or a node ends.
 
     It has the file and the metrics of those that Ray Train's RayTrainReportCallback reports after each epoch, so your
     function resumes from both in the same way; override `save` if yours look different. Outside of Ray Train it

@@ -23,8 +23,8 @@ __all__ = ["TrainJobCallback"]
 class TrainJobCallback(TrainerCallback):
     """Sets `control.should_save` on the same step of all ranks when a save is due, and once for each new notice.
 
-    `every`: also saves every so many seconds, or with "auto" as often as training waits for saves in at most 1 % of its
-    time. None: only before the run or a node ends.
+    `every`: also saves every so many seconds, or with "auto" as often as costs least, so that training waits in at
+    most 1 % of its time. None: only before the run or a node ends.
 
     The Trainer then saves as it does regularly, and Ray Train's RayTrainReportCallback reports that checkpoint; the
     order of the two callbacks is of no matter. An evaluation that is due on the step of a notice is left out, for the

@@ -23,7 +23,7 @@ SLOTS = 64
 EVERY = 1800.0
 SPARE = SLOTS // NODES_PER_SPARE
 FREE = SaveTimes(stall=0.0, write=0.0, load=0.0)
-SAVES = Saves(EVERY, FREE)
+SAVES = Saves(EVERY, FREE, gpus=SLOTS)
 
 
 def make_run(rules: Rules, *faults: Fault, resumes: bool = True, takes_out: bool = False, load: float = 0.0) -> Run:
@@ -66,7 +66,7 @@ def test_interruptions_come_as_often_as_the_rate_says_and_any_host_may_be_the_he
 def test_the_seconds_of_all_causes_add_up_to_the_time(way: program.Way, seed: int) -> None:
     chance = Random(seed)
     faults = plan_faults(20_000 * LLAMA_3, 8, seconds=SECONDS, chance=chance)  # so many that they interrupt starts, too
-    saves = Saves(way.every, SaveTimes())
+    saves = Saves(way.every, SaveTimes(), gpus=20_000)
     run = Run(way.rules(8), Cluster(8, way.takes_out, chance), faults, chance, saves, load=20.0, resumes=way.resumes)
     spent = run.play()
     assert sum(spent.values()) == pytest.approx(SECONDS, abs=1e-3)
@@ -203,7 +203,7 @@ def test_a_row_has_the_mean_and_the_range() -> None:
 
 
 def test_saves_keep_what_was_trained_before_the_last_one_that_is_written() -> None:
-    saves = Saves(100.0, SaveTimes(stall=2.0, write=30.0))
+    saves = Saves(100.0, SaveTimes(stall=2.0, write=30.0), gpus=1)
     assert saves.look(129.0) == Saved(kept=0.0, stalled=2.0, commits=0)
     assert saves.look(130.0) == Saved(kept=100.0, stalled=2.0, commits=1)
     assert saves.look(201.0) == Saved(kept=100.0, stalled=3.0, commits=1)
@@ -211,12 +211,12 @@ def test_saves_keep_what_was_trained_before_the_last_one_that_is_written() -> No
 
 
 def test_saves_at_railheads_own_pace_begin_early_and_write_half_of_the_time() -> None:
-    saves = Saves("auto", SaveTimes(stall=0.2, write=40.0))
+    saves = Saves("auto", SaveTimes(stall=0.2, write=40.0), gpus=16_384)
     assert saves.look(69.0).commits == 0 and saves.look(70.0) == Saved(kept=30.0, stalled=0.2, commits=1)
     assert [saves.look(70.0 + 80.0 * more).commits for more in (1, 2, 50)] == [2, 3, 51]
-    slow = Saves("auto", SaveTimes(stall=3.0, write=40.0))
+    slow = Saves("auto", SaveTimes(stall=3.0, write=40.0), gpus=16_384)
     assert slow.look(90_030.0 + 40.0).commits == pytest.approx(90_000 / 300, abs=1), "1 % of the time"
-    assert Saves("continuous", SaveTimes(stall=0.2, write=40.0)).look(4000.0).commits == 100
+    assert Saves("continuous", SaveTimes(stall=0.2, write=40.0), gpus=1).look(4000.0).commits == 100
 
 
 def test_a_restart_loads_the_checkpoint_if_there_is_one() -> None:

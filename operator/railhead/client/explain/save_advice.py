@@ -11,6 +11,7 @@ from railhead.client.cluster.job_losses import ENOUGH, JobLosses, count_losses
 from railhead.client.cluster.job_rows import count_gpus
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.save_interval import SaveCosts
+from railhead.contract.published_losses import PUBLISHED_GPU_SECONDS
 from railhead.contract.times import format_duration
 from railhead.json_object import part
 
@@ -19,9 +20,6 @@ LEAST_COMMITS = 3  # before their mean interval says something,
 LONG_SECONDS = 3600  # or so much training
 # Used until the job has lost time to a restart: the slowest start in docs/internals/benchmarks.md, of a new attempt.
 USUAL_DOWNTIME = 24.3
-# Kokolis et al., Revisiting Reliability in Large-Scale Machine Learning Research Clusters (arXiv 2410.21680): jobs on
-# 1,024 GPUs lose one every 7.9 hours.
-PUBLISHED_GPU_SECONDS = 1024 * 7.9 * 3600
 
 
 @dataclass(frozen=True)
