@@ -62,7 +62,7 @@ def test_a_state_with_other_tensors_is_copied_as_it_is(change: Callable[[dict[st
 
 
 def copy_a_scale(rank: int) -> tuple[float, float]:
-    """What a copy has of a DTensor without dimensions, before and after training goes on."""
+    """What a copy has of a DTensor without dimensions, before and after training continues."""
     scale = distribute_tensor(torch.tensor(1.0), init_device_mesh("cpu", (1,)), [Replicate()])
     kept = StateCopy()
     kept.take({"scale": scale})
