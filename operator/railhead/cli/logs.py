@@ -5,25 +5,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from railhead.api.run_status import list_uids
-from railhead.api.status import parse_status
 from railhead.cli.cluster_command import open_files
-from railhead.cli.output import Console, remark
+from railhead.cli.output import Console
 from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.rank_count import count_ranks
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.client.run.archived_logs import choose_files, list_attempts, list_writers, read_lines
 from railhead.client.run.follow_logs import follow_logs, print_logs
 from railhead.client.run.log_reader import Printer, Wanted
-from railhead.client.run.run_files import RunFile, RunFiles, read_each
-from railhead.client.run.run_list import list_uids_of_run
-from railhead.client.run.run_results import read_run_record
+from railhead.client.run.read_archive import AttemptArchive, find_archive, find_archive_of_folder, read_archive
+from railhead.client.run.run_files import RunFiles
 from railhead.client.run.run_storage import open_copy
-from railhead.contract.run_folder import LOGS
 from railhead.contract.times import format_time
 from railhead.json_object import Object
 
@@ -54,15 +47,16 @@ def check_rank(job: Object, rank: int) -> None:
 
 
 async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted: Wanted, console: Console) -> int:
-    """Prints the lines that the archive has of an attempt, the newest one by default; says what is missing."""
+    """Prints the lines that the archive has of an attempt, the newest one by default."""
     job = await cluster.get_job(options.name)
-    status = parse_status(job.get("status"))
-    uids = list_uids(str(job["metadata"]["uid"]), status.run)
-    attempt = options.attempt or status.attempt
+    since = ""
+    if wanted.since:
+        since = format_time(cluster.client.clock.now() - timedelta(seconds=wanted.since))
+    last: dict[str, deque[str]] = {}
     async with open_files(options, cluster, job, is_own=True) as files:
-        found = await files.find([LOGS])
-        archive = _Archive(files, found, uids, attempt, cluster.client.clock.now())
-        return await _print_lines(archive, f"{options.name} has no such pod, and", wanted, console)
+        archive = await find_archive(files, job, options.attempt)
+        await _print_lines(archive, wanted, console, cluster.client.clock.now())
+    return ExitCode.DONE
 
 
 def do_logs_of_folder(options: argparse.Namespace) -> int:
@@ -70,64 +64,25 @@ def do_logs_of_folder(options: argparse.Namespace) -> int:
     if options.follow:
         raise ClientError("--follow reads the pods of a job; leave out --folder", ExitCode.USAGE)
     wanted = Wanted(options.rank, options.is_all, options.tail, options.since)
-    return asyncio.run(_print_folder(open_copy(options.folder), wanted, options.attempt))
+    asyncio.run(_print_folder(open_copy(options.folder), wanted, options.attempt))
+    return ExitCode.DONE
 
 
-async def _print_folder(files: RunFiles, wanted: Wanted, attempt: int | None) -> int:
-    found = await files.find([LOGS])
-    record = await read_run_record(files)
-    if record is None:
-        uids = list_writers(found)
-    else:
-        uids = list_uids_of_run(record)
-    attempts = list_attempts(found, uids)
-    if attempt is None:
-        attempt = max(attempts, default=1)
-    archive = _Archive(files, found, uids, attempt, datetime.now(UTC))
-    return await _print_lines(archive, f"{files.place}:", wanted, Console())
+async def _print_folder(files: RunFiles, wanted: Wanted, attempt: int | None) -> None:
+    archive = await find_archive_of_folder(files, attempt)
+    await _print_lines(archive, wanted, Console(), datetime.now(UTC))
 
 
-@dataclass(frozen=True)
-class _Archive:
-    """The archive of a run, and which attempt is wanted.
-
-    Attributes:
-        found: all its files.
-        uids: of the job, and of those that it was restored from.
-        now: for --since.
-    """
-
-    files: RunFiles
-    found: Sequence[RunFile]
-    uids: Sequence[str]
-    attempt: int
-    now: datetime
-
-
-async def _print_lines(archive: _Archive, who: str, wanted: Wanted, console: Console) -> int:
-    """Prints the lines of the wanted attempt; `who` begins the remark that there are none."""
-    sources = choose_files(archive.found, archive.uids, archive.attempt, rank=wanted.rank, is_all=wanted.is_all)
-    if not sources:
-        kept = ", ".join(map(str, list_attempts(archive.found, archive.uids))) or "none"
-        remark(
-            f"{who} the archive has no such lines of attempt {archive.attempt}; it has "
-            f"attempts: {kept}. spec.logs.archive decides what it keeps"
-        )
-        return ExitCode.NOT_FOUND
+async def _print_lines(archive: AttemptArchive, wanted: Wanted, console: Console, now: datetime) -> None:
     since = ""
     if wanted.since:
-        since = format_time(archive.now - timedelta(seconds=wanted.since))
+        since = format_time(now - timedelta(seconds=wanted.since))
     last: dict[str, deque[str]] = {}
-    async for file, data in read_each(archive.files, list(sources)):
-        source = sources[file]
-        place = f"rank {source}" if source.isdigit() else source
-        for text in read_lines(data, since):
-            line = f"[{place}] {text}" if wanted.is_all else text
-            if wanted.tail is None:
-                console.log_line(line)
-            else:
-                last.setdefault(source, deque(maxlen=wanted.tail)).append(line)
+    async for line in read_archive(archive, wanted, since):
+        if wanted.tail is None:
+            console.log_line(line.text)
+        else:
+            last.setdefault(line.source, deque(maxlen=wanted.tail)).append(line.text)
     for lines in last.values():
-        for line in lines:
-            console.log_line(line)
-    return ExitCode.DONE
+        for text in lines:
+            console.log_line(text)

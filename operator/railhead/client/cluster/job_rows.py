@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from railhead.api import conditions as types
+from railhead.api.goodput import GoodputStatus
 from railhead.api.scaling import DEFAULT_GPU
 from railhead.api.status import JobStatus, parse_status
 from railhead.json_object import Object, part, text
@@ -40,6 +42,57 @@ class JobRow:
     checkpoint: str
     goodput: str
     gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobNumbers:
+    """One job with the numbers behind the texts of its row, by which a page sorts.
+
+    Attributes:
+        uid: another one: the job was deleted and made again.
+        percent: of the run that is done, 0 to 100; None = not known.
+        step: None = not known.
+        remaining_seconds: None = not known, or the job has finished.
+        goodput: percentage of its time; None = not known.
+        wall_seconds: the time that goodput is of.
+    """
+
+    row: JobRow
+    uid: str
+    percent: int | None
+    step: int | None
+    remaining_seconds: int | None
+    goodput: float | None
+    wall_seconds: int
+
+
+def read_record(job: Object) -> JobNumbers:
+    """Returns the record of a TrainJob."""
+    status = parse_status(job.get("status"))
+    spent = status.goodput or GoodputStatus()
+    remaining = status.progress.estimated_remaining_seconds
+    if status.is_finished:
+        remaining = None
+    return JobNumbers(
+        row=read_row(job),
+        uid=text(job["metadata"], "uid"),
+        percent=status.progress.percent_complete,
+        step=status.progress.step,
+        remaining_seconds=remaining,
+        goodput=read_number(spent.percent),
+        wall_seconds=spent.wall_seconds,
+    )
+
+
+def read_number(value: str | None) -> float | None:
+    """Returns the finite number that the text is; None for any other text."""
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    if math.isfinite(number):
+        return number
+    return None
 
 
 def read_row(job: Object) -> JobRow:
@@ -96,8 +149,9 @@ def find_obstacle(status: JobStatus) -> str:
     """Returns the reason why the job does not train, or of a condition that hinders it; "" if there is none."""
     if status.has_condition(types.FAILED):
         return status.reason_of(types.FAILED) or ""
+    queued = (types.SUSPENDED,) if status.phase == "Queued" else ()
     hindering = (types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.METRIC_RULE_FIRED)
-    for type_ in (types.STALLED, types.RECONCILING, *hindering):
+    for type_ in (types.STALLED, types.RECONCILING, *queued, *hindering):
         reason = status.reason_of(type_)
         if reason and reason != status.phase and status.has_condition(type_):
             return reason

@@ -133,7 +133,12 @@ def read_moments(journal: History) -> Iterator[Moment]:
     begin = str(journal.records[0]["time"]) if journal.records else ""
     for gap in describe_gaps(journal, "the journal"):
         yield Moment(begin, "Gap", gap, "gap")
-    for record in journal.records:
+    yield from describe_records(journal.records)
+
+
+def describe_records(records: Iterable[Record]) -> Iterator[Moment]:
+    """Yields the moments of records of the journal."""
+    for record in records:
         event = str(record.get("event"))
         name = JOURNAL_NAMES.get(event, event[:1].upper() + event[1:])
         yield Moment(str(record["time"]), name, _describe(record), "journal")

@@ -11,6 +11,7 @@ import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from railhead.history import History, Record
 
@@ -46,12 +47,22 @@ class Curve:
     Attributes:
         values: without gaps, but some may be NaN.
         steps: of the values; the numbers of their reports in a run without railhead.training.progress.
+        times: of the values, RFC 3339.
     """
 
     job: str
     metric: str
     values: tuple[float, ...]
     steps: tuple[int, ...] = ()
+    times: tuple[str, ...] = ()
+
+
+class _Point(NamedTuple):
+    """A value of a metric, and where it is."""
+
+    step: int
+    time: str
+    value: float
 
 
 def read_reports(job: str, history: History, metrics: Sequence[str] = ()) -> list[RankReport]:
@@ -101,20 +112,26 @@ def _is_repeated(old: RankReport, new: RankReport) -> bool:
 
 def build_curves(reports: Sequence[RankReport]) -> list[Curve]:
     """Returns the curves of all metrics, by metric and then by job."""
-    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    found: dict[tuple[str, str], list[_Point]] = {}
     for count, report in enumerate(reports):
         place = next((each for each in (report.step, report.report) if each is not None), count)
         for name, value in report.metrics.items():
             number = _to_number(value)
             if number is not None:
-                found.setdefault((name, report.job), []).append((place, number))
+                found.setdefault((name, report.job), []).append(_Point(place, report.time, number))
     metrics = dict.fromkeys(name for name, _ in found)
     jobs = sorted({job for _, job in found})
     return [_build_curve(job, name, found[name, job]) for name in metrics for job in jobs if (name, job) in found]
 
 
-def _build_curve(job: str, name: str, points: Sequence[tuple[int, float]]) -> Curve:
-    return Curve(job, name, tuple(value for _, value in points), tuple(step for step, _ in points))
+def _build_curve(job: str, name: str, points: Sequence[_Point]) -> Curve:
+    return Curve(
+        job,
+        name,
+        values=tuple(point.value for point in points),
+        steps=tuple(point.step for point in points),
+        times=tuple(point.time for point in points),
+    )
 
 
 def _to_number(value: Scalar) -> float | None:

@@ -25,6 +25,10 @@ from railhead.contract.run_folder import is_of_job
 from railhead.json_object import Object, part
 
 
+class ReaderNeeded(ClientError):
+    """The folder is on a claim that no pod mounts now."""
+
+
 @asynccontextmanager
 async def open_run(
     cluster: Cluster,
@@ -35,6 +39,7 @@ async def open_run(
     reader_image: str | None = None,
     endpoints: Sequence[str] = (),
     is_own: bool = False,
+    may_start_reader: bool = True,
 ) -> AsyncIterator[RunFiles]:
     """Opens the folder of the job's run.
 
@@ -44,8 +49,10 @@ async def open_run(
         reader_image: of a reader's pod; None = the job's.
         endpoints: servers of stores that the user trusts, besides the clouds' own.
         is_own: opens the job's own folder instead, as `choose_own_folder` finds it.
+        may_start_reader: whether a reader's pod may be started.
 
     Raises:
+        ReaderNeeded: only a reader's pod could read the folder, and none may be started.
         ClientError: there is no way to the folder, or it does not exist yet, or the user's credentials would be sent
             to a host that the user has not named.
     """
@@ -69,6 +76,8 @@ async def open_run(
     if not parse_status(job.get("status")).attempt:
         name = job["metadata"]["name"]
         raise ClientError(f"{name} has not begun an attempt; `railhead why {name}` says why", ExitCode.NOT_FOUND)
+    if not may_start_reader:
+        raise ReaderNeeded(f"no pod that runs mounts {folder}; a reader's pod must be started")
     async with run_reader(cluster, build_reader(job, folder=folder, image=reader_image), say) as reader:
         yield _read_in(reader, CONTAINER, folder, command)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from railhead.client.cluster.job_rows import read_row
+from railhead.client.cluster.job_rows import read_number, read_record, read_row
 from railhead.contract.times import describe_age, format_time
 from railhead.json_object import Object
 from tests.unit.client.jobs import NOW, make_condition, make_failed, make_job, make_running, make_waiting
@@ -41,6 +41,9 @@ def test_a_time_that_is_none_has_no_age() -> None:
         (make_waiting("Unschedulable"), "Unschedulable"),
         (make_waiting("Pending"), ""),
         (make_failed("Application", "TrainFunctionRaised"), "TrainFunctionRaised"),
+        (make_job(phase="Queued", conditions=[make_condition("Suspended", "WaitingForQuota")]), "WaitingForQuota"),
+        (make_job(phase="Queued", conditions=[make_condition("Suspended", "Queued")]), ""),
+        (make_job(phase="Suspended", conditions=[make_condition("Suspended", "SuspendedByUser")]), ""),
         (make_running(others=[make_condition("HangSuspected", "NoSteps")]), "NoSteps"),
         (make_running(others=[make_condition("HangSuspected", "NoSteps", status="False")]), ""),
         (make_running(others=[make_condition("MetricRuleFired", "MetricRule")]), "MetricRule"),
@@ -86,3 +89,16 @@ def test_a_job_that_no_operator_has_seen_says_so(status: Object | None) -> None:
 def test_a_job_holds_the_gpus_of_its_running_pods(scaling: Object, gpus: int) -> None:
     job = make_running(spec={"scaling": scaling}, workers={"desired": 5, "ready": 3})
     assert read_row(job).gpus == gpus
+
+
+def test_a_record_has_the_numbers_behind_the_texts() -> None:
+    progress = {"percentComplete": 42, "step": 7, "estimatedRemainingSeconds": 12_000, "remaining": "3h20m"}
+    record = read_record(make_running(progress=progress, goodput={"percent": "93.1", "wallSeconds": 100}))
+    assert (record.percent, record.step, record.remaining_seconds) == (42, 7, 12_000)
+    assert (record.goodput, record.wall_seconds, record.row.remaining) == (93.1, 100, "3h20m")
+    assert (record.uid, record.row.name) == ("uid-digits", "digits")
+
+
+@pytest.mark.parametrize("text", [None, "", "much", "NaN", "inf", "1e999"])
+def test_a_text_that_is_no_finite_number_is_not_known(text: str | None) -> None:
+    assert read_number(text) is None
