@@ -1,4 +1,5 @@
-"""Builds with Go, once per machine, the programs that the tests start: the control plane and helm.
+"""Builds with Go, once per machine, the programs that the tests start: the control plane and helm. It also finds or
+installs the browser for the tests of the page.
 
 `make test` runs it beside the first tests. A test that needs a program before it is
 built waits for it.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 
+from tools.chromium import NoBrowser, resolve_chromium
 from tools.go_program import NotBuilt
 from tools.helm import resolve_helm
 
@@ -25,7 +27,8 @@ def main() -> int:
     try:
         resolve(echo)
         resolve_helm(echo)
-    except (LocalError, NotBuilt) as error:
+        resolve_chromium(echo)
+    except (LocalError, NotBuilt, NoBrowser) as error:
         echo(str(error))
         return 1
     return 0

@@ -21,7 +21,7 @@ INSTALLER = re.compile(r"\b(?:pip3?|pipx|uv|uvx|poetry|conda)\b")
 MODULES = {"pyyaml": "yaml", "prometheus-client": "prometheus_client", "grpcio": "grpc"}
 FOLDERS = {  # by folder of the package: the extras that it may need
     "api": ("client",),  # its generators write YAML
-    "client": ("client", "storage", "plot"),
+    "client": ("client", "storage", "plot", "ui"),
     "contract": (),
     "resources": (),
     "kube": ("client",),

@@ -49,10 +49,6 @@ def check_rank(job: Object, rank: int) -> None:
 async def _print_archived(options: argparse.Namespace, cluster: Cluster, wanted: Wanted, console: Console) -> int:
     """Prints the lines that the archive has of an attempt, the newest one by default."""
     job = await cluster.get_job(options.name)
-    since = ""
-    if wanted.since:
-        since = format_time(cluster.client.clock.now() - timedelta(seconds=wanted.since))
-    last: dict[str, deque[str]] = {}
     async with open_files(options, cluster, job, is_own=True) as files:
         archive = await find_archive(files, job, options.attempt)
         await _print_lines(archive, wanted, console, cluster.client.clock.now())

@@ -19,8 +19,9 @@ from railhead.cli.parser import parse_arguments
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.local import LocalError
 
-# What the modules of the commands are installed with that run on Linux only; the others talk to a cluster.
-EXTRAS = {"local": "local,train", "operator": "operator"}
+# What the modules of commands are installed with; all others with `client`.
+EXTRAS = {"local": "local,train", "operator": "operator", "ui": "ui"}
+LINUX_ONLY = ("local", "operator")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         complete_for_shell()
     options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
-    if options.module in EXTRAS and sys.platform != "linux":
+    if options.module in LINUX_ONLY and sys.platform != "linux":
         machine = "use a virtual machine, on Windows WSL 2 (docs/get-started/laptop.md)"
         print(f"railhead: `railhead {options.module}` needs Linux; {machine}", file=sys.stderr)
         return 1

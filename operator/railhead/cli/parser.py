@@ -20,6 +20,7 @@ from railhead.client.goals import GOALS
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 SCREEN = ("table", "json", "yaml")
 LIST_FORMATS = ("table", "wide", "json", "yaml", "name")
+PAGE_PORT = 8700
 SHELLS = ("bash", "zsh", "fish")
 IMAGE_VARIABLE = "RAILHEAD_IMAGE"  # of the environment: the image of a script without --image
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -45,6 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_logs(commands)
     _add_results(commands)
     _add_runs(commands)
+    _add_page(commands)
     _add_pods(commands)
     _add_submit(commands)
     _add_changes(commands)
@@ -118,6 +120,11 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options of a command that reads the files of a run."""
     run = parser.add_argument_group("files of the run")
     run.add_argument("--folder", metavar="PATH|URI", help="a copy of the run's folder, on this machine or in a store")
+    _add_ways(run)
+
+
+def _add_ways(run: argparse._ArgumentGroup) -> None:
+    """Adds the options about the ways to a run's folder."""
     run.add_argument("--reader-image", metavar="IMAGE", help="with python3, for a claim that no pod mounts")
     run.add_argument(
         "--endpoint",
@@ -198,6 +205,17 @@ def _add_runs(commands: Subparsers) -> None:
     runs.add_argument("storage", metavar="STORAGE", help=storage)
     runs.add_argument("name", metavar="NAME", nargs="?", help="the folder of one run")
     runs.add_argument("-o", "--output", choices=SCREEN, default=SCREEN[0], help="default: %(default)s")
+
+
+def _add_page(commands: Subparsers) -> None:
+    text = (
+        "Serve a page of the TrainJobs on this machine: what each does and why, curves, timeline, ranks, checkpoints, "
+        "logs. It only reads, with your own rights, and answers only to the browser that has its token."
+    )
+    page = _add_for_cluster(commands, "ui", text, "ui", has_name=False, is_for_all=True)
+    page.add_argument("-l", "--selector", default="", help="only jobs with these labels, for example team=a")
+    page.add_argument("--port", type=count, default=PAGE_PORT, metavar="N", help="0 = any (default: %(default)s)")
+    _add_ways(page.add_argument_group("files of the runs"))
 
 
 def _add_pods(commands: Subparsers) -> None:

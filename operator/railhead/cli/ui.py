@@ -1,0 +1,26 @@
+"""`railhead ui`: a page in the browser, with the user's own rights."""
+
+from __future__ import annotations
+
+import argparse
+
+from railhead.cli.cluster_command import remark
+from railhead.cli.output import Console
+from railhead.client.cluster.connection import Cluster
+
+
+async def do_ui(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
+    """Serves the page until it is interrupted."""
+    # NiceGUI takes more than a second to import, which only this command pays.
+    from railhead.client.ui.cluster_source import ClusterSource
+    from railhead.client.ui.page_server import open_port, serve_page
+
+    listener = open_port(options.port)
+    source = ClusterSource(cluster, options.selector, options.endpoint, options.reader_image)
+
+    def tell(address: str) -> None:
+        console.line(address)
+        remark("open this address in a browser of this machine; Ctrl-C ends the page")
+
+    await serve_page(source, listener, tell)
+    return 0

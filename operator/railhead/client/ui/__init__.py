@@ -1,0 +1,1 @@
+"""The page of `railhead ui`. Only this package knows NiceGUI."""

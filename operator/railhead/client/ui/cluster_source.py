@@ -1,0 +1,106 @@
+"""The page's jobs from a cluster, with the rights of the user of the command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+
+from railhead.client.cluster.connection import Cluster, explaining
+from railhead.client.cluster.job_rows import JobNumbers, read_record
+from railhead.client.cluster.job_snapshot import JobSnapshot
+from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.client.explain.ranks import RankStack, collect_stacks
+from railhead.client.run.follow_logs import follow_logs
+from railhead.client.run.log_reader import Printer, Wanted
+from railhead.client.run.open_run import open_run
+from railhead.client.run.run_files import RunFiles
+from railhead.client.ui.page_source import TrainJobName
+from railhead.json_object import Object, text
+from railhead.kube.bodies import keep_all
+from railhead.kube.client import Scope
+from railhead.kube.informer import OnChange
+from railhead.kube.kinds import EVENT
+from railhead.together import run_together
+
+
+@dataclass(frozen=True)
+class ClusterSource:
+    """Reads through one connection.
+
+    Attributes:
+        endpoints: servers of stores that the user trusts.
+        reader_image: of a reader's pod; None = the job's.
+    """
+
+    cluster: Cluster
+    selector: str = ""
+    endpoints: Sequence[str] = ()
+    reader_image: str | None = None
+
+    @property
+    def place(self) -> str:
+        return self.cluster.place
+
+    async def watch_jobs(self, on_change: OnChange[JobNumbers], on_list: Callable[[], None]) -> None:
+        jobs = await self.cluster.open_jobs(self.selector, read_record, on_change)
+
+        async def tell_first_list() -> None:
+            await jobs.answered.wait()
+            on_list()
+            await asyncio.Event().wait()
+
+        with explaining("watch trainjobs"):
+            await run_together(jobs.run(), tell_first_list())
+
+    async def read_snapshot(self, key: TrainJobName) -> JobSnapshot:
+        return await self._open(key.namespace).read_snapshot(key.name)
+
+    async def watch_details(self, job: Object, on_change: Callable[[], None]) -> None:
+        cluster = self._open(text(job["metadata"], "namespace"))
+        uid = str(job["metadata"]["uid"])
+        events = Scope(EVENT, cluster.namespace, field_selector=f"involvedObject.uid={uid}")
+
+        def tell(_old: object, _new: object) -> None:
+            on_change()
+
+        async def watch_pods() -> None:
+            await _bear_denial(cluster.watch_pods(uid, tell))
+
+        async def watch_events() -> None:
+            await _bear_denial(cluster.watch(events, tell, keep_all))
+
+        await run_together(watch_pods(), watch_events())
+
+    def open_files(
+        self, job: Object, *, is_own: bool, may_start_reader: bool, say: Callable[[str], None]
+    ) -> AbstractAsyncContextManager[RunFiles]:
+        return open_run(
+            self._open(text(job["metadata"], "namespace")),
+            job,
+            say,
+            reader_image=self.reader_image,
+            endpoints=self.endpoints,
+            is_own=is_own,
+            may_start_reader=may_start_reader,
+        )
+
+    async def follow_logs(self, key: TrainJobName, wanted: Wanted, printer: Printer) -> None:
+        await follow_logs(self._open(key.namespace), key.name, wanted, printer)
+
+    async def collect_stacks(self, key: TrainJobName) -> list[RankStack]:
+        return await collect_stacks(self._open(key.namespace), key.name)
+
+    def _open(self, namespace: str) -> Cluster:
+        return replace(self.cluster, namespace=namespace)
+
+
+async def _bear_denial(watch: Awaitable[None]) -> None:
+    """Waits instead of a watch that the user may not have: the snapshot says what could not be read."""
+    try:
+        await watch
+    except ClientError as error:
+        if error.code != ExitCode.DENIED:
+            raise
+        await asyncio.Event().wait()

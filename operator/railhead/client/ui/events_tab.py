@@ -1,0 +1,91 @@
+"""What happened to the job, in order: the status, conditions, events, and the journal of the run."""
+
+from __future__ import annotations
+
+from nicegui import ui
+from nicegui.events import ValueChangeEventArguments
+
+from railhead.client.explain.timeline import Moment, build_timeline, describe_records
+from railhead.client.ui.grid_scripts import hide_when_narrow
+from railhead.client.ui.job_context import JobContext
+from railhead.client.ui.look import card, show
+from railhead.client.ui.viewing import ANSWER_SECONDS, is_taken
+from railhead.together import run_together
+
+MOST_MOMENTS = 5000
+Options = dict[str, object]
+
+
+class EventsTab:
+    """One viewer's table of moments."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._shown: tuple[Moment, ...] = ()
+
+    def build(self) -> None:
+        with card("What happened", "reference/reasons.md"):
+            search = ui.input(placeholder="Filter", on_change=self._filter)
+            search.props('dense outlined clearable debounce=250 maxlength=200 aria-label="Filter"')
+            self._grid = ui.aggrid(build_options()).classes("rh-grid").style("height: 62vh; min-height: 280px")
+
+    async def run(self) -> None:
+        job = self._context.job
+        run = self._context.site.runs.acquire(self._context.key)
+        try:
+            while True:
+                seen = job.version
+                seen_run = run.version
+                if job.snapshot is not None:
+                    journal = describe_records(run.contents.journal) if run.contents else ()
+                    await self._send(tuple(build_timeline(job.snapshot, journal)))
+                await run_together(job.wait(seen), run.wait(seen_run))
+        finally:
+            self._context.site.runs.release(self._context.key)
+
+    async def _send(self, moments: tuple[Moment, ...]) -> None:
+        if moments == self._shown:
+            return
+        rows = [make_row(number, moment) for number, moment in enumerate(moments[-MOST_MOMENTS:])]
+        if await is_taken(self._grid.run_grid_method("setGridOption", "rowData", rows, timeout=ANSWER_SECONDS)):
+            self._shown = moments
+
+    def _filter(self, event: ValueChangeEventArguments[str | None]) -> None:
+        self._grid.run_grid_method("setGridOption", "quickFilterText", show(event.value or ""))
+
+
+def build_options() -> Options:
+    """Returns the options of the table, without rows; the newest moment stands first."""
+    return {
+        "columnDefs": [
+            {"field": "time", "headerName": "Time", "width": 200, "sort": "desc"},
+            {"field": "what", "headerName": "What", "width": 190},
+            {
+                "field": "details",
+                "headerName": "Details",
+                "flex": 1,
+                "minWidth": 200,
+                "wrapText": True,
+                "autoHeight": True,
+            },
+            {"field": "source", "headerName": "Source", "width": 100},
+        ],
+        "defaultColDef": {"sortable": True, "resizable": True, "suppressHeaderMenuButton": True},
+        ":onGridSizeChanged": hide_when_narrow(["source"]),
+        ":getRowId": "(p) => p.data.id",
+        "enableCellTextSelection": True,
+        "suppressColumnMoveAnimation": True,
+        "headerHeight": 34,
+        "rowHeight": 34,
+    }
+
+
+def make_row(number: int, moment: Moment) -> dict[str, str]:
+    """Returns a moment as the browser gets it."""
+    return {
+        "id": str(number),
+        "time": show(moment.time),
+        "what": show(moment.what),
+        "details": show(moment.details),
+        "source": show(moment.source),
+    }

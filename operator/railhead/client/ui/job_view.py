@@ -1,0 +1,151 @@
+"""The page of one job: its state above, and a tab for each question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from fastapi import Request
+from nicegui import Client, ui
+from nicegui.events import ValueChangeEventArguments
+
+from railhead.client.cluster.job_rows import describe_goodput, describe_progress
+from railhead.client.ui.checkpoints_tab import CheckpointsTab
+from railhead.client.ui.curves_tab import CurvesTab
+from railhead.client.ui.events_tab import EventsTab
+from railhead.client.ui.job_context import JobContext, Tab
+from railhead.client.ui.logs_tab import LogsTab
+from railhead.client.ui.look import badge, label
+from railhead.client.ui.overview_tab import OverviewTab
+from railhead.client.ui.page_context import PageContext
+from railhead.client.ui.page_source import TrainJobName
+from railhead.client.ui.ranks_tab import RanksTab
+from railhead.client.ui.spec_tab import SpecTab
+from railhead.client.ui.viewing import Region, build_frame, run_for_viewer
+
+TABS: Mapping[str, tuple[str, Callable[[JobContext], Tab]]] = {
+    "overview": ("Overview", OverviewTab),
+    "curves": ("Curves", CurvesTab),
+    "ranks": ("Ranks", RanksTab),
+    "checkpoints": ("Checkpoints", CheckpointsTab),
+    "logs": ("Logs", LogsTab),
+    "events": ("Events", EventsTab),
+    "spec": ("Spec", SpecTab),
+}
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What stands above the tabs."""
+
+    phase: str
+    facts: tuple[tuple[str, str], ...]
+    problem: str
+    is_gone: bool
+    is_read: bool
+
+
+class JobView:
+    """One viewer's page of a job."""
+
+    def __init__(self, site: PageContext, key: TrainJobName, request: Request) -> None:
+        self._site = site
+        self._key = key
+        wanted = request.query_params.get("tab")
+        self._tab = next((name for name in TABS if name == wanted), "overview")
+        self._panels: dict[str, ui.tab_panel] = {}
+
+    def build(self, client: Client) -> None:
+        """Adds the page."""
+        job = self._site.details.acquire(self._key)
+
+        def release() -> None:
+            self._site.details.release(self._key)
+
+        client.on_delete(release)
+        self._context = JobContext(self._site, self._key, job, client)
+        with build_frame(self._site, self._key.name):
+            with ui.row().classes("rh-full items-center").style("gap: 10px"):
+                ui.link("Jobs", "/").classes("rh-link")
+                ui.label("/").classes("rh-quiet")
+                ui.label(self._key.namespace).classes("rh-quiet rh-wide")
+                ui.label(self._key.name).classes("rh-title")
+                self._region = Region(ui.row().classes("items-center").style("gap: 6px 16px"), self._build_state)
+            with (
+                ui.tabs(on_change=self._open)
+                .props("dense no-caps align=left inline-label mobile-arrows outside-arrows")
+                .classes("rh-full") as tabs
+            ):
+                titles = {name: ui.tab(name, label=title) for name, (title, _) in TABS.items()}
+            tabs.set_value(titles[self._tab])
+            with (
+                ui.tab_panels(tabs, value=titles[self._tab], animated=False)
+                .classes("rh-full")
+                .props("keep-alive") as panels
+            ):
+                panels.style("background: transparent")
+                for name in TABS:
+                    self._panels[name] = ui.tab_panel(name).style("padding: 0")
+        self._start(self._tab)
+        run_for_viewer(client, self._follow())
+
+    def _open(self, event: ValueChangeEventArguments[str | ui.tab | ui.tab_panel | None]) -> None:
+        name = next((each for each in TABS if each == event.value), "")
+        if not name:
+            return  # not by the viewer
+        query = "" if name == "overview" else f"?{urlencode({'tab': name})}"
+        ui.navigate.history.replace(f"/jobs/{self._key.namespace}/{self._key.name}{query}")
+        self._start(name)
+
+    def _start(self, name: str) -> None:
+        """Builds the tab, if this is the first time that it is opened."""
+        panel = self._panels.pop(name, None)
+        if panel is None:
+            return
+        tab = TABS[name][1](self._context)
+        with panel:
+            tab.build()
+        run_for_viewer(self._context.client, tab.run())
+
+    async def _follow(self) -> None:
+        job = self._context.job
+        while True:
+            version = job.version
+            self._region.show(self._read_state())
+            await job.wait(version)
+
+    def _read_state(self) -> JobState:
+        job = self._context.job
+        snapshot = job.snapshot
+        if snapshot is None:
+            return JobState("", (), job.problem, job.is_gone, is_read=job.is_gone or bool(job.problem))
+        status = snapshot.status
+        progress = status.progress
+        workers = status.workers
+        remaining = ""
+        if not status.is_finished and progress.remaining:
+            remaining = f"{progress.remaining} left"
+        facts = (
+            ("", describe_progress(status)),
+            ("", remaining),
+            ("Goodput", describe_goodput(status)),
+            ("Attempt", str(status.attempt or "")),
+            ("Workers", f"{workers.ready}/{workers.desired}" if workers.desired else ""),
+        )
+        shown = tuple((name, value) for name, value in facts if value)
+        return JobState(status.phase or "(not seen)", shown, job.problem, job.is_gone, is_read=True)
+
+    def _build_state(self, state: JobState) -> None:
+        if not state.is_read:
+            ui.spinner(size="20px")
+        if state.is_gone:
+            ui.label("Deleted" if state.phase else "There is no such job").classes("rh-badge").style(
+                "background: #7b8794"
+            )
+        if state.phase:
+            badge(state.phase)
+        for name, value in state.facts:
+            label(f"{name} {value}".strip(), "rh-quiet")
+        if state.problem:
+            label(state.problem, "text-negative")

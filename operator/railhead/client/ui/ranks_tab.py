@@ -1,0 +1,186 @@
+"""The job's pods and ranks: which run, which compute slowly, and where each of them is in its code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nicegui import ui
+
+from railhead.api import names
+from railhead.api.slow_ranks import SlowRankStatus
+from railhead.client.cluster.job_snapshot import JobSnapshot, PodState
+from railhead.client.cluster.rank_count import count_ranks
+from railhead.client.exit_codes import ClientError
+from railhead.client.explain.ranks import RankStack, group_stacks
+from railhead.client.ui.grid_scripts import hide_when_narrow
+from railhead.client.ui.job_context import JobContext
+from railhead.client.ui.look import card, label, show
+from railhead.client.ui.viewing import ANSWER_SECONDS, Region, is_taken
+from railhead.contract.times import format_duration, parse_time
+
+MOST_STACK = 20_000  # characters of one
+MOST_GROUPS = 50
+Options = dict[str, object]
+
+
+class RanksTab:
+    """One viewer's ranks."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._shown: tuple[PodState, ...] | None = None
+
+    def build(self) -> None:
+        with ui.column().classes("rh-full").style("gap: 12px"):
+            with card("Ranks", "concepts/elastic.md"):
+                self._facts = Region(ui.element("div").classes("rh-facts"), self._build_facts)
+            with card("Slow ranks", "how-to/detect-hangs.md#slow-ranks"):
+                self._slow = Region(ui.column().classes("rh-full").style("gap: 4px"), self._build_slow)
+            with card("Pods of the current attempt", "operate/pods-that-do-not-start.md"):
+                self._grid = ui.aggrid(build_options()).classes("rh-grid").style("height: 300px")
+            with card("Stacks", "how-to/detect-hangs.md#training-that-hangs"):
+                ui.label(
+                    "Where each rank is in its code now. Training continues; it needs kubectl, and the right to run a "
+                    "command in a pod."
+                ).classes("rh-quiet")
+                self._button = ui.button("Show the stacks of all ranks", on_click=self._ask_stacks)
+                self._button.props("no-caps unelevated")
+                self._stacks = ui.column().classes("rh-full")
+
+    async def run(self) -> None:
+        job = self._context.job
+        while True:
+            seen = job.version
+            if job.snapshot is not None:
+                self._facts.show(describe_ranks(job.snapshot))
+                self._slow.show(list_slow(job.snapshot))
+                await self._send(job.snapshot.current_pods)
+            await job.wait(seen)
+
+    async def _send(self, pods: tuple[PodState, ...]) -> None:
+        if pods == self._shown:
+            return
+        rows = [make_row(pod) for pod in pods]
+        if await is_taken(self._grid.run_grid_method("setGridOption", "rowData", rows, timeout=ANSWER_SECONDS)):
+            self._shown = pods
+
+    def _build_facts(self, facts: Sequence[tuple[str, str]]) -> None:
+        for name, value in facts:
+            ui.label(name).classes("rh-quiet")
+            label(value)
+
+    def _build_slow(self, ranks: Sequence[SlowRankStatus]) -> None:
+        if not ranks:
+            ui.label(
+                "No rank is known to compute slowly. Railhead compares them where training code marks its sections "
+                "with railhead.training.compute."
+            ).classes("rh-quiet")
+        for each in ranks:
+            since = f", since {each.since}" if each.since else ""
+            label(
+                f"Rank {each.rank} at {each.score} of the usual pace: {each.pod} on {each.node or '(no node)'}{since}"
+            )
+
+    async def _ask_stacks(self) -> None:
+        self._button.disable()
+        self._stacks.clear()
+        with self._stacks:
+            ui.spinner(size="24px")
+        try:
+            found: list[RankStack] | str = await self._context.site.source.collect_stacks(self._context.key)
+        except ClientError as error:
+            found = str(error)
+        self._button.enable()
+        self._stacks.clear()
+        with self._stacks:
+            self._build_stacks(found)
+
+    def _build_stacks(self, found: list[RankStack] | str) -> None:
+        if isinstance(found, str):
+            label(found, "text-negative")
+            return
+        groups = group_stacks(found)
+        ui.label(
+            f"{len(found)} ranks, {len(groups)} different stacks; that of the fewest ranks stands first, since "
+            "the others usually wait for those."
+        ).classes("rh-quiet")
+        for number, (title, text) in enumerate(groups[:MOST_GROUPS]):
+            with ui.expansion(show(title), value=number == 0).classes("rh-full").props("dense"):
+                label(text[:MOST_STACK], "rh-mono rh-code")
+
+
+def describe_ranks(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
+    """Returns what is known of all ranks together."""
+    status = snapshot.status
+    progress = status.progress
+    least, most = count_ranks(snapshot.job)
+    wanted = str(least)
+    if least != most:
+        wanted = f"{least} to {most}"
+    is_current = progress.attempt == status.attempt
+    step = ""
+    if is_current and progress.step is not None:
+        step = str(progress.step)
+        if progress.total_steps:
+            step += f" of {progress.total_steps}"
+    age = ""
+    updated = parse_time(progress.update_time)
+    if is_current and updated is not None and not status.is_finished:
+        age = f"{format_duration(max(0, round((snapshot.now - updated).total_seconds())))} before this was read"
+    facts = (
+        ("Wanted", wanted),
+        ("In the worker group", str(progress.workers) if is_current and progress.workers else ""),
+        ("State", progress.state if is_current else ""),
+        ("Step", step),
+        ("Last report", age),
+    )
+    return tuple((name, value) for name, value in facts if value)
+
+
+def list_slow(snapshot: JobSnapshot) -> tuple[SlowRankStatus, ...]:
+    """Returns the slow ranks of the current attempt."""
+    progress = snapshot.status.progress
+    if progress.attempt != snapshot.status.attempt or snapshot.status.is_finished:
+        return ()
+    return tuple(progress.slow_ranks or ())
+
+
+def build_options() -> Options:
+    """Returns the options of the table, without rows."""
+    return {
+        "columnDefs": [
+            {"field": "name", "headerName": "Pod", "flex": 2, "minWidth": 170},
+            {"field": "role", "headerName": "Role", "width": 100},
+            {"field": "state", "headerName": "State", "flex": 1, "minWidth": 130},
+            {"field": "node", "headerName": "Node", "flex": 1, "minWidth": 110},
+            {"field": "message", "headerName": "Message", "flex": 2, "minWidth": 140},
+        ],
+        "defaultColDef": {"sortable": True, "resizable": True, "suppressHeaderMenuButton": True},
+        ":onGridSizeChanged": hide_when_narrow(["role", "message"]),
+        ":getRowId": "(p) => p.data.id",
+        "enableCellTextSelection": True,
+        "suppressColumnMoveAnimation": True,
+        "headerHeight": 34,
+        "rowHeight": 34,
+        "overlayNoRowsTemplate": "The attempt has no pods now.",
+    }
+
+
+def make_row(pod: PodState) -> dict[str, str]:
+    """Returns a pod as the browser gets it."""
+    state = pod.phase
+    if pod.is_deleting:
+        state = "Terminating"
+    if pod.reason:
+        state += f", {pod.reason}"
+    role = "worker"
+    if pod.role == names.HEAD:
+        role = "head"
+    return {
+        "id": show(pod.name),
+        "name": show(pod.name),
+        "role": role,
+        "state": show(state),
+        "node": show(pod.node),
+        "message": show(pod.message),
+    }

@@ -1,0 +1,131 @@
+"""A real browser, and a page in a process of its own: NiceGUI keeps one page per process."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, ViewportSize, sync_playwright
+from tools.chromium import resolve_chromium
+
+WIDE = ViewportSize(width=1280, height=800)
+NARROW = ViewportSize(width=390, height=844)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with (Path(tempfile.gettempdir()) / "railhead-chromium.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of pytest-xdist may want to install it
+        program = resolve_chromium(print)
+    with sync_playwright() as playwright:
+        # The sandbox needs rights that a container may lack; the pages are ours.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Visit:
+    """A browser's window with the page.
+
+    Attributes:
+        problems: what the browser's console said, and requests to elsewhere.
+    """
+
+    page: Page
+    base: str
+    problems: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.base + path)
+        return self.page
+
+    def note_console(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def note_request(self, request: Request) -> None:
+        here = (self.base, self.base.replace("http:", "ws:"), "data:")
+        if not request.url.startswith(here):
+            self.problems.append(f"a request to {request.url}")
+
+
+Visiting = Callable[..., Visit]
+
+
+@dataclass
+class Server:
+    """A page of `scenes.py`. `address`: with the token."""
+
+    address: str
+
+    @property
+    def base(self) -> str:
+        return self.address.partition("/?")[0]
+
+
+@contextmanager
+def serve(scene: str, folder: Path) -> Iterator[Server]:
+    command = [sys.executable, "-m", "tests.ui.serve_fixed", scene, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            assert address, "the page did not start; its error is above"
+            yield Server(address)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve("five", tmp_path_factory.mktemp("five")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve("hostile", tmp_path_factory.mktemp("hostile")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve("many", tmp_path_factory.mktemp("many")) as server:
+        yield server
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Visiting]:
+    """Opens a page in a new window, logged in; afterwards its console must be empty."""
+    opened: list[BrowserContext] = []
+    visits: list[Visit] = []
+
+    def open_window(server: Server, *, is_narrow: bool = False, is_dark: bool = False) -> Visit:
+        scheme: Literal["dark", "light"] = "light"
+        if is_dark:
+            scheme = "dark"
+        context = browser.new_context(viewport=NARROW if is_narrow else WIDE, color_scheme=scheme)
+        opened.append(context)
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        made = Visit(page, server.base)
+        visits.append(made)
+        page.on("console", made.note_console)
+        page.on("request", made.note_request)
+        page.on("pageerror", lambda error: made.problems.append(str(error)))
+        page.goto(server.address)
+        return made
+
+    yield open_window
+    for context in opened:
+        context.close()
+    assert [problem for each in visits for problem in each.problems] == []

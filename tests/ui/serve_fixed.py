@@ -1,0 +1,23 @@
+"""Serves the page with jobs of a test: `python -m tests.ui.serve_fixed SCENE FOLDER` prints its address."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from railhead.client.ui.page_server import open_port, serve_page
+from tests.ui.scenes import SCENES
+
+
+async def main(scene: str, folder: Path) -> None:
+    source = SCENES[scene](folder)
+
+    def say(address: str) -> None:
+        print(address, flush=True)
+
+    await serve_page(source, open_port(0), say)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2])))

@@ -1,0 +1,249 @@
+"""The page in a real browser: each view of a running, a failed, a queued, a hung and a deleted job."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.ui.conftest import Server, Visiting
+from tests.ui.scenes import HOSTILE
+
+TABS = ("overview", "curves", "ranks", "checkpoints", "logs", "events", "spec")
+JOBS = ("digits", "failed", "queued", "hung")
+CANVAS = ".nicegui-echart canvas"
+
+
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    expect.set_options(timeout=60_000)
+
+
+def find_row(page: Page, name: str) -> str:
+    expect(page.locator(f'.ag-row[row-id="team-a/{name}"]').first).to_be_visible()
+    return " ".join(page.locator(f'.ag-row[row-id="team-a/{name}"]').all_inner_texts())
+
+
+def count_shown(page: Page) -> int:
+    return page.locator(".ag-center-cols-container .ag-row").count()
+
+
+def test_all_jobs_are_listed_with_what_each_waits_for(five: Server, visit: Visiting) -> None:
+    page = visit(five).page
+    expect(page).to_have_title("Jobs")
+    assert "token" not in page.url
+    digits = find_row(page, "digits")
+    for text in ("Running", "42%", "3h20m", "86.2%", "8"):
+        assert text in digits
+    assert "TrainFunctionRaised" in find_row(page, "failed")
+    assert "NoSteps" in find_row(page, "hung")
+    assert "WaitingForQuota" in find_row(page, "queued")
+
+
+def test_jobs_are_filtered_and_sorted_and_the_address_keeps_it(five: Server, visit: Visiting) -> None:
+    page = visit(five).page
+    find_row(page, "digits")
+    page.keyboard.press("/")
+    page.keyboard.type("NoSteps")
+    expect(page.locator(".ag-center-cols-container .ag-row")).to_have_count(1)
+    expect(page).to_have_url(re.compile(r"\?q=NoSteps$"))
+    page.reload()
+    find_row(page, "hung")
+    expect(page.locator(".ag-center-cols-container .ag-row")).to_have_count(1)
+    page.get_by_label("Filter").fill("")
+    page.get_by_role("button", name=re.compile("^Failed")).click()
+    expect(page.locator(".ag-center-cols-container .ag-row")).to_have_count(1)
+    find_row(page, "failed")
+    page.get_by_role("button", name=re.compile("^Failed")).click()
+    page.get_by_text("Progress", exact=True).click()
+    expect(page).to_have_url(re.compile("sort=percent"))
+
+
+def test_a_job_is_opened_with_the_keyboard(five: Server, visit: Visiting) -> None:
+    page = visit(five).page
+    find_row(page, "failed")
+    page.locator('.ag-row[row-id="team-a/failed"] .ag-cell').first.focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/jobs/team-a/failed$"))
+    expect(page.get_by_text("TrainFunctionRaised").first).to_be_visible()
+
+
+@pytest.mark.parametrize("is_narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize("name", JOBS)
+def test_each_view_of_each_job_fits_and_says_something(
+    five: Server, visit: Visiting, name: str, is_narrow: bool
+) -> None:
+    visited = visit(five, is_narrow=is_narrow, is_dark=is_narrow)
+    for tab in TABS:
+        page = visited.open(f"/jobs/team-a/{name}?tab={tab}")
+        expect(page.locator(".q-tab-panel").first).to_contain_text(re.compile(r"\w{4}"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]  # type: ignore[index]
+        expect(page.get_by_role("link", name=re.compile("What is this|See why")).first).to_be_visible()
+
+
+def test_the_overview_says_why_and_shows_the_cause_of_each_gap(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/digits")
+    expect(page.get_by_text("What to do:").first).to_be_visible()
+    expect(page.get_by_text("Gap for 2m: Hardware GPUFailed on gpu-7")).to_be_visible()
+    expect(page.get_by_text("Restarting for 2m30s: lost digits-1a2b3c-3-w1-0")).to_be_visible()
+    expect(page.get_by_text("Training lost, made again")).to_be_visible()
+    expect(page.locator(CANVAS)).to_have_count(2)
+
+
+def test_curves_are_drawn_compared_and_smoothed(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/digits?tab=curves")
+    expect(page.locator(CANVAS)).to_have_count(4)
+    page.get_by_label("Compare with").click()
+    page.get_by_role("option", name="team-a/digits-b").click()
+    page.keyboard.press("Escape")
+    expect(page.locator(CANVAS)).to_have_count(4)
+    wait_for_series(page, ["digits", "digits-b"])
+    page.get_by_role("button", name="Clock").click()
+    wait_for(page, "option => option.xAxis[0].type === 'time'")
+    page.get_by_text("Logarithmic").click()
+    wait_for(page, "option => option.yAxis[0].type === 'log'")
+
+
+def wait_for(page: Page, holds: str) -> None:
+    """Waits until the options of the first chart are so."""
+    page.wait_for_function(
+        "holds => { const c = document.querySelector('.nicegui-echart');"
+        " const e = c && getElement(Number(c.id.slice(1))); return e && e.chart && eval(holds)(e.chart.getOption()); }",
+        arg=holds,
+    )
+
+
+def wait_for_series(page: Page, names: list[str]) -> None:
+    wait_for(page, f"option => option.series.map(s => s.name).join() === '{','.join(names)}'")
+
+
+def test_checkpoints_tell_the_newest_and_the_best(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/digits?tab=checkpoints")
+    assert "best" in wait_for_row(page, "checkpoint_1")
+    newest = wait_for_row(page, "checkpoint_2")
+    assert "newest" in newest
+    assert "293.0 KiB" in newest or "300" in newest
+
+
+def wait_for_row(page: Page, row: str) -> str:
+    expect(page.locator(f'.ag-row[row-id="{row}"]').first).to_be_visible()
+    return " ".join(page.locator(f'.ag-row[row-id="{row}"]').all_inner_texts())
+
+
+def test_stacks_come_on_demand(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/hung?tab=ranks")
+    expect(page.get_by_text("Rank 5 at 0.68")).to_be_visible()
+    page.get_by_role("button", name="Show the stacks of all ranks").click()
+    expect(page.get_by_text("8 ranks, 2 different stacks")).to_be_visible()
+    expect(page.get_by_text('File "train.py", line 41 in load')).to_be_visible()
+
+
+def test_logs_are_live_searched_and_of_any_rank_and_attempt(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/digits?tab=logs")
+    expect(page.get_by_text("(rank 3) step 399: loss 0.0050")).to_be_visible()
+    page.get_by_label("Search").fill("step 123")
+    expect(page.locator(".ag-center-cols-container .ag-row")).to_have_count(1)
+    page.get_by_label("Search").fill("")
+    page.get_by_role("button", name="One rank").click()
+    page.get_by_label("Rank", exact=True).fill("2")
+    expect(page.get_by_text("(rank 2) step 398: loss 0.0050")).to_be_visible()
+    expect(page.get_by_text("(rank 3)")).to_have_count(0)
+    page.get_by_role("button", name="Head pod").click()
+    page.get_by_label("Attempt").click()
+    page.get_by_role("option", name="1, archived").click()
+    expect(page.get_by_text("archived line 299")).to_be_visible()
+
+
+def test_the_spec_and_what_is_made_of_it_are_shown(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/digits?tab=spec")
+    expect(page.get_by_text("workersPerPod: 4").first).to_be_visible()
+    expect(page.get_by_text("kind: NetworkPolicy")).to_be_visible()
+
+
+def test_a_readers_pod_is_started_only_after_a_question(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/failed?tab=checkpoints")
+    page.get_by_role("button", name="Start a reader's pod").click()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("button", name="Start a reader's pod")).to_be_visible()
+    assert page.locator('.ag-row[row-id="checkpoint_1"]').count() == 0
+    page.get_by_role("button", name="Start a reader's pod").click()
+    page.get_by_role("button", name="Start the pod").click()
+    wait_for_row(page, "checkpoint_1")
+
+
+def test_a_deleted_job_says_so_and_one_that_never_was(five: Server, visit: Visiting) -> None:
+    visited = visit(five)
+    page = visited.open("/jobs/team-a/deleted")
+    expect(page.get_by_text("Deleted", exact=True)).to_be_visible()
+    expect(page.get_by_text("What to do:").first).to_be_visible()
+    expect(visited.open("/jobs/team-a/never").get_by_text("There is no such job")).to_be_visible()
+    visited.open("/")
+    find_row(page, "digits")
+    assert page.locator('.ag-row[row-id="team-a/deleted"]').count() == 0
+
+
+def test_the_documentation_is_there_without_the_network(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/docs/how-to/see-why.md")
+    expect(page.locator(".rh-doc h1")).to_be_visible()
+    page.locator(".rh-doc a[href*='.md']").first.click()
+    expect(page.locator(".rh-doc h1")).to_be_visible()
+
+
+def test_dark_light_and_as_the_browser_says(five: Server, visit: Visiting) -> None:
+    page = visit(five, is_dark=True).page
+    expect(page.locator("body.body--dark")).to_be_visible()
+    button = page.get_by_label("Light, dark, or as the browser says")
+    button.click()
+    button.click()
+    expect(page.locator("body.body--light")).to_be_visible()
+    page.reload()
+    expect(page.locator("body.body--light")).to_be_visible()
+    page.get_by_label("Light, dark, or as the browser says").click()
+    expect(page.locator("body.body--dark")).to_be_visible()
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_hostile_text_stays_text(hostile: Server, visit: Visiting, tab: str) -> None:
+    visited = visit(hostile)
+    page = visited.open(f"/jobs/team-a/digits?tab={tab}")
+    if tab == "ranks":
+        page.get_by_role("button", name="Show the stacks of all ranks").click()
+        expect(page.get_by_text("2 different stacks")).to_be_visible()
+        for each in page.locator(".q-expansion-item .q-item").all():
+            each.click()
+    if tab in ("curves", "checkpoints"):
+        expect(page.get_by_text("Reading the run's folder")).to_have_count(0)
+    expect(page.locator(".q-tab-panel").first).to_contain_text(re.compile(r"\w{4}"))
+    shown = {"overview": HOSTILE[0], "ranks": HOSTILE[0], "logs": HOSTILE[1], "events": HOSTILE[0], "spec": HOSTILE[1]}
+    if tab in shown:
+        expect(page.get_by_text(shown[tab]).first).to_be_attached()
+    page.wait_for_timeout(1000)  # for what a handler of an image would do
+    assert page.title() == "digits"
+    assert page.evaluate("document.querySelectorAll('img[src=x], svg[onload]').length") == 0
+    assert "\u202e" not in page.inner_text("body")
+    assert "\x1b" not in page.inner_text("body")
+
+
+def test_two_thousand_jobs_stay_usable(many: Server, visit: Visiting) -> None:
+    page = visit(many).page
+    find_row(page, "job-0000")
+    page.get_by_label("Filter").fill("job-1234")
+    expect(page.locator(".ag-center-cols-container .ag-row")).to_have_count(1)
+    before = find_row(page, "job-1234")
+    assert "job-1234" in before
+    page.get_by_label("Filter").fill("")
+    page.get_by_text("Progress", exact=True).click()
+    page.get_by_text("Progress", exact=True).click()
+    expect(page.locator('.ag-row[row-index="0"]').first).to_contain_text("100%")
+
+
+@pytest.mark.parametrize("headers", [{}, {"Host": "evil.example"}, {"Origin": "http://evil.example"}])
+def test_the_server_answers_nobody_else(five: Server, headers: dict[str, str]) -> None:
+    for path in ("/", "/jobs/team-a/digits", "/_nicegui_ws/socket.io/?EIO=4&transport=polling"):
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            urllib.request.urlopen(urllib.request.Request(five.base + path, headers=headers))
+        assert raised.value.code in (403, 405)
+        raised.value.close()

@@ -1,0 +1,45 @@
+"""The browser for the tests of the page: that of this machine, else Debian's, which root can install."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+class NoBrowser(RuntimeError):
+    """There is no browser and none can be installed; the message says what to do."""
+
+
+def resolve_chromium(echo: Callable[[str], None]) -> str:
+    """Returns the program; that of RAILHEAD_CHROMIUM if it is set.
+
+    Raises:
+        NoBrowser: with what to do.
+    """
+    named = os.environ.get("RAILHEAD_CHROMIUM")
+    if named:
+        if os.access(named, os.X_OK):
+            return named
+        raise NoBrowser(f"RAILHEAD_CHROMIUM={named} is not an executable file")
+    found = _find()
+    if found is None and shutil.which("apt-get") and os.geteuid() == 0:
+        echo("installing Debian's chromium for the tests of the page")
+        _install()
+        found = _find()
+    if found is None:
+        raise NoBrowser("no Chromium is installed; install the package chromium, or set RAILHEAD_CHROMIUM to a Chrome")
+    return found
+
+
+def _find() -> str | None:
+    return next((path for path in map(shutil.which, NAMES) if path), None)
+
+
+def _install() -> None:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update"], ["install", "--yes", "--no-install-recommends", "chromium"]):
+        subprocess.run(["apt-get", "-qq", *command], env=environment, check=False, stdout=subprocess.DEVNULL)
