@@ -104,7 +104,6 @@ TESTED_BY = {
     ),
     # In a real browser
     "tests/ui/test_page.py": (
-        "cli/ui",
         "client/ui/*_tab",
         "client/ui/*_view",
         "client/ui/grid_scripts",
@@ -115,6 +114,7 @@ TESTED_BY = {
         "client/ui/page_server",
         "client/ui/viewing",
     ),
+    "tests/ui/test_command.py": ("cli/ui",),
     "tests/unit/client/ui/test_live_job.py": ("client/ui/shared",),
     "tests/unit/client/ui/test_live_run.py": ("client/ui/page_context",),
     "tests/unit/client/run/test_follow_logs.py": ("client/run/log_reader",),

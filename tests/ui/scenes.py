@@ -163,9 +163,7 @@ def make_hung() -> Object:
 
 
 def make_queued() -> Object:
-    conditions = [
-        make_condition("Suspended", "WaitingForQuota", "the queue gpus has no room: 16 of 16 GPUs are used")
-    ]
+    conditions = [make_condition("Suspended", "WaitingForQuota", "the queue gpus has no room: 16 of 16 GPUs are used")]
     return make_job("queued", phase="Queued", conditions=conditions, spec=SPEC)
 
 
