@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from railhead.client.exit_codes import ClientError
 from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.run.open_run import ReaderNeeded
-from railhead.client.run.read_archive import read_archive
+from railhead.client.run.read_archive import find_archive, read_archive
 from railhead.client.ui.look import show
 from railhead.client.ui.page_source import PageSource, TrainJobName
 from railhead.json_object import Object
@@ -103,7 +103,8 @@ class LogFeed:
         last: deque[str] = deque(maxlen=MOST_LINES)
         count = 0
         async with opened as files:
-            async for line in read_archive(files, job, wanted, attempt):
+            archive = await find_archive(files, job, attempt)
+            async for line in read_archive(archive, wanted):
                 last.append(line.text[:MOST_CHARACTERS])
                 count += 1
                 if count % MOST_WAITING == 0:
