@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Generic, TypeVar
 
@@ -13,6 +14,7 @@ from nicegui.element import Element
 from railhead.client.ui.look import show
 from railhead.client.ui.page_context import PageContext
 
+log = logging.getLogger(__name__)
 ANSWER_SECONDS = 20.0  # for a browser to take what was sent
 CHOICES: dict[bool | None, tuple[bool | None, str]] = {
     None: (True, "Dark"),
@@ -58,6 +60,11 @@ async def _run_inside(client: Client, work: Coroutine[object, object, None]) -> 
         await client.connected()
         with client:
             await work
+    except Exception as error:
+        log.exception("a view has stopped")
+        with client:
+            what = f"This part of the page has stopped ({type(error).__name__}). Load the page again."
+            ui.notify(what, type="negative", timeout=0, close_button="Close")
     finally:
         work.close()
 
