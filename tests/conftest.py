@@ -22,9 +22,9 @@ from railhead.local.control_plane.binaries import resolve
 from tests.tried import Tried, note_tried, sum_up, sum_up_seconds
 
 PROJECT = Path(__file__).resolve().parents[1]
-# Tests start in this order: first those of the operator, of the API and of local mode, which mostly wait, for minutes;
+# Tests start in this order: first those of the operator, of the API, of local mode and of the page, which mostly wait;
 # the tests of the model, each of which needs one processor for seconds, fill all processors at the end.
-ORDER = ("operator", "api", "local", "architecture", "unit", "e2e", "ray", "install", "chart", "model", "fuzz")
+ORDER = ("operator", "api", "local", "ui", "architecture", "unit", "e2e", "ray", "install", "chart", "model", "fuzz")
 # Tests of a folder that share a cluster run in one process, those of the operator in two, each with its own cluster.
 # All others are spread test by test, or file by file; with --kubeconfig also those of tests/e2e, where each process has
 # a namespace.

@@ -20,7 +20,7 @@ WIDE = ViewportSize(width=1280, height=800)
 NARROW = ViewportSize(width=390, height=844)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright's event loop counts as running until it ends: no coroutine could be tested
 def browser() -> Iterator[Browser]:
     with (Path(tempfile.gettempdir()) / "railhead-chromium.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of pytest-xdist may want to install it
