@@ -8,7 +8,7 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 
 from railhead.cli.cluster_command import open_files
-from railhead.cli.output import Console
+from railhead.cli.output import Console, remark
 from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.rank_count import count_ranks
 from railhead.client.exit_codes import ClientError, ExitCode

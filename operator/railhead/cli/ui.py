@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from railhead.cli.cluster_command import remark
-from railhead.cli.output import Console
+from railhead.cli.output import Console, remark
 from railhead.client.cluster.connection import Cluster
 
 

@@ -18,7 +18,7 @@ from railhead.client.run.curves import Curve, build_curves, describe_gaps, drop_
 from railhead.client.run.folder_program import FileCheck
 from railhead.client.run.open_run import ReaderNeeded
 from railhead.client.run.run_files import RunFile, RunFiles, read_folder
-from railhead.client.run.run_results import read_checkpoints, read_metrics
+from railhead.client.run.run_results import find_best, read_checkpoints, read_metrics
 from railhead.client.ui.live_job import LiveJob
 from railhead.client.ui.page_source import PageSource, TrainJobName
 from railhead.client.ui.shared import Shared, Versioned
@@ -171,7 +171,7 @@ class LiveRun(Versioned):
 async def _read_contents(files: RunFiles, job: Object) -> RunContents:
     name = str(job["metadata"]["name"])
     reports, gaps = await read_metrics(files, name, ())
-    checkpoints = await read_checkpoints(files, job)
+    checkpoints = await read_checkpoints(files, find_best(job))
     segments = await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}")
     uids = list_uids(str(job["metadata"]["uid"]), parse_status(job.get("status")).run)
     journal = read_history(segments, job=uids)
