@@ -7,8 +7,8 @@ A value that is the same in all pods of a run is a field of `contract.job_input.
 - where the other mounts of the pod are: SOURCE, GIT_CREDENTIALS, REPORT_TOKEN;
 - what only the kubelet or the pod itself knows: POD_NAME, POD_UID, POD_IP, GPUS, HOSTS_FILE;
 - what differs between attempts, or was so when the head was created: ATTEMPT, HEAD_HOST, HEAD_PORT, CHECKPOINT_INDEX,
-  KNOWN_CHECKPOINTS, RESUME_FROM, WORKER_PODS, PROGRESS_DEADLINE, REPORT_URL. The input's name follows from its content,
-  and a ConfigMap that is lost in an attempt can only be created again while the content is the same;
+  KNOWN_CHECKPOINTS, RESUME_FROM, WORKER_PODS, PROGRESS_DEADLINE, REPORT_URL, IMAGE. The input's name follows from its
+  content, and a ConfigMap that is lost in an attempt can only be created again while the content is the same;
 - FROM_SECRET, since a Secret's value may stand in no ConfigMap.
 """
 
@@ -28,6 +28,7 @@ HEAD_HOST = "RAILHEAD_HEAD_HOST"  # DNS name of this attempt's head pod
 HEAD_PORT = "RAILHEAD_HEAD_PORT"  # its GCS port
 POD_NAME = "RAILHEAD_POD_NAME"
 POD_UID = "RAILHEAD_POD_UID"  # of a head pod
+IMAGE = "RAILHEAD_IMAGE"  # spec.image, for the record of the run
 NODE_NAME = "RAILHEAD_NODE_NAME"  # of the Kubernetes node
 POD_IP = "RAILHEAD_POD_IP"
 WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was created; changes for an elastic job

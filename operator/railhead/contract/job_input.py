@@ -145,7 +145,6 @@ class JobInput:
         drain_seconds: spec.worker.drainSeconds or its default, 0 = a worker exits at once on SIGTERM.
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
-        image: spec.image, for the run's record.
         git: None = the code comes from elsewhere.
         source_digest: of the files of spec.source.inline (`contract.text`); empty = there are none.
     """
@@ -183,7 +182,6 @@ class JobInput:
     drain_seconds: int = 0
     is_drain_required: bool = False
     storage_path: str = ""
-    image: str = ""
     git: Optional[GitInput] = None
     source_digest: str = ""
     runtime_env: dict[str, Any] = field(default_factory=dict)

@@ -106,7 +106,6 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         is_drain_required=spec.worker.drain_seconds is not None,
         storage_path=run.storage_path,
         runtime_env=_describe_runtime_env(spec),
-        image=spec.image,
         git=_describe_git(spec),
         source_digest=_digest_inline(spec),
         ray_node=RayNodes(sizes.head.ray, sizes.worker.ray),

@@ -146,6 +146,7 @@ def build_head_pod(
         {"name": environment.WORKER_PODS, "value": str(worker_pods)},
         *([{"name": environment.PROGRESS_DEADLINE, "value": str(limit)}] if limit is not None else []),
         {"name": environment.REPORT_URL, "value": report_url},
+        {"name": environment.IMAGE, "value": spec.image},
         {"name": environment.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
         *HIDE_GPUS,
     ]

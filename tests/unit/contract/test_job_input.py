@@ -64,7 +64,6 @@ FULL = JobInput(
     drain_seconds=30,
     is_drain_required=True,
     storage_path="s3://bucket/runs",
-    image="registry.example.com/train:1",
     git=GitInput("https://host/code", "0" * 40, path="src", secret_name="keys"),
     source_digest="d",
     runtime_env={"env_vars": {"A": "1"}},

@@ -204,7 +204,7 @@ def describe_environment(job: JobInput, variables: Mapping[str, str]) -> Recorde
     source = variables.get(environment.SOURCE)
     if source:
         code = digest_folder(Path(source))
-    record = RecordedEnvironment(job.image, versions, code=code)
+    record = RecordedEnvironment(variables.get(environment.IMAGE, ""), versions, code=code)
     if job.git is None:
         return record
     return replace(record, repository=job.git.repository, revision=job.git.revision)

@@ -41,7 +41,6 @@ JOB = JobInput(
     train_loop_config={"lr": 0.1, "url": f"https://user:{SECRET}@host/", "list": [SECRET]},
     datasets={"a": DatasetInput(uri="s3://b/a"), "b": DatasetInput(function="m:d"), "c": DatasetInput()},
     checkpoint=CheckpointInput(score_attribute="loss"),
-    image="image:1",
     git=GitInput("https://host/a.git", "abc"),
 )
 FIRST = CommittedCheckpoint("/runs/run/c1", 0, "2026-11-28T10:00:00Z", {"loss": "0.5"}, 1)
@@ -73,6 +72,7 @@ class Head:
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DB_PASSWORD", SECRET)
+    monkeypatch.setenv(e.IMAGE, "image:1")
     (tmp_path / "runs" / "run").mkdir(parents=True)
     return tmp_path
 
