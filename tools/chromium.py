@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+TRIES = 8
+PAUSE_SECONDS = 15.0
+LOCK_SECONDS = 300  # that apt waits for another installation
 
 
 class NoBrowser(RuntimeError):
@@ -40,6 +44,16 @@ def _find() -> str | None:
 
 
 def _install() -> None:
+    """Tries several times: another program may hold the locks of apt for a while."""
+    for left in reversed(range(TRIES)):
+        for command in (["update"], ["install", "--yes", "--no-install-recommends", "chromium"]):
+            _run_apt(command)
+        if _find() is not None or left == 0:
+            return
+        time.sleep(PAUSE_SECONDS)
+
+
+def _run_apt(command: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update"], ["install", "--yes", "--no-install-recommends", "chromium"]):
-        subprocess.run(["apt-get", "-qq", *command], env=environment, check=False, stdout=subprocess.DEVNULL)
+    options = ["-qq", "-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"]
+    subprocess.run(["apt-get", *options, *command], env=environment, check=False, stdout=subprocess.DEVNULL)

@@ -36,7 +36,13 @@ def test_a_page_is_drawn_and_its_scripts_have_no_error(site: Path, page: str, tm
     folder = Path(os.environ.get("RAILHEAD_SCREENSHOTS", tmp_path))
     shot = folder / f"{page.replace('/', '-')}.png"
     # A name server that does not exist: what the page loads must be in its folder.
-    options = ["--no-sandbox", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--hide-scrollbars",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--enable-logging=stderr",
+    ]
     options += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={WIDTH},{HEIGHT}", f"--screenshot={shot}"]
     command = [BROWSER, *options, (site / f"{page}.html").as_uri()]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
