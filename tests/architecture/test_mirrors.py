@@ -110,6 +110,7 @@ TESTED_BY = {
         "client/ui/job_context",
         "client/ui/look",
         "client/ui/routes",
+        "client/ui/row_table",
         "client/ui/run_prompt",
         "client/ui/page_server",
         "client/ui/viewing",

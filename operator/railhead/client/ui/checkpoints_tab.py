@@ -6,15 +6,14 @@ from nicegui import ui
 
 from railhead.client.run.checkpoints import CheckpointRow
 from railhead.client.submit.code_files import format_size
-from railhead.client.ui.grid_scripts import hide_when_narrow
 from railhead.client.ui.job_context import JobContext
-from railhead.client.ui.look import card, label, show
+from railhead.client.ui.look import build_facts, card, show
+from railhead.client.ui.row_table import Options, RowTable, build_table_options
 from railhead.client.ui.run_prompt import RunState, build_prompt, read_state
-from railhead.client.ui.viewing import ANSWER_SECONDS, Region, is_taken
+from railhead.client.ui.viewing import Region
 from railhead.together import run_together
 
 MOST_METRICS = 500  # characters of a checkpoint's metrics
-Options = dict[str, object]
 
 
 class CheckpointsTab:
@@ -22,16 +21,15 @@ class CheckpointsTab:
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._shown: tuple[CheckpointRow, ...] | None = None
 
     def build(self) -> None:
         with ui.column().classes("rh-full").style("gap: 12px"):
             with card("Newest and best", "concepts/storage.md"):
-                self._facts = Region(ui.element("div").classes("rh-facts"), self._build_facts)
+                self._facts = Region(ui.element("div").classes("rh-facts"), build_facts)
             with card("Checkpoints of the run", "how-to/store-checkpoints.md"):
                 self._prompt = Region(ui.column().classes("rh-full"), self._build_prompt)
-                self._grid = ui.aggrid(build_options()).classes("rh-grid").style("height: 420px")
-                self._grid.set_visibility(False)
+                self._table = RowTable[CheckpointRow](build_options(), "height: 420px")
+                self._table.grid.set_visibility(False)
 
     async def run(self) -> None:
         job = self._context.job
@@ -41,7 +39,7 @@ class CheckpointsTab:
                 seen = job.version
                 seen_run = self._run.version
                 self._prompt.show(read_state(self._run))
-                self._grid.set_visibility(self._run.contents is not None)
+                self._table.grid.set_visibility(self._run.contents is not None)
                 if job.snapshot is not None:
                     self._facts.show(self._list_facts())
                 if self._run.contents is not None:
@@ -62,44 +60,28 @@ class CheckpointsTab:
             facts.append(("This attempt began from", status.resumed_from.uri))
         return tuple(facts)
 
-    def _build_facts(self, facts: tuple[tuple[str, str], ...]) -> None:
-        for name, value in facts:
-            ui.label(name).classes("rh-quiet")
-            label(value)
-
     def _build_prompt(self, state: RunState) -> None:
         build_prompt(state, self._run.allow_reader)
 
     async def _send(self, rows: tuple[CheckpointRow, ...]) -> None:
-        if rows == self._shown:
-            return
-        made = [make_row(row) for row in rows]
-        if await is_taken(self._grid.run_grid_method("setGridOption", "rowData", made, timeout=ANSWER_SECONDS)):
-            self._shown = rows
+        if not self._table.is_shown(rows):
+            await self._table.show(rows, [make_row(row) for row in rows])
 
 
 def build_options() -> Options:
     """Returns the options of the table, without rows; the newest checkpoint stands first."""
-    return {
-        "columnDefs": [
-            {"field": "name", "headerName": "Checkpoint", "flex": 2, "minWidth": 150},
-            {"field": "what", "headerName": "Is", "width": 120},
-            {"field": "index", "headerName": "Index", "width": 90, "type": "rightAligned", "sort": "desc"},
-            {"field": "step", "headerName": "Step", "width": 100, "type": "rightAligned"},
-            {"field": "time", "headerName": "Committed", "width": 200},
-            {"field": "size", "headerName": "Size", "width": 110, "type": "rightAligned"},
-            {"field": "files", "headerName": "Files", "width": 85, "type": "rightAligned"},
-            {"field": "metrics", "headerName": "Metrics", "flex": 2, "minWidth": 150},
-        ],
-        "defaultColDef": {"sortable": True, "resizable": True, "suppressHeaderMenuButton": True},
-        ":onGridSizeChanged": hide_when_narrow(["index", "time", "files", "metrics"]),
-        ":getRowId": "(p) => p.data.id",
-        "enableCellTextSelection": True,
-        "suppressColumnMoveAnimation": True,
-        "headerHeight": 34,
-        "rowHeight": 34,
-        "overlayNoRowsTemplate": "The run has no checkpoints.",
-    }
+    columns: list[Options] = [
+        {"field": "name", "headerName": "Checkpoint", "flex": 2, "minWidth": 150},
+        {"field": "what", "headerName": "Is", "width": 120},
+        {"field": "index", "headerName": "Index", "width": 90, "type": "rightAligned", "sort": "desc"},
+        {"field": "step", "headerName": "Step", "width": 100, "type": "rightAligned"},
+        {"field": "time", "headerName": "Committed", "width": 200},
+        {"field": "size", "headerName": "Size", "width": 110, "type": "rightAligned"},
+        {"field": "files", "headerName": "Files", "width": 85, "type": "rightAligned"},
+        {"field": "metrics", "headerName": "Metrics", "flex": 2, "minWidth": 150},
+    ]
+    hidden = ["index", "time", "files", "metrics"]
+    return build_table_options(columns, for_wide=hidden, empty="The run has no checkpoints.")
 
 
 def make_row(row: CheckpointRow) -> dict[str, str | int | None]:

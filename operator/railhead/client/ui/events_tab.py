@@ -6,14 +6,12 @@ from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
 
 from railhead.client.explain.timeline import Moment, build_timeline, describe_records
-from railhead.client.ui.grid_scripts import hide_when_narrow
 from railhead.client.ui.job_context import JobContext
 from railhead.client.ui.look import card, show
-from railhead.client.ui.viewing import ANSWER_SECONDS, is_taken
+from railhead.client.ui.row_table import Options, RowTable, build_table_options
 from railhead.together import run_together
 
 MOST_MOMENTS = 5000
-Options = dict[str, object]
 
 
 class EventsTab:
@@ -21,13 +19,12 @@ class EventsTab:
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._shown: tuple[Moment, ...] = ()
 
     def build(self) -> None:
         with card("What happened", "reference/reasons.md"):
             search = ui.input(placeholder="Filter", on_change=self._filter)
             search.props('dense outlined clearable debounce=250 maxlength=200 aria-label="Filter"')
-            self._grid = ui.aggrid(build_options()).classes("rh-grid").style("height: 62vh; min-height: 280px")
+            self._table = RowTable[Moment](build_options(), "height: 62vh; min-height: 280px")
 
     async def run(self) -> None:
         job = self._context.job
@@ -44,40 +41,31 @@ class EventsTab:
             self._context.site.runs.release(self._context.key)
 
     async def _send(self, moments: tuple[Moment, ...]) -> None:
-        if moments == self._shown:
+        if self._table.is_shown(moments):
             return
         rows = [make_row(number, moment) for number, moment in enumerate(moments[-MOST_MOMENTS:])]
-        if await is_taken(self._grid.run_grid_method("setGridOption", "rowData", rows, timeout=ANSWER_SECONDS)):
-            self._shown = moments
+        await self._table.show(moments, rows)
 
     def _filter(self, event: ValueChangeEventArguments[str | None]) -> None:
-        self._grid.run_grid_method("setGridOption", "quickFilterText", show(event.value or ""))
+        self._table.grid.run_grid_method("setGridOption", "quickFilterText", show(event.value or ""))
 
 
 def build_options() -> Options:
     """Returns the options of the table, without rows; the newest moment stands first."""
-    return {
-        "columnDefs": [
-            {"field": "time", "headerName": "Time", "width": 200, "sort": "desc"},
-            {"field": "what", "headerName": "What", "width": 190},
-            {
-                "field": "details",
-                "headerName": "Details",
-                "flex": 1,
-                "minWidth": 200,
-                "wrapText": True,
-                "autoHeight": True,
-            },
-            {"field": "source", "headerName": "Source", "width": 100},
-        ],
-        "defaultColDef": {"sortable": True, "resizable": True, "suppressHeaderMenuButton": True},
-        ":onGridSizeChanged": hide_when_narrow(["source"]),
-        ":getRowId": "(p) => p.data.id",
-        "enableCellTextSelection": True,
-        "suppressColumnMoveAnimation": True,
-        "headerHeight": 34,
-        "rowHeight": 34,
-    }
+    columns: list[Options] = [
+        {"field": "time", "headerName": "Time", "width": 200, "sort": "desc"},
+        {"field": "what", "headerName": "What", "width": 190},
+        {
+            "field": "details",
+            "headerName": "Details",
+            "flex": 1,
+            "minWidth": 200,
+            "wrapText": True,
+            "autoHeight": True,
+        },
+        {"field": "source", "headerName": "Source", "width": 100},
+    ]
+    return build_table_options(columns, for_wide=["source"])
 
 
 def make_row(number: int, moment: Moment) -> dict[str, str]:

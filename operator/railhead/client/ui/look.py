@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nicegui import ui
 
@@ -102,6 +102,13 @@ def badge(phase: str) -> ui.label:
     """Adds a job's phase."""
     colour = PHASES.get(phase, OTHER_PHASE)
     return ui.label(show(phase)).classes("rh-badge").style(f"background: {colour}")
+
+
+def build_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """Adds names and values to a grid of class rh-facts; the names are constants."""
+    for name, value in facts:
+        ui.label(name).classes("rh-quiet")
+        label(value)
 
 
 def doc_link(title: str, page: str) -> None:

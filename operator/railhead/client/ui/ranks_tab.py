@@ -12,15 +12,14 @@ from railhead.client.cluster.job_snapshot import JobSnapshot, PodState
 from railhead.client.cluster.rank_count import count_ranks
 from railhead.client.exit_codes import ClientError
 from railhead.client.explain.ranks import RankStack, group_stacks
-from railhead.client.ui.grid_scripts import hide_when_narrow
 from railhead.client.ui.job_context import JobContext
-from railhead.client.ui.look import card, label, show
-from railhead.client.ui.viewing import ANSWER_SECONDS, Region, is_taken
+from railhead.client.ui.look import build_facts, card, label, show
+from railhead.client.ui.row_table import Options, RowTable, build_table_options
+from railhead.client.ui.viewing import Region
 from railhead.contract.times import format_duration, parse_time
 
 MOST_STACK = 20_000  # characters of one
 MOST_GROUPS = 50
-Options = dict[str, object]
 
 
 class RanksTab:
@@ -28,16 +27,15 @@ class RanksTab:
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
-        self._shown: tuple[PodState, ...] | None = None
 
     def build(self) -> None:
         with ui.column().classes("rh-full").style("gap: 12px"):
             with card("Ranks", "concepts/elastic.md"):
-                self._facts = Region(ui.element("div").classes("rh-facts"), self._build_facts)
+                self._facts = Region(ui.element("div").classes("rh-facts"), build_facts)
             with card("Slow ranks", "how-to/detect-hangs.md#slow-ranks"):
                 self._slow = Region(ui.column().classes("rh-full").style("gap: 4px"), self._build_slow)
             with card("Pods of the current attempt", "operate/pods-that-do-not-start.md"):
-                self._grid = ui.aggrid(build_options()).classes("rh-grid").style("height: 300px")
+                self._table = RowTable[PodState](build_options(), "height: 300px")
             with card("Stacks", "how-to/detect-hangs.md#training-that-hangs"):
                 ui.label(
                     "Where each rank is in its code now. Training continues; it needs kubectl, and the right to run a "
@@ -58,16 +56,8 @@ class RanksTab:
             await job.wait(seen)
 
     async def _send(self, pods: tuple[PodState, ...]) -> None:
-        if pods == self._shown:
-            return
-        rows = [make_row(pod) for pod in pods]
-        if await is_taken(self._grid.run_grid_method("setGridOption", "rowData", rows, timeout=ANSWER_SECONDS)):
-            self._shown = pods
-
-    def _build_facts(self, facts: Sequence[tuple[str, str]]) -> None:
-        for name, value in facts:
-            ui.label(name).classes("rh-quiet")
-            label(value)
+        if not self._table.is_shown(pods):
+            await self._table.show(pods, [make_row(pod) for pod in pods])
 
     def _build_slow(self, ranks: Sequence[SlowRankStatus]) -> None:
         if not ranks:
@@ -147,23 +137,14 @@ def list_slow(snapshot: JobSnapshot) -> tuple[SlowRankStatus, ...]:
 
 def build_options() -> Options:
     """Returns the options of the table, without rows."""
-    return {
-        "columnDefs": [
-            {"field": "name", "headerName": "Pod", "flex": 2, "minWidth": 170},
-            {"field": "role", "headerName": "Role", "width": 100},
-            {"field": "state", "headerName": "State", "flex": 1, "minWidth": 130},
-            {"field": "node", "headerName": "Node", "flex": 1, "minWidth": 110},
-            {"field": "message", "headerName": "Message", "flex": 2, "minWidth": 140},
-        ],
-        "defaultColDef": {"sortable": True, "resizable": True, "suppressHeaderMenuButton": True},
-        ":onGridSizeChanged": hide_when_narrow(["role", "message"]),
-        ":getRowId": "(p) => p.data.id",
-        "enableCellTextSelection": True,
-        "suppressColumnMoveAnimation": True,
-        "headerHeight": 34,
-        "rowHeight": 34,
-        "overlayNoRowsTemplate": "The attempt has no pods now.",
-    }
+    columns: list[Options] = [
+        {"field": "name", "headerName": "Pod", "flex": 2, "minWidth": 170},
+        {"field": "role", "headerName": "Role", "width": 100},
+        {"field": "state", "headerName": "State", "flex": 1, "minWidth": 130},
+        {"field": "node", "headerName": "Node", "flex": 1, "minWidth": 110},
+        {"field": "message", "headerName": "Message", "flex": 2, "minWidth": 140},
+    ]
+    return build_table_options(columns, for_wide=["role", "message"], empty="The attempt has no pods now.")
 
 
 def make_row(pod: PodState) -> dict[str, str]:
