@@ -45,12 +45,13 @@ def _find() -> str | None:
 
 def _install() -> None:
     """Tries several times: another program may hold the locks of apt for a while."""
-    for left in reversed(range(TRIES)):
-        for command in (["update"], ["install", "--yes", "--no-install-recommends", "chromium"]):
-            _run_apt(command)
-        if _find() is not None or left == 0:
+    for number in range(TRIES):
+        if number > 0:
+            time.sleep(PAUSE_SECONDS)
+        _run_apt(["update"])
+        _run_apt(["install", "--yes", "--no-install-recommends", "chromium"])
+        if _find() is not None:
             return
-        time.sleep(PAUSE_SECONDS)
 
 
 def _run_apt(command: list[str]) -> None:

@@ -66,7 +66,10 @@ def _print_rows(rows: Sequence[RunRow], now: datetime, console: Console) -> None
 
 
 def _write_row(row: RunRow, now: datetime) -> tuple[str, ...]:
-    started = describe_age(row.started, now)
+    started = ""
+    age = describe_age(row.started, now)
+    if age:
+        started = f"{age} ago"
     checkpoint = ""
     if row.checkpoint is not None:
         checkpoint = f"{row.checkpoint}, {describe_age(row.checkpoint_time, now) or '?'} ago"
@@ -77,7 +80,7 @@ def _write_row(row: RunRow, now: datetime) -> tuple[str, ...]:
         row.name,
         row.state,
         row.reason,
-        started and f"{started} ago",
+        started,
         format_duration(max(row.seconds, 0)),
         str(row.attempts),
         goodput,

@@ -5,7 +5,7 @@ A value that is the same in all pods of a run is a field of `contract.job_input.
 - what a process needs to find and check that file: INPUT, INPUT_DIGEST, TOKEN_DIGEST, BUNDLE, TEMP, and
   TERMINATION_MESSAGE, by which it reports that it cannot;
 - where the other mounts of the pod are: SOURCE, GIT_CREDENTIALS, REPORT_TOKEN;
-- what only the kubelet or the pod itself knows: POD_NAME, POD_UID, POD_IP, GPUS, HOSTS_FILE;
+- what only the kubelet or the pod itself knows: POD_NAME, POD_UID, POD_IP, NODE_NAME, GPUS, HOSTS_FILE;
 - what differs between attempts, or was so when the head was created: ATTEMPT, HEAD_HOST, HEAD_PORT, CHECKPOINT_INDEX,
   KNOWN_CHECKPOINTS, RESUME_FROM, WORKER_PODS, PROGRESS_DEADLINE, REPORT_URL, IMAGE. The input's name follows from its
   content, and a ConfigMap that is lost in an attempt can only be created again while the content is the same;

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from railhead.api import conditions as types
 from railhead.api.attempts import Attempt
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.timeline import describe_end
@@ -100,10 +101,10 @@ def _divide(
             cause = ""
     is_restarting = end is None and snapshot.status.phase == "Restarting"
     if kind == "training" and is_restarting:
-        since = snapshot.status.true_since("Reconciling")
+        since = snapshot.status.true_since(types.RECONCILING)
         if since is not None and since > at:
             yield from _make(attempt.number, "training", at, since, "")
-            reason = snapshot.status.reason_of("Reconciling") or ""
+            reason = snapshot.status.reason_of(types.RECONCILING) or ""
             yield from _make(attempt.number, "restarting", since, None, reason, snapshot.now)
             return
     yield from _make(attempt.number, kind, at, end, cause or _describe_end(attempt), snapshot.now)

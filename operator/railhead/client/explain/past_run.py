@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from railhead.client.exit_codes import ClientError
-from railhead.client.explain.timeline import Moment, read_moments
+from railhead.client.explain.timeline import Moment, read_moments, sort_moments
 from railhead.client.run.checkpoints import CheckpointRow
 from railhead.client.run.run_files import RunFiles, read_folder
 from railhead.client.run.run_list import RunGoodput, choose_run_folder, count_goodput
@@ -67,7 +67,7 @@ async def open_past_run(storage: RunStorage, name: str, record: RunRecord) -> Pa
         goodput=count_goodput(record),
         metrics=record.metrics,
         checkpoints=tuple(checkpoints),
-        moments=tuple(sorted(moments, key=_read_time)),
+        moments=tuple(sort_moments(moments)),
         notes=tuple(notes),
     )
 
@@ -103,7 +103,3 @@ def describe_outcome(attempt: RecordedAttempt) -> str:
     if attempt.reason in ("", attempt.outcome):
         return attempt.outcome
     return f"{attempt.outcome} {attempt.reason}"
-
-
-def _read_time(moment: Moment) -> str:
-    return moment.time.rstrip("Z")  # "...:07" comes before "...:07.123"

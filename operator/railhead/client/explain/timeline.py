@@ -49,11 +49,16 @@ def build_timeline(snapshot: JobSnapshot, journal: Iterable[Moment] = ()) -> lis
     for list_moments in (_gaps, _job, _attempts, _checkpoint, _conditions, _events):
         found.extend(list_moments(snapshot))
     found.extend(journal)
+    return sort_moments(found)
+
+
+def sort_moments(moments: Iterable[Moment]) -> list[Moment]:
+    """Returns the moments, the oldest first; those of the same time stay in their order."""
 
     def read_time(moment: Moment) -> str:
         return moment.time.rstrip("Z")  # "...:07" comes before "...:07.123"
 
-    return sorted(found, key=read_time)
+    return sorted(moments, key=read_time)
 
 
 def _job(snapshot: JobSnapshot) -> Iterator[Moment]:

@@ -160,13 +160,13 @@ def list_runs(records: Mapping[str, RunRecord], *, now: datetime) -> list[RunRow
 def build_row(name: str, record: RunRecord, *, now: datetime) -> RunRow:
     """Returns the row of a run."""
     goodput = count_goodput(record)
-    row_state: State = "Lost"
+    state: State = "Lost"
     last = RecordedAttempt("", 0, "", "", "")
     first = last
     if record.attempts:
         first = record.attempts[0]
         last = record.attempts[-1]
-        row_state = judge_state(last, now=now)
+        state = judge_state(last, now=now)
     newest = record.checkpoint
     index = None
     committed = ""
@@ -177,7 +177,7 @@ def build_row(name: str, record: RunRecord, *, now: datetime) -> RunRow:
         name=name,
         namespace=record.namespace,
         job=record.name,
-        state=row_state,
+        state=state,
         reason=_find_reason(last),
         started=first.started,
         seen=last.seen,

@@ -112,7 +112,7 @@ def _at_row(value: object, row: int) -> list[object]:
 
 
 def describe_span(span: Span) -> str:
-    """Returns for example: Gap of 5m: Hardware GPUFailed on gpu-7."""
+    """Returns for example: Gap for 5m: Hardware GPUFailed on gpu-7."""
     words = f"{KINDS[span.kind][0]} for {format_duration(round(span.seconds))}"
     if span.is_open:
         words += " so far"
@@ -151,13 +151,17 @@ def draw_curves(lines: Sequence[RunLine], axis: Axis, *, is_logarithmic: bool) -
     if axis == "elapsed":
         longest = max((line.points[-1].x for line in lines if line.points), default=0.0)
         size, unit = _choose_unit(longest)
+    has_legend = len(lines) > 1
+    top = 10
+    if has_legend:
+        top = 32
     horizontal = {**_axis(), "type": kinds[axis], "scale": True, "splitLine": {"show": False}}
     if axis != "clock":
         horizontal["axisLabel"] = _label(unit)
     return {
         "animation": False,
-        "grid": {"left": 8, "right": 16, "top": 32 if len(lines) > 1 else 10, "bottom": 4, "containLabel": True},
-        "legend": {"top": 0, "type": "scroll", "textStyle": {"color": TEXT}, "show": len(lines) > 1},
+        "grid": {"left": 8, "right": 16, "top": top, "bottom": 4, "containLabel": True},
+        "legend": {"top": 0, "type": "scroll", "textStyle": {"color": TEXT}, "show": has_legend},
         "tooltip": {**TOOLTIP, "trigger": "axis"},
         "xAxis": horizontal,
         "yAxis": {**_axis(), "type": "log" if is_logarithmic else "value", "scale": True},

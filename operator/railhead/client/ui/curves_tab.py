@@ -27,7 +27,6 @@ MOST_OTHERS = 7  # runs over this one
 MOST_POINTS = 1000  # of a curve
 CHART_PIXELS = 240
 AXIS_TITLES = {"step": "Step", "elapsed": "Time since the start", "clock": "Clock"}
-Options = dict[str, object]
 
 
 @dataclass

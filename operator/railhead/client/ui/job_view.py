@@ -16,7 +16,7 @@ from railhead.client.ui.curves_tab import CurvesTab
 from railhead.client.ui.events_tab import EventsTab
 from railhead.client.ui.job_context import JobContext, Tab
 from railhead.client.ui.logs_tab import LogsTab
-from railhead.client.ui.look import badge, label
+from railhead.client.ui.look import OTHER_PHASE, badge, label
 from railhead.client.ui.overview_tab import OverviewTab
 from railhead.client.ui.page_context import PageContext
 from railhead.client.ui.page_source import TrainJobName
@@ -140,9 +140,10 @@ class JobView:
         if not state.is_read:
             ui.spinner(size="20px")
         if state.is_gone:
-            ui.label("Deleted" if state.phase else "There is no such job").classes("rh-badge").style(
-                "background: #7b8794"
-            )
+            words = "There is no such job"
+            if state.phase:
+                words = "Deleted"
+            ui.label(words).classes("rh-badge").style(f"background: {OTHER_PHASE}")
         if state.phase:
             badge(state.phase)
         for name, value in state.facts:

@@ -214,6 +214,10 @@ def read_sort(columns: object) -> str:
         return ""
     for column in columns:
         if isinstance(column, dict) and column.get("sort") in ("asc", "desc"):
-            name = f"{'-' if column['sort'] == 'desc' else ''}{column.get('colId')}"
-            return name if name in SORTS else ""
+            name = str(column.get("colId"))
+            if column["sort"] == "desc":
+                name = f"-{name}"
+            if name in SORTS:
+                return name
+            return ""
     return ""

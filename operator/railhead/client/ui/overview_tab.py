@@ -50,7 +50,8 @@ class OverviewTab:
         run = self._context.site.runs.acquire(self._context.key)
         try:
             while True:
-                seen = self._job.version, run.version
+                seen = self._job.version
+                seen_run = run.version
                 if self._job.snapshot is not None:
                     journal = run.contents.journal if run.contents else ()
                     snapshot = self._job.snapshot
@@ -64,7 +65,7 @@ class OverviewTab:
                     self._timeline.resize(measure_timeline(spans))
                     await self._timeline.show(draw_timeline(spans))
                     await self._goodput.show(draw_goodput(parts))
-                await run_together(self._job.wait(seen[0]), run.wait(seen[1]))
+                await run_together(self._job.wait(seen), run.wait(seen_run))
         finally:
             self._context.site.runs.release(self._context.key)
 

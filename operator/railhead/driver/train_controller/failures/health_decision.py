@@ -33,10 +33,10 @@ def translate_health_decision(error: BaseException) -> Optional[FailureFacts]:
     pods = name_hosts(decision.target_nodes)
     if not pods:
         return FailureFacts(FailureOrigin.WORKERS, text=text, refusal=reattempt)
-    suspect, *others = pods
     cause = getattr(getattr(decision, "cause", None), "name", "")
     if cause in _NOT_OF_NODES:
         return FailureFacts(FailureOrigin.WORKERS, text=text, refusal=reattempt, lost_pods=pods)
+    suspect, *others = pods
     message = f"pod {suspect}: Ray Train's health checks evict its node: {text}"
     failure = Failure(FailureClass.HARDWARE, NODE_EVICTED, message, suspect_pod=suspect)
     return FailureFacts(FailureOrigin.WORKERS, text=text, refusal=failure, lost_pods=tuple(others))
