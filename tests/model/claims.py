@@ -91,10 +91,14 @@ class Facts:
 
     @property
     def trains(self) -> bool:
-        """A driver of this attempt has a group, or its end is on the way to the operator."""
+        """A driver of this attempt has a group, or its end is on the way to the operator, or from there to the status,
+        which an admission policy may deny."""
         drivers = [
             self.world.drivers.get(pod["metadata"]["uid"]) for pod in self.current_pods if role_of(pod) == names.HEAD
         ]
+        if not drivers:
+            # Its head is gone. That the operator notices is judged by LostHeadsAreFollowed.
+            return part(self.status, "progress").get("state") == "RUNNING"
         if drivers == [None]:
             # Its machine went silent, which nobody knows until a report is overdue.
             return part(self.status, "progress").get("state") == "RUNNING"
@@ -177,6 +181,11 @@ def stays(pod: Object) -> bool:
 def waits_for_image(pod: Object) -> bool:
     containers = parts(pod["status"], "containerStatuses")
     return any("Pull" in str(part(part(each, "state"), "waiting").get("reason")) for each in containers)
+
+
+def cannot_start(pod: Object) -> bool:
+    containers = parts(pod["status"], "containerStatuses")
+    return any("waiting" in part(each, "state") for each in containers)
 
 
 def has_no_pods(facts: Facts) -> bool:
@@ -338,6 +347,14 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     (r"longer than losses would cost", lambda facts: facts.saves_beyond_optimum < 1),
     (r"made the job again, with the status", lambda facts: bool(part(facts.status, "run").get("formerUids"))),
     (r"again without its status", lambda facts: not facts.status.get("run")),
+    (
+        r"node does not have the image|container of the pod cannot be started",
+        lambda facts: any(map(cannot_start, facts.current_pods)),
+    ),
+    (
+        r"no network or no sandbox",
+        lambda facts: any(event.get("reason") == "FailedCreatePodSandBox" for event in facts.events),
+    ),
     (r"image cannot be pulled", lambda facts: any(map(waits_for_image, facts.current_pods))),
 )
 # Sentences that say what somebody may do, and nothing of the job. They have none of the words above.
@@ -349,7 +366,8 @@ ADVICE = re.compile(
 )
 # Causes that name what another component has said: its words are the message, which no state can contradict.
 OF_OTHERS = re.compile(
-    r"(LimitRange|admission policy|API server refuses|admission webhook|operator lacks|Pod Security|quota of the queue|"
+    r"(do not make a valid pod|"
+    r"LimitRange|admission policy|API server refuses|admission webhook|operator lacks|Pod Security|quota of the queue|"
     r"asked its queue|quota of its queue|LocalQueue or the ClusterQueue|taken the quota back|"
     r"holds the job by spec.active|request is larger|No rack|admission check|operator cannot watch Kueue|"
     r"does not let the operator change the job's Workload|[Nn]amespace is being deleted|goes with its namespace)"

@@ -35,14 +35,16 @@ LIMITS: tuple[dict[str, Any], ...] = (
 OUTSIDE: dict[str, str] = {
     "the kubelet's own errors, which tests/unit/client/explain/test_why.py makes": """
         ContainerCreating CrashLoopBackOff CreateContainerConfigError CreateContainerError ErrImagePull
-        ErrImageNeverPull Evicted FailedAttachVolume FailedCreatePodSandBox FailedMapVolume ImageInspectError
-        ImagePullBackOff
+        ErrImageNeverPull Evicted FailedAttachVolume FailedCreatePodSandBox FailedMapVolume FailedMount
+        ImageInspectError ImagePullBackOff
         InvalidImageName PodInitializing RegistryUnavailable RunContainerError OOMKilled""",
     "admission that only real API servers have, judged in tests/unit/planning/facts/test_reasons.py": """
         AdmissionWebhookFailed AdmissionDenied CreateRefused FinalizersForbidden ForeignObject ObjectCountExceeded
         ObjectTooLarge OperatorForbidden PlacementForbidden PodInvalid PodSecurityViolated PriorityClassNotFound
         QuotaMissing QuotaNotCounted ResourceUnspecified RuntimeClassNotFound SchedulerMissing
         SecurityConstraintsViolated ServiceAccountNotFound SourceNotFound""",
+    "rare in the schedules, and made by test_quota.py and test_why.py of the unit tests": """
+        ExceedsQuota NoCheckpoint""",
     "reasons that Kueue gives and its model does not": """
         AdmissionCheck ClusterQueueStopped LocalQueueStopped DeactivatedDueToMaximumExecutionTimeExceeded
         ExceedsMaxQuota FailedToStart FlavorMissing Inadmissible MaxExecTimeInvalid Misconfigured NoMatchingFlavor

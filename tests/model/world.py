@@ -128,9 +128,18 @@ class World:
         self.api = ModelApiServer(lambda: self.now, admission=self._admit, policy=self._judge, mutation=self._mutate)
 
     def _mutate(self, plural: str, body: Object) -> Object:
-        for mutate in self.mutations if plural == "pods" else ():
+        if plural != "pods":
+            return body
+        for mutate in self.mutations:
             body = mutate(body)
+        self._note_run(body)
         return body
+
+    def _note_run(self, pod: Object) -> None:
+        """The first head that is made, and that may never start, tells which run is the job's."""
+        job = self.job_of(pod)
+        if job is not None and role_of(pod) == names.HEAD:
+            self._run_names.setdefault(name_of(job), job["status"]["run"]["name"])
 
     def _judge(self, method: str, place: Place, subresource: str) -> str:
         is_delete = (method, place[0]) == ("DELETE", "pods")
@@ -523,7 +532,7 @@ class World:
         if job_input is None or not self._has_owner(head):
             return self.runs[owner["name"]]
         name = JobInput.from_json(job_input["data"][FILE]).run_name
-        if name == self._run_names.setdefault(owner["name"], name):
+        if name == self._run_names[owner["name"]]:
             return self.runs[owner["name"]]
         return self.runs[name]
 
