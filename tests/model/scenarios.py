@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 from railhead.api import names
 from railhead.contract.failure import FailureClass
+from tests.model.api_server import Place
 from tests.model.play import Act, Scenario, committed
 from tests.model.world import World, name_of
 from tests.unit.builders import NOW
@@ -98,6 +100,38 @@ def lose_worker_and_room(world: World) -> None:
     world.remove_pod(worker(world, 1))
 
 
+def change_input(world: World) -> None:
+    world.change(suspend=False, trainer={"trainLoopConfig": {"epochs": 7}})
+
+
+def suspend_and_resume(*changes: Callable[[World], None]) -> tuple[Act, ...]:
+    """The changes are made while the job is suspended; the last one resumes it."""
+    return (
+        Act(committed(2), lambda world: world.change(suspend=True)),
+        *(Act(is_suspended, change) for change in changes),
+    )
+
+
+COSCHEDULING = {"scheduling": {"gangScheduler": "Coscheduling"}}
+# In each of them an attempt begins with other objects than the one before it, which nobody needs any more.
+CHANGED = (
+    Scenario("suspended, changed in its input and resumed", suspend_and_resume(change_input)),
+    Scenario(
+        "suspended, upgraded and resumed",
+        suspend_and_resume(World.upgrade, lambda w: w.change(suspend=False)),
+    ),
+    Scenario(
+        "suspended, changed in its gang scheduler and resumed",
+        suspend_and_resume(lambda w: w.change(suspend=False, scheduling={"gangScheduler": "Volcano"})),
+        spec=COSCHEDULING,
+    ),
+    Scenario(
+        "a gang, then head gone",
+        (Act(committed(2), lambda w: w.remove_pod(w.live_heads[0]["metadata"]["name"])),),
+        spec=COSCHEDULING,
+        restarts={"application": 0, "infrastructure": 1},
+    ),
+)
 SCENARIOS = (
     Scenario("clean", restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0}),
     Scenario("application error", (end_head("Application"),), restarts={"application": 1, "infrastructure": 0}),
@@ -238,6 +272,7 @@ SCENARIOS = (
         ),
         restarts={"application": 0, "infrastructure": 1},
     ),
+    *CHANGED,
     Scenario(
         "created suspended",
         (Act(is_suspended, lambda w: w.change(suspend=False)),),
@@ -332,5 +367,33 @@ SCENARIOS = (
     Scenario("deleted after its children", (Act(committed(2), lambda w: w.delete_job(policy="Foreground")),)),
 )
 
+DENIES_DELETES = 'admission webhook "guard.example.com" denied the request: nothing is deleted today'
+
+
+def deny_removal(world: World) -> None:
+    """A webhook denies from now on what the job's change would remove."""
+
+    def judge(method: str, place: Place, subresource: str) -> str:
+        is_removal = method == "DELETE" and place[0] in ("configmaps", "podgroups")
+        return DENIES_DELETES if is_removal else ""
+
+    world.policies.append(judge)
+
+
+def reports_denial(world: World) -> bool:
+    """The new attempt trains, and the condition names what may not be deleted."""
+    found = [each for each in world.status()["conditions"] if each["type"] == "DeleteDenied"]
+    return is_resumed(world) and any("-input-" in each["message"] for each in found)
+
+
+DENIED = Scenario(
+    "suspended, changed in its input and resumed, while a webhook denies deletes",
+    (
+        Act(committed(2), lambda w: w.change(suspend=True)),
+        Act(is_suspended, deny_removal),
+        Act(is_suspended, change_input),
+        Act(reports_denial, lambda w: w.policies.clear()),
+    ),
+)
 # A fault changes how many epochs its driver trains before it is stopped.
 HELD = Scenario("deleted and kept by a finalizer", (Act(committed(2), delete_held), Act(rests, World.hold)))

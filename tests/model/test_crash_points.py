@@ -11,11 +11,12 @@ import pytest
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Fault, Faults
 from tests.model.oracles import check_old_drivers
 from tests.model.play import Scenario, play
-from tests.model.scenarios import HELD, SCENARIOS
+from tests.model.scenarios import CHANGED, DENIED, HELD, SCENARIOS
 from tests.model.single_faults import ALL, at, check_each_fault
 from tests.tried import Tried
 
 FIRST, OTHERS = 8, 6
+AROUND = 3  # writes before and after a removal
 by_name = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
 
 
@@ -40,6 +41,25 @@ def list_faults(number: int) -> tuple[Fault, ...]:
 @by_name
 async def test_a_single_fault_at_any_write_does_not_change_the_outcome(scenario: Scenario, tried: Tried) -> None:
     await check_each_fault(scenario, choose_tries, tried)
+
+
+def choose_crashes(written: list[Call]) -> list[tuple[int, Fault]]:
+    """At the removal of each object that is no pod, and at the writes around it."""
+    removals = [call.number for call in written if call.verb == "delete" and call.plural in ("configmaps", "podgroups")]
+    near = {number + step for number in removals for step in range(-AROUND, AROUND + 1)}
+    return [(call.number, fault) for call in written for fault in (CRASH_BEFORE, CRASH_AFTER) if call.number in near]
+
+
+@pytest.mark.parametrize("scenario", CHANGED, ids=lambda s: s.name)
+async def test_an_operator_that_dies_at_any_write_leaves_nothing_of_the_attempt_before(
+    scenario: Scenario, tried: Tried
+) -> None:
+    await check_each_fault(scenario, choose_crashes, tried)
+
+
+async def test_a_denied_delete_of_an_old_input_holds_no_attempt_and_is_reported_and_tried_again() -> None:
+    world = await play(DENIED)
+    assert not [each for each in world.status()["conditions"] if each["type"] == "DeleteDenied"]
 
 
 async def test_no_fault_keeps_the_pods_of_a_deleted_job_that_a_finalizer_keeps(tried: Tried) -> None:

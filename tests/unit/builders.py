@@ -155,5 +155,5 @@ RUNNING_STATUS: dict[str, Any] = {
 
 def is_empty(plan: Plan) -> bool:
     """Whether the plan does nothing; it may still have a `wake_at`."""
-    effects = (plan.status, plan.last, plan.creates, plan.deletes, plan.removes, plan.delete_job, plan.events)
-    return not any(effects)
+    removals = (plan.deletes, plan.removes, plan.forgotten, plan.delete_job)
+    return not any((plan.status, plan.last, plan.creates, *removals, plan.events))

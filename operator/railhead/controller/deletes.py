@@ -4,7 +4,7 @@ becomes a fact of the next pass."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -18,9 +18,9 @@ from railhead.json_object import Object
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError, is_changed, is_of_admission
 from railhead.kube.informer import uid_of
-from railhead.kube.kinds import CHILDREN, POD
-from railhead.planning.observed import Denial, DeniedVerb
-from railhead.planning.plan import Delete, Plan, Remove
+from railhead.kube.kinds import CHILDREN, POD, Kind
+from railhead.planning.observed import Denial, DeniedVerb, Remove
+from railhead.planning.plan import Delete
 from railhead.together import run_with_slow_start
 
 log = logging.getLogger(__name__)
@@ -50,17 +50,17 @@ class Deleter:
     refusals: Refusals
     shared: SharedChildren
 
-    async def delete_all(self, key: JobKey, uid: str, plan: Plan) -> int:
+    async def delete_all(self, key: JobKey, uid: str, deletes: Sequence[Delete], removes: Sequence[Remove]) -> int:
         """Tries every delete, and returns how many of them the API server denied: one that fails must not keep the
         others from releasing their GPUs. Raises the first error at the end, and at once if the API server is away."""
         denied = list[str]()
         errors = list[KubeError]()
         in_a_row = 0
 
-        async def try_one(kind: str, name: str, delete: Request) -> None:
+        async def try_one(kind: str, name: str, delete: Request, remove: Remove | None = None) -> None:
             nonlocal in_a_row
             try:
-                if await self.attempt(key, uid, kind, name, delete):
+                if await self.attempt(key, uid, kind, name, delete, remove=remove):
                     denied.append(name)
                 in_a_row = 0
             except KubeError as error:
@@ -72,8 +72,8 @@ class Deleter:
 
         await run_with_slow_start(
             [
-                *(partial(try_one, "Pod", d.name, partial(self._delete, key, d)) for d in plan.deletes),
-                *(partial(try_one, r.kind, r.name, partial(self._remove, key, uid, r)) for r in plan.removes),
+                *(partial(try_one, "Pod", d.name, partial(self._delete, key, d)) for d in deletes),
+                *(partial(try_one, r.kind, r.name, partial(self._remove, key, uid, r), r) for r in removes),
             ]
         )
         if errors:
@@ -81,7 +81,15 @@ class Deleter:
         return len(denied)
 
     async def attempt(
-        self, key: JobKey, uid: str, kind: str, name: str, call: Request, verb: DeniedVerb = "delete"
+        self,
+        key: JobKey,
+        uid: str,
+        kind: str,
+        name: str,
+        call: Request,
+        *,
+        verb: DeniedVerb = "delete",
+        remove: Remove | None = None,
     ) -> bool:
         """Whether the API server denied it, for example by a webhook; the next pass then reports it."""
         subject = Subject(uid, verb, kind, name)
@@ -91,7 +99,7 @@ class Deleter:
             if not await self.refusals.judge(key, subject, error):
                 raise
             log.warning("%s: may not %s %s %s: %s", key, verb, kind, name, error.message)
-            denial = Denial(kind, name, error.message, tries=1, at=self.client.clock.now(), verb=verb)
+            denial = Denial(kind, name, error.message, tries=1, at=self.client.clock.now(), verb=verb, remove=remove)
             self.cache.record_denial(key, uid, denial)
             return True
         self.refusals.forget(subject)
@@ -109,9 +117,12 @@ class Deleter:
             self.cache.record_pod(answer)
 
     async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
-        """Deletes the very object that was looked at, and only one of our own."""
         self.shared.forget(Place(key.namespace, remove.name))
-        kind = CHILDREN[remove.kind].in_version(remove.api_version)
+        for api_version in remove.api_versions or ("",):
+            await self._remove_one(key, uid, remove, CHILDREN[remove.kind].in_version(api_version))
+
+    async def _remove_one(self, key: JobKey, uid: str, remove: Remove, kind: Kind) -> None:
+        """Deletes the very object that was looked at, and only one of our own."""
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             try:
                 found = await self.client.get(kind, remove.name, namespace=key.namespace)

@@ -1,7 +1,8 @@
 """Executes a plan: the only module that changes the cluster.
 
 The status is written first, as a compare-and-set; when that fails, nothing else is done
-and the job is reconciled again. Creates are idempotent by name, deletes name their uid.
+and the job is reconciled again. What the new status names no more is removed before that,
+after the same compare. Creates are idempotent by name, deletes name their uid.
 Every response is written to the caches at once, so that the next pass sees what this one did.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -106,8 +107,11 @@ class Executor:
         if plan.status is not None:
             if plan.status.pods is not None:
                 await self._check_for_other_pods(key, uid, plan.status.pods)
+            if plan.forgotten:
+                await self._write_status(key, uid, replace(plan.status, fields={}))  # only compares
+                await self._deleter.delete_all(key, uid, (), plan.forgotten)
             await self._write_status(key, uid, plan.status)
-        denied = await self._deleter.delete_all(key, uid, plan)
+        denied = await self._deleter.delete_all(key, uid, plan.deletes, plan.removes)
         if plan.workload is not None:
             patch = partial(self.patch_workload, key, plan.workload)
             await self._deleter.attempt(key, uid, WORKLOAD.kind, plan.workload.name, patch, verb="change")
@@ -221,6 +225,7 @@ class Executor:
                     raise
                 raise _reject(child, error.message, status=error.status) from error
             self._refusals.forget(subject)
+            self.cache.forget_denial(uid, child.name)  # whatever was to be deleted by this name is wanted again
 
         for step in Step:
             await run_with_slow_start([partial(make, child) for child in children if child.policy.step is step])

@@ -100,7 +100,7 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
         decision,
         wanted=decision.wanted and decision.wanted.requiring(Requirement.FRESH_PODS),  # the view may lack a head
         deletes=delete_all(job.pods),
-        removes=(*driver_removal(job), *input_removal(job), *gang_removal(job)),
+        forgotten=(*driver_removal(job), *input_removal(job), *gang_removal(job)),
         events=(*_report_abandoned_pods(job), event),
     )
 

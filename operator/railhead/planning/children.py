@@ -14,6 +14,7 @@ from railhead.planning.facts.admission import build_request, choose_admission
 from railhead.planning.facts.avoided_nodes import list_avoided
 from railhead.planning.facts.reasons import FAILED_MOUNT
 from railhead.planning.job import Job
+from railhead.planning.observed import Remove
 from railhead.planning.plan import (
     DRIVER,
     HEADS_SERVICE,
@@ -25,7 +26,6 @@ from railhead.planning.plan import (
     WORKLOAD,
     CopyConfigMap,
     Create,
-    Remove,
 )
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.code_volume import build_source_copy
@@ -137,7 +137,7 @@ def gang_removal(job: Job) -> tuple[Remove, ...]:
     if scheduler is None or job.attempt == 0:
         return ()
     name = names.gang_name(job.name, job.uid, job.attempt)
-    return tuple(Remove("PodGroup", name, api_version=group.api_version) for group in scheduler.pod_groups)
+    return (Remove("PodGroup", name, api_versions=tuple(group.api_version for group in scheduler.pod_groups)),)
 
 
 def create_workload(job: Job) -> Create:

@@ -27,6 +27,7 @@ DENIED_LIMIT_SECONDS = 15
 # After the last denial, when the delete is no longer tried or the API server was away: another one begins a new row.
 DENIED_ROW_SECONDS = 180
 DeniedVerb = Literal["delete", "change"]
+ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy", "PodGroup", "Workload"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,23 @@ class Rejection:
 
 
 @dataclass(frozen=True)
+class Remove:
+    """One object to delete that is not a pod; it may already be gone.
+
+    Attributes:
+        is_shared: no job owns it.
+        api_versions: of a kind that several groups or versions have: whichever of them exists.
+        version: the resourceVersion that it must have still; "" = any. An administrator may have changed a Workload.
+    """
+
+    kind: ChildKind
+    name: str
+    is_shared: bool = False
+    api_versions: tuple[str, ...] = ()
+    version: str = ""
+
+
+@dataclass(frozen=True)
 class Denial:
     """The API server denied to delete or to change an object of the job; kept until the object is gone or changed.
 
@@ -55,6 +73,7 @@ class Denial:
         tries: denials in a row.
         at: time of the last one.
         since: time of the first one, None = the last one is also the first.
+        remove: what was to be removed, so that it can be tried again when the status has forgotten its name.
     """
 
     kind: str
@@ -64,6 +83,7 @@ class Denial:
     at: datetime
     verb: DeniedVerb = "delete"
     since: datetime | None = None
+    remove: Remove | None = None
 
     @property
     def began(self) -> datetime:

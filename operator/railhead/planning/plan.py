@@ -1,7 +1,7 @@
 """A plan: the actions of one pass, as frozen values. `controller/executor.py` executes it.
 
-The status write is the intent and comes first; if it fails, the executor skips the rest of
-the plan. Creates are idempotent by name, deletes carry the uid of their pod.
+The status write is the intent and comes first, but for the removal of what it forgets; if it fails, the executor skips
+the rest of the plan. Creates are idempotent by name, deletes carry the uid of their pod.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from enum import Enum, IntEnum
 from typing import Any, Literal
 
 from railhead.api.status import JobStatus
-from railhead.planning.observed import Announced, Observed
+from railhead.planning.observed import Announced, ChildKind, Observed, Remove
 from railhead.planning.pod_view import PodView
 from railhead.planning.wanted_status import StatusWrite, WantedStatus
-
-ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy", "PodGroup", "Workload"]
 
 
 class OwnedBy(Enum):
@@ -127,23 +125,6 @@ class Delete:
 
 
 @dataclass(frozen=True)
-class Remove:
-    """One object to delete that is not a pod; it may already be gone.
-
-    Attributes:
-        is_shared: no job owns it.
-        api_version: of a kind that several groups or versions have.
-        version: the resourceVersion that it must have still; "" = any. An administrator may have changed a Workload.
-    """
-
-    kind: ChildKind
-    name: str
-    is_shared: bool = False
-    api_version: str = ""
-    version: str = ""
-
-
-@dataclass(frozen=True)
 class WorkloadPatch:
     """A change of the job's Workload: exactly of this version, or nothing.
 
@@ -191,6 +172,8 @@ class Effects:
     """The actions of a pass other than the status write.
 
     Attributes:
+        forgotten: what no status names any more once this pass has written its own. It is removed before that: an
+            operator that died in between would leave it until the job is deleted. A denied delete holds nothing up.
         wake_at: when to reconcile the job again even if nothing changes.
         announced: what has an event after its own; None = nothing new.
         look_up_events_of: the pod whose events may explain why it does not start.
@@ -200,6 +183,7 @@ class Effects:
     creates: tuple[Create | CopyConfigMap, ...] = ()
     deletes: tuple[Delete, ...] = ()
     removes: tuple[Remove, ...] = ()
+    forgotten: tuple[Remove, ...] = ()
     delete_job: DeleteJob | None = None
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None

@@ -8,7 +8,8 @@ from railhead.api.parsed_spec import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.kube.errors import Conflict, Gone, KubeError, RetryAfter
-from railhead.planning.plan import Delete, Plan, Remove
+from railhead.planning.observed import Remove
+from railhead.planning.plan import Delete, Plan
 from tests.model.actors.denying_policy import DENIALS, Answer
 from tests.model.client import ModelClient, make_client
 from tests.unit.builders import UID

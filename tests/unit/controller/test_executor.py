@@ -14,14 +14,15 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning import plan as policies
-from railhead.planning.observed import Denial
-from railhead.planning.plan import ChildPolicy, Create, Delete, DeleteJob, Event, Plan, Remove
+from railhead.planning.observed import Denial, Remove
+from railhead.planning.plan import ChildPolicy, Create, Delete, DeleteJob, Event, Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.wanted_status import StatusWrite
 from railhead.together import MOST_AT_A_TIME
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
+from tests.model.faults import WRITES
 from tests.unit.builders import SETTINGS, UID, make_observed
 from tests.unit.controller.raws import JOB_OWNER
 
@@ -541,10 +542,53 @@ async def test_a_workload_is_removed_only_as_it_was_observed(client: ModelClient
     assert place not in client.api.objects
 
 
+FORGETS = Plan(status=WRITE, forgotten=(Remove("ConfigMap", "digits-input"),))
+
+
+def put_old_input(client: ModelClient) -> None:
+    metadata = {"namespace": "default", "name": "digits-input", "ownerReferences": [JOB_OWNER]}
+    client.api.put({"kind": "ConfigMap", "metadata": metadata})
+
+
+async def test_what_the_status_forgets_is_removed_before_it_does(client: ModelClient, executor: Executor) -> None:
+    put_old_input(client)
+    await executor.execute(KEY, UID, FORGETS)
+    writes = [request.verb for request in client.asked if request.verb in WRITES]
+    assert writes == ["patch/status", "delete", "patch/status"]
+    assert client.api.objects[PLACE]["status"]["attempt"] == 1
+
+
+async def test_a_view_that_is_out_of_date_removes_nothing_that_it_would_forget(
+    client: ModelClient, executor: Executor
+) -> None:
+    put_old_input(client)
+    outdated = replace(FORGETS, status=replace(WRITE, tests={**WRITE.tests, "/status/attempt": 7}))
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, UID, outdated)
+    assert not client.names("delete")
+
+
+async def test_a_denied_removal_keeps_no_status_from_being_written(
+    client: ModelClient, executor: Executor, recorded: RecordedCache
+) -> None:
+    put_old_input(client)
+    client.api.deletion = lambda obj: "no changes today"
+    await executor.execute(KEY, UID, FORGETS)
+    assert client.api.objects[PLACE]["status"]["attempt"] == 1
+    assert [(kind, name) for kind, name, _ in recorded.denied] == [("ConfigMap", "digits-input")]
+
+
+async def test_an_object_that_is_created_is_no_more_one_that_may_not_be_deleted(
+    executor: Executor, recorded: RecordedCache
+) -> None:
+    await executor.execute(KEY, UID, Plan(creates=(make_pod_group("scheduling.k8s.io/v1alpha2"),)))
+    assert recorded.deleted == ["gang"]
+
+
 async def test_a_pod_group_is_removed_in_its_version(client: ModelClient, executor: Executor) -> None:
     group = make_pod_group("scheduling.k8s.io/v1alpha2")
     await executor.execute(KEY, UID, Plan(creates=(group,)))
-    remove = Remove("PodGroup", "gang", api_version="scheduling.k8s.io/v1alpha2")
+    remove = Remove("PodGroup", "gang", api_versions=("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"))
     await executor.execute(KEY, UID, Plan(removes=(remove,)))
     assert client.asked[-1].path.startswith("/apis/scheduling.k8s.io/v1alpha2/")
     assert ("podgroups", "default", "gang") not in client.api.objects

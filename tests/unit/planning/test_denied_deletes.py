@@ -13,7 +13,8 @@ import pytest
 from railhead.api import names
 from railhead.planning.decisions.next_attempt import decide_next_attempt
 from railhead.planning.decisions.workers import decide_outdated_pods, decide_stale_pods
-from railhead.planning.observed import Denial
+from railhead.planning.observed import Denial, Remove
+from railhead.planning.planner import plan
 from railhead.planning.pod_view import UNANSWERED_SECONDS, Problem
 from tests.model.actors.denying_policy import DENIALS, UNEXPLAINED, Answer
 from tests.model.api_server import Place
@@ -21,7 +22,7 @@ from tests.model.faults import Faults
 from tests.model.play import Runner
 from tests.model.queue_schedule import SPEC as QUEUED
 from tests.model.world import World, is_live, role_of
-from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_job, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_job, make_observed, make_worker
 from tests.unit.planning.simulation import JOB, Simulation
 
 END_SECONDS = 60
@@ -284,3 +285,22 @@ def test_a_worker_whose_delete_has_no_answer_yet_begins_one_round() -> None:
     assert again.wanted.is_guard and again.wanted.status.round == 1
     assert [each.name for each in again.creates] == [each.name for each in first.creates]
     assert again.deletes == first.deletes
+
+
+OLD_INPUT = Remove("ConfigMap", "digits-0f1e2d-input-old")
+KEPT_INPUT = Denial(OLD_INPUT.kind, OLD_INPUT.name, "protected", 1, NOW - timedelta(seconds=20), remove=OLD_INPUT)
+
+
+def test_a_removal_that_was_denied_is_tried_again_although_the_status_names_another_object() -> None:
+    observed = make_observed(make_head(), make_worker(0), make_worker(1), status=RUNNING_STATUS)
+    wanted = plan(replace(observed, denials=(KEPT_INPUT,)))
+    assert wanted.removes == (OLD_INPUT,) and wanted.status is not None
+    waits = plan(replace(observed, denials=(replace(KEPT_INPUT, at=NOW),)))
+    assert not waits.removes and waits.wake_at is not None
+
+
+def test_a_denied_removal_of_what_an_attempt_needs_again_is_not_repeated() -> None:
+    own = make_job().own_mounts.input
+    denial = replace(KEPT_INPUT, name=own, remove=replace(OLD_INPUT, name=own))
+    wanted = plan(replace(make_observed(), denials=(denial,)))
+    assert own in [create.name for create in wanted.creates] and not wanted.removes

@@ -61,7 +61,7 @@ def test_a_replacement_joins_what_its_attempt_has_although_the_api_server_has_ch
 def test_the_next_attempt_chooses_again_and_the_group_of_the_last_one_goes(kind: str) -> None:
     wanted = decide_auto(serves=OTHER[kind], status={**RUNNING_STATUS, **LOST, "gangScheduler": kind})
     assert (fields_of(wanted)["gangScheduler"], find_gang(wanted)) == (OTHER[kind], OTHER[kind])
-    assert any(each.kind == "PodGroup" for each in wanted.removes) == (kind == "PodGroup")
+    assert any(each.kind == "PodGroup" for each in wanted.forgotten) == (kind == "PodGroup")
 
 
 def test_pods_that_wait_for_a_group_that_is_served_no_more_are_released() -> None:

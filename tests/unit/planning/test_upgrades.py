@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from railhead.planning.observed import Observed
-from railhead.planning.plan import Create, Plan, Remove
+from railhead.planning.observed import Observed, Remove
+from railhead.planning.plan import Create, Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
 from tests.model.world import driver_of
@@ -153,9 +153,9 @@ def test_all_attempts_use_the_copy_of_the_first_one_whose_name_nobody_can_guess(
 
 def test_the_next_attempt_removes_an_input_that_it_does_not_use() -> None:
     old = plan(observe(phase="Restarting", failure=FAILURE, input="digits-input-old"))
-    assert Remove("ConfigMap", "digits-input-old") in old.removes, "and with it its Secret"
+    assert Remove("ConfigMap", "digits-input-old") in old.forgotten, "and with it its Secret"
     own = plan(observe(phase="Restarting", failure=FAILURE, input=OWN.input))
-    assert [remove.name for remove in own.removes] == [OLD]
+    assert [remove.name for remove in own.forgotten] == [OLD]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,8 @@ def test_an_attempt_that_lost_another_operators_secret_spends_no_budget() -> Non
 
 
 def find_removed_drivers(wanted: Plan) -> list[str]:
-    return [remove.name for remove in wanted.removes if remove.name.startswith("railhead-driver-")]
+    removed = (*wanted.removes, *wanted.forgotten)
+    return [remove.name for remove in removed if remove.name.startswith("railhead-driver-")]
 
 
 FAILURE = {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:00:00Z"}

@@ -18,8 +18,8 @@ from railhead.planning.children import create_workload
 from railhead.planning.facts.admission import build_request, choose_queue, count_assigned
 from railhead.planning.facts.reasons import MAX_TIME_INVALID, PRIORITY_CLASS_MISSING, QUEUE_MISSING, QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
-from railhead.planning.observed import Observed
-from railhead.planning.plan import Create, Decision, Remove, WorkloadPatch
+from railhead.planning.observed import Observed, Remove
+from railhead.planning.plan import Create, Decision, WorkloadPatch
 from railhead.planning.queue_view import (
     ADMITTED,
     EVICTED,

@@ -135,7 +135,8 @@ def _rest(job: Job) -> Decision:
         # Pods that are not in the cache yet would lose their last checkpoint, and run without the queue's quota.
         wanted = wanted.requiring(Requirement.FRESH_PODS)
     event = Event("Normal", "Queued" if is_queued else SUSPENDED, why.message, is_series=is_queued)
-    return Decision(wanted=wanted, removes=gang_removal(job), events=(event,))
+    # A job at rest may get another gang scheduler, and then nothing tells any more which group this attempt had.
+    return Decision(wanted=wanted, forgotten=gang_removal(job), events=(event,))
 
 
 def decide_queue(job: Job) -> Decision | None:

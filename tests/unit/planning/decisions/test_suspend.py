@@ -61,8 +61,8 @@ def test_the_gang_of_the_attempt_goes_with_its_last_pod(scheduler: str) -> None:
     spec = make_spec(suspend=True, scheduling={"gangScheduler": scheduler})
     wanted = decide(status={**RUNNING_STATUS, "phase": "Suspending"}, spec=spec)
     assert wanted.status is not None and wanted.status.fields["phase"] == "Suspended"
-    removed = [(each.kind, each.api_version) for each in wanted.removes]
-    assert removed == ([] if scheduler == "None" else [("PodGroup", "scheduling.x-k8s.io/v1alpha1")])
+    removed = [(each.kind, each.api_versions) for each in wanted.forgotten]
+    assert removed == ([] if scheduler == "None" else [("PodGroup", ("scheduling.x-k8s.io/v1alpha1",))])
 
 
 def test_workers_do_not_wait_for_a_head_beyond_its_grace_period() -> None:

@@ -117,6 +117,8 @@ def test_a_template_may_name_the_scheduler_of_this_installation(scheduler: str) 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_the_group_is_removed_with_the_jobs_children_in_each_version(scheduler: str) -> None:
     job = make_gang_job(scheduler)
-    removed = {(each.name, each.api_version) for each in removals(job) if each.kind == "PodGroup"}
+    removed = {
+        (each.name, version) for each in removals(job) if each.kind == "PodGroup" for version in each.api_versions
+    }
     assert removed == {(NAME, group["apiVersion"]) for group in build_pod_groups(job)}
     assert gang_removal(replace(job, status=make_job().status)) == (), "before the first attempt there is none"
