@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import json
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -51,6 +51,31 @@ class Entry:
     object: Object
 
 
+class Objects(dict[Place, Object]):
+    """Objects by their place, and those of each kind: a schedule asks for the pods at every turn, among hundreds of
+    events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: defaultdict[str, dict[Place, Object]] = defaultdict(dict)
+
+    def __setitem__(self, place: Place, obj: Object) -> None:
+        super().__setitem__(place, obj)
+        self._kinds[place[0]][place] = obj
+
+    def __delitem__(self, place: Place) -> None:
+        super().__delitem__(place)
+        del self._kinds[place[0]][place]
+
+    def kind(self, plural: str) -> Mapping[Place, Object]:
+        """Returns the objects of one kind by their place, in the order in which they were created."""
+        return self._kinds[plural]
+
+    def of(self, plural: str) -> list[Object]:
+        """Returns the objects of one kind, in the order in which they were created."""
+        return list(self._kinds[plural].values())
+
+
 @dataclass
 class ModelApiServer:
     """Objects by their place, and the history of their changes. A stored object is never changed, only replaced.
@@ -69,7 +94,7 @@ class ModelApiServer:
     """
 
     now: Callable[[], datetime]
-    objects: dict[Place, Object] = field(default_factory=dict)
+    objects: Objects = field(default_factory=Objects)
     log: list[Entry] = field(default_factory=list)
     version: int = 100
     status_patches: list[list[Object]] = field(default_factory=list)
@@ -81,6 +106,7 @@ class ModelApiServer:
     mutation: Callable[[str, Object], Object] = lambda plural, body: body
     changed: Callable[[Entry], None] = lambda entry: None
     tokens: dict[str, Object] = field(default_factory=dict)
+    _collected: int = -1  # the version at which the garbage collector had nothing to do
 
     def request(
         self,
@@ -170,9 +196,10 @@ class ModelApiServer:
             if path not in SELECTABLE.get(plural, set()) | {"metadata.name", "metadata.namespace"}:
                 raise _error(400, "BadRequest", f"field label not supported: {path}")
         version, _, after = token.partition(":") if token else (str(self.version), "", "")
+        known = self._objects_at(int(version)) if token else self.objects.kind(plural)
         found = {
             f"{where}/{name}": obj
-            for (kind, where, name), obj in (self._objects_at(int(version)) if token else self.objects).items()
+            for (kind, where, name), obj in known.items()
             if kind == plural and namespace in ("", where) and matches_labels(obj, labels)
         }
         if fields:
@@ -297,6 +324,8 @@ class ModelApiServer:
     def collect(self) -> bool:
         """The garbage collector: removes children of owners that are gone, even those created later, and owners whose
         foreground deletion waited for their children."""
+        if self._collected == self.version:
+            return False
         waiting = {obj["metadata"]["uid"]: place for place, obj in self.objects.items() if _waits_for_children(obj)}
         uids = {obj["metadata"]["uid"] for obj in self.objects.values()} - waiting.keys()
         orphans = [
@@ -311,7 +340,10 @@ class ModelApiServer:
         for place in childless:
             left = [each for each in self.objects[place]["metadata"]["finalizers"] if each != FOREGROUND]
             self.patch(place, {"metadata": {"finalizers": left}})
-        return bool(orphans or childless)
+        if orphans or childless:
+            return True
+        self._collected = self.version
+        return False
 
     def _grace(self, obj: Object, requested: int | None) -> int:
         """Only pods have one, and only while a process may be running."""

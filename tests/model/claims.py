@@ -59,8 +59,8 @@ class Facts:
         about = {self.job["metadata"]["uid"], *(pod["metadata"]["uid"] for pod in self.pods)}
         return [
             {**found, "lastTimestamp": found["metadata"]["creationTimestamp"]}
-            for (plural, _, _), found in self.world.api.objects.items()
-            if plural == "events" and found["involvedObject"]["uid"] in about
+            for found in self.world.api.objects.of("events")
+            if found["involvedObject"]["uid"] in about
         ]
 
     def is_true(self, type_: str) -> bool:

@@ -42,7 +42,7 @@ def is_open(node: Object) -> bool:
 
 
 def _pods(api: ModelApiServer) -> Iterator[Object]:
-    return (obj for (plural, _, _), obj in api.objects.items() if plural == "pods")
+    return iter(api.objects.of("pods"))
 
 
 def needs_gpus(pod: Object) -> bool:

@@ -6,7 +6,7 @@ Each oracle is one class. tests/model/test_oracles.py shows what some of them ac
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -46,6 +46,18 @@ class Circumstances:
     are_releases_denied: Callable[[], bool] = lambda: False
     healthy_since: datetime | None = None
     asked: set[str] = field(default_factory=set)
+    _pods: dict[str, tuple[Object, ...]] = field(default_factory=dict)
+    _pods_at: int = -1  # the version of the API server
+
+    def pods_of(self, job: Object) -> tuple[Object, ...]:
+        """Returns the job's own pods. All oracles ask for them, mostly when nothing has changed."""
+        if self._pods_at != self.world.api.version:
+            self._pods.clear()
+            self._pods_at = self.world.api.version
+        uid = job["metadata"]["uid"]
+        if uid not in self._pods:
+            self._pods[uid] = tuple(pod for pod in self.world.pods() if is_own(pod, job))
+        return self._pods[uid]
 
 
 class Oracle:
@@ -67,10 +79,10 @@ class Oracle:
         """The operator has nothing more to do at this time."""
 
     def jobs(self) -> list[Object]:
-        return [obj for (plural, _, _), obj in self.world.api.objects.items() if plural == "trainjobs"]
+        return self.world.api.objects.of("trainjobs")
 
-    def pods_of(self, job: Object) -> list[Object]:
-        return [pod for pod in self.world.pods() if is_own(pod, job)]
+    def pods_of(self, job: Object) -> Sequence[Object]:
+        return self.now.pods_of(job)
 
     def gang_of(self, job: Object) -> list[Object]:
         """The pods with which the job can train now. One of an earlier attempt, whose delete a policy denies or whose

@@ -200,7 +200,7 @@ class Schedule:
         elif action in ("suspend", "resume"):
             world.change(suspend=action == "suspend")
         elif action.startswith("change"):
-            self._change_image(resumes=action.endswith("resume"))
+            self._change_spec(resumes=action.endswith("resume"))
         elif action.endswith("quota"):
             world.quota = None if action == "no quota" else self._random.randrange(3)
         elif action.endswith("room"):
@@ -212,11 +212,12 @@ class Schedule:
             world.apply(**self._spec)
             self.application = self.in_place = 0
 
-    def _change_image(self, *, resumes: bool) -> None:
-        """The API server refuses it but in phase Suspended."""
+    def _change_spec(self, *, resumes: bool) -> None:
+        """The image, and what the job's input has. The API server refuses it but in phase Suspended."""
         more: dict[str, Any] = {"suspend": False} if resumes else {}
+        number = self._random.randrange(1000)
         try:
-            self.world.change(image=f"example/train:{self._random.randrange(1000)}", **more)
+            self.world.change(image=f"example/train:{number}", trainer={"trainLoopConfig": {"trial": number}}, **more)
             self.done["changed"] += 1
         except KubeError as error:
             assert "can change only while the job is suspended" in str(error)

@@ -75,7 +75,7 @@ class Judge:
     false: Counter[str] = field(default_factory=Counter)
 
     def look(self, world: World) -> None:
-        jobs = [each for (plural, _, _), each in world.api.objects.items() if plural == "trainjobs"]
+        jobs = world.api.objects.of("trainjobs")
         for job in jobs:
             self.states += 1
             facts, findings = explain(world, job)

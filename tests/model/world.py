@@ -235,8 +235,10 @@ class World:
         return found
 
     def pods(self, role: str = "") -> list[Object]:
-        found = [obj for (plural, _, _), obj in self.api.objects.items() if plural == "pods"]
-        return [pod for pod in found if role in ("", role_of(pod))]
+        found = self.api.objects.of("pods")
+        if not role:
+            return found
+        return [pod for pod in found if role_of(pod) == role]
 
     @property
     def children(self) -> list[str]:

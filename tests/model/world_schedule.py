@@ -101,7 +101,7 @@ class WorldSchedule:
         raise AssertionError(f"it does not settle: {self.world.status()}")
 
     def _have_ended(self) -> bool:
-        jobs = [obj for (plural, _, _), obj in self.world.api.objects.items() if plural == "trainjobs"]
+        jobs = self.world.api.objects.of("trainjobs")
         return len(jobs) > 1 and all(job["status"].get("phase") in FINISHED for job in jobs)
 
     def _find_times(self) -> list[datetime]:
