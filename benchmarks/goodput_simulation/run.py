@@ -14,6 +14,7 @@ from benchmarks.goodput_simulation.cluster import Cluster
 from benchmarks.goodput_simulation.faults import DAY, HEAD, Fault, Kind
 from benchmarks.goodput_simulation.rules import FRESH, GaveUp, Loss, Response, Rules
 from benchmarks.goodput_simulation.saves import Saves
+from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 
 FAILED = "failed"  # instead of a cause: the rest of the time, after the rules have let the job fail
 SECONDS = 30 * DAY
@@ -50,6 +51,7 @@ class Run:
         self._missing: set[int] = set()  # slots without a pod
         self._again: Fault | None = None
         self._has_checkpoint = False
+        self._known_losses = NO_LOSSES
 
     def play(self) -> dict[str, float]:
         """Returns the seconds by cause."""
@@ -112,10 +114,18 @@ class Run:
             lost = trained - saved.stalled - saved.kept
             self._has_checkpoint |= saved.commits > 0
         self._move("retrained", lost)
+        self._note_losses(fault, trained)
         node = self._nodes[fault.slot] if fault.slot != HEAD else ""
         if node:
             self.cluster.harm(node, fault.kind, now=self._now)
         return Loss(fault, node, trained, saved.commits)
+
+    def _note_losses(self, fault: Fault, trained: float) -> None:
+        """Notes the loss for the saves that follow, unless it says more of the code than of the cluster."""
+        known = self._known_losses
+        number = known.number + int(fault.kind is not Kind.SOFTWARE)
+        self._known_losses = LossHistory(number, known.seconds + trained)
+        self.saves.note_losses(self._known_losses)
 
     def _move(self, cause: str, seconds: float) -> None:
         """Gives another cause to time of training."""

@@ -1,7 +1,8 @@
 """When a training loop saves, and what its checkpoints keep: by Railhead's own pace (`dcp.save(..., every=...)`). Pure.
 
 Each save stops training for a moment, while the state is copied, and is then written beside it. It keeps what was
-trained before it began, once it is written. Each group of workers begins with a pace that knows nothing.
+trained before it began, once it is written. Each group of workers begins with a pace that knows nothing but the losses
+so far.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 from railhead.training._save_pace import REMEMBERED, Every, SavePace
 
 
@@ -47,8 +49,16 @@ class Saves:
     """The saves of each group of workers, by the time since its training began. Each GPU has a worker."""
 
     def __init__(self, every: Every, times: SaveTimes, *, gpus: int) -> None:
+        self._every = every
         self._times = times
-        pace = SavePace(every, ranks=gpus, now=0.0)
+        self._gpus = gpus
+        self.note_losses(NO_LOSSES)
+
+    def note_losses(self, losses: LossHistory) -> None:
+        """Notes the losses so far, which the pace of the next group knows."""
+        times = self._times
+        pace = SavePace(self._every, ranks=self._gpus, now=0.0)
+        pace.note_losses(losses)
         at = pace.interval
         self._first: list[float] = []  # when they begin; afterwards the pace knows nothing new
         for _ in range(REMEMBERED):

@@ -151,7 +151,6 @@ WITHOUT_CODE = (
     "client/goals",
     "client/ui/page_source",
     "contract/environment",
-    "contract/published_losses",
     "contract/spent",
     "driver/ray/types",
     "planning/facts/reasons",

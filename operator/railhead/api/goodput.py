@@ -7,10 +7,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from railhead.api.model import StatusModel, time_field
+from railhead.contract.failure import FailureClass
+from railhead.contract.loss_rate import LossHistory
 from railhead.contract.numbers import MAX_INT32
 
 MOST = 2**53 - 1  # exact in JSON numbers
 MOST_INTERRUPTIONS = MAX_INT32
+# Classes of losses that come from outside, at a rate that grows with the hardware. Another loss says more of the code.
+FROM_OUTSIDE = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG, FailureClass.PREEMPTION)
 Interruptions = Annotated[int, Field(ge=0, le=MOST_INTERRUPTIONS)]
 
 
@@ -73,3 +77,10 @@ class GoodputStatus(StatusModel):
     settled: SettledStatus | None = Field(
         default=None, description="What of status.progress.spent is counted; absent while no driver has reported."
     )
+
+    @property
+    def losses(self) -> LossHistory:
+        """Returns the losses that came from outside, and for how long there was a worker group that could be lost."""
+        number = sum(self.interruptions.get(each.value, 0) for each in FROM_OUTSIDE)
+        lost = self.lost_seconds
+        return LossHistory(number, self.productive_seconds + lost.retrained + lost.checkpointing + lost.hanging)

@@ -13,6 +13,7 @@ from typing import Optional, Tuple, Union
 
 from railhead.contract.failure import FailureRule
 from railhead.contract.json_values import load_value
+from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 from railhead.contract.metric_rule import TYPES, MetricRule
 
 RESTART_AT_HANG = "Restart"  # of spec.hangPolicy
@@ -30,6 +31,7 @@ class Answer:
         restarts_in_place: how many charged restarts in place the attempt may have in all; None = not known.
         failure_rules: of spec.failurePolicy.
         metric_rules: of spec.metricPolicy.
+        losses: those of the job so far, as of the last change of its state.
         next_report_seconds: after how long new metrics are of use; anything else but `Report.steps` is reported at
             once.
     """
@@ -39,6 +41,7 @@ class Answer:
     restarts_in_place: Optional[int] = None
     failure_rules: Tuple[FailureRule, ...] = ()
     metric_rules: Tuple[MetricRule, ...] = ()
+    losses: LossHistory = NO_LOSSES
     next_report_seconds: float = 0.0
 
     @staticmethod
@@ -54,6 +57,9 @@ class Answer:
             raise ValueError("a limit of the answer is not a number")
         if not isinstance(answer.next_report_seconds, (int, float)):
             raise ValueError("next_report_seconds of the answer is not a number")
+        losses = (answer.losses.number, answer.losses.seconds)
+        if not all(isinstance(each, (int, float)) for each in losses):
+            raise ValueError("the losses of the answer are not numbers")
         if not isinstance(answer.hang_policy, str):
             raise ValueError("hang_policy of the answer is not a text")
         known = tuple(rule for rule in answer.metric_rules if rule.type in TYPES)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from railhead.api import names
+from railhead.api.goodput import GoodputStatus
 from railhead.api.parsed_spec import InvalidSpec, JobKey
 from railhead.api.status import JobStatus
 from railhead.contract.answer import Answer
@@ -125,12 +126,14 @@ class ClusterState:
         if isinstance(spec, InvalidSpec):
             return facts
         metric_rules = spec.metric_policy.rules if spec.metric_policy else ()
+        goodput = status.goodput or GoodputStatus()
         answer = Answer(
             progress_deadline_seconds=spec.progress_deadline_seconds,
             hang_policy=spec.hang_policy,
             restarts_in_place=count_allowed_restarts(spec, status, self._now()),
             failure_rules=build_rules(spec),
             metric_rules=tuple(rule.to_contract() for rule in metric_rules),
+            losses=goodput.losses,
         )
         return replace(facts, answer=answer)
 

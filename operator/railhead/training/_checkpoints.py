@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from railhead import training
+from railhead.driver.rank.steps import read_losses
 from railhead.driver.ray.train_context import NOTICES
 from railhead.training._save_pace import Every, SavePace
 
@@ -122,8 +123,10 @@ class Agreement:
             self._pace.add_stall(seconds)
 
     def _vote(self) -> Tuple[int, ...]:
-        is_due = self._pace is not None and self._pace.is_due(time.monotonic())
-        return (int(not is_due),)
+        if self._pace is None:
+            return (1,)
+        self._pace.note_losses(read_losses())
+        return (int(not self._pace.is_due(time.monotonic())),)
 
 
 def _reduce(values: List[int], group: Optional[ProcessGroup]) -> List[int]:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_saver
 
 from railhead.driver.rank.direct_upload import DirectUpload, note_storage_error, show_stuck_save
+from railhead.driver.rank.steps import read_losses
 from railhead.training._checkpoints import Look, Looks, count_ranks
 from railhead.training._save_pace import Every, SavePace
 from railhead.training._state_copy import StateCopy
@@ -144,6 +145,7 @@ class PacedSaves:
         An error needs no vote: once no rank writes, torch has raised it on all of them.
         """
         now = time.monotonic()
+        self._pace.note_losses(read_losses())
         is_early = not self._pace.is_due(now) or self._count_given_up() >= MOST_GIVEN_UP
         running = self._running
         if running is None:

@@ -8,11 +8,10 @@ import math
 from collections import deque
 from typing import Deque, Literal, Union
 
-from railhead.contract.published_losses import PUBLISHED_GPU_SECONDS
+from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 
 Every = Union[Literal["auto", "continuous"], float]
 
-LOSS_SECONDS = 24 * 3600.0  # between two losses, as "auto" assumes; or as published for that many GPUs if that is less
 STALL_SHARE = 0.01  # of the time between two saves: training does not wait longer for "auto"
 WRITE_SHARE = 0.5  # likewise, of the time in which "auto" writes: the storage has others to serve
 LEAST_SECONDS = 30.0  # between two saves of "auto", however cheap they are
@@ -30,7 +29,8 @@ class SavePace:
     def __init__(self, every: Every, *, ranks: int, now: float) -> None:
         """Raises ValueError. `ranks`: of the whole group, one of which is enough to lose."""
         self._every = _check(every)
-        self._loss_seconds = min(LOSS_SECONDS, PUBLISHED_GPU_SECONDS / ranks)
+        self._ranks = ranks
+        self._losses = NO_LOSSES
         self._begun = now
         self._stalls: Deque[float] = deque(maxlen=REMEMBERED)
         self._written = 0.0  # seconds that the last one took from its beginning to its commit
@@ -42,7 +42,8 @@ class SavePace:
             return 0.0
         if self._every == "auto":
             stall = max(self._stalls, default=0.0)
-            cheapest = math.sqrt(2 * stall * self._loss_seconds)  # of stall / interval + interval / 2 / loss_seconds
+            loss_seconds = self._losses.expect_seconds(self._ranks)
+            cheapest = math.sqrt(2 * stall * loss_seconds)  # of stall / interval + interval / 2 / loss_seconds
             return max(LEAST_SECONDS, cheapest, stall / STALL_SHARE, self._written / WRITE_SHARE)
         return float(self._every)
 
@@ -53,6 +54,10 @@ class SavePace:
 
     def is_due(self, now: float) -> bool:
         return now - self._begun >= self.interval
+
+    def note_losses(self, losses: LossHistory) -> None:
+        """Notes what is known of the run's losses by now, for "auto"."""
+        self._losses = losses
 
     def begin(self, now: float) -> None:
         self._begun = now

@@ -9,6 +9,7 @@ import pytest
 
 from railhead.api.parsed_spec import JobKey
 from railhead.contract.answer import Answer
+from railhead.contract.loss_rate import LossHistory
 from railhead.contract.metric_rule import MetricRule
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.keyed_queue import KeyedQueue
@@ -117,9 +118,11 @@ async def test_each_change_of_a_pod_queues_its_job() -> None:
     rule = {"name": "nan", "type": "IsNaN", "metric": "loss", "action": "Restart", "consecutive": 2}
     changed["spec"]["metricPolicy"] = {"rules": [rule]}
     changed["metadata"]["generation"] = 9
+    changed["status"] = {"goodput": {"productiveSeconds": 7200, "interruptions": {"Hardware": 2, "Application": 5}}}
     fixture.state.record_job(changed)
     facts = fixture.state.find_facts(KEY)
     assert facts is not None and facts.answer.progress_deadline_seconds == 600
+    assert facts.answer.losses == LossHistory(2, 7200)
     assert facts.answer.metric_rules == (MetricRule("nan", "IsNaN", "Restart", metric="loss", consecutive=2),)
 
 

@@ -37,7 +37,7 @@ def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread would outlive the test."""
-    monkeypatch.setattr(progress_step, "watch_steps", lambda group, worker_group, box: None)
+    monkeypatch.setattr(progress_step, "watch_steps", lambda group, worker_group, mailbox: None)
 
 
 @pytest.fixture(autouse=True)

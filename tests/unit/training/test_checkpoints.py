@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from railhead import training
+from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 from railhead.driver.ray.train_context import NOTICES
 from railhead.training import EndNotice, _checkpoints
 from railhead.training._checkpoints import MAX_STEPS, Agreement
@@ -121,6 +122,18 @@ def test_the_rank_that_waits_longest_for_its_saves_decides_how_often_all_save(ra
     """Rank 1 waits 0.9 s for a save: 90 s from one to the next, the first after 30 s."""
     found = ranks.run(80, lambda *_: None, lambda *_: 3.0, every="auto", find_stall=lambda rank: 0.9 * rank)
     assert found == [[9, 39, 69]] * 2
+
+
+def test_auto_saves_more_often_once_the_run_has_lost_much(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save takes 0.2 s: 186 s from one to the next with a loss a day, and 53.7 s with twelve."""
+    monkeypatch.setattr(_checkpoints, "count_ranks", lambda: 1)
+    told = {"losses": NO_LOSSES}
+    monkeypatch.setattr(_checkpoints, "read_losses", lambda: told["losses"])
+    seldom = ranks.run(140, lambda *_: None, lambda *_: 3.0, every="auto", find_stall=lambda _: 0.2)
+    told["losses"] = LossHistory(11, 0.0)
+    often = ranks.run(140, lambda *_: None, lambda *_: 3.0, every="auto", find_stall=lambda _: 0.2)
+    assert seldom == [[9, 71, 133]] * 2
+    assert often == [[9, 27, 45, 63, 81, 99, 117, 135]] * 2
 
 
 def test_a_notice_does_not_wait_until_a_save_is_due(ranks: Ranks) -> None:

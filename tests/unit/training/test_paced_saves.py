@@ -12,11 +12,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_saver
 
-from railhead.training import _checkpoints, _paced_saves, _storage_files, dcp
+from railhead.contract.loss_rate import NO_LOSSES, LossHistory
+from railhead.driver.rank import steps
+from railhead.training import _checkpoints, _paced_saves, _save_pace, _storage_files, dcp
 from tests.unit.training.ranks import Rank, run_ranks
 from tests.unit.training.test_dcp import make_state, read_error, read_state
 
@@ -194,6 +197,20 @@ def replace_a_running_save_at_a_notice(rank: int, folder: str) -> list[str]:
 def test_a_notice_replaces_a_save_that_is_being_written(tmp_path: Path) -> None:
     zero, one = run_ranks(2, replace_a_running_save_at_a_notice, tmp_path, str(tmp_path))
     assert zero == one
+
+
+def test_auto_learns_of_the_runs_losses_as_the_controller_tells_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_losses", NO_LOSSES)
+    monkeypatch.setattr(_save_pace, "LEAST_SECONDS", 0.0)
+    saves = _paced_saves.PacedSaves("auto")
+    saves._pace.begin(time.monotonic())
+    saves._pace.add_stall(0.2)
+    intervals = list[float]()
+    for losses in (NO_LOSSES, LossHistory(11, 0.0)):
+        steps.exchange_beat(losses)
+        saves._vote()
+        intervals.append(saves._pace.interval)
+    assert intervals == pytest.approx([185.9, 53.7], abs=0.05)
 
 
 def save_without_torch_distributed(rank: int, folder: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from railhead.contract.loss_rate import LossHistory
 from railhead.training._save_pace import Every, SavePace
 
 MANY = 100_000  # ranks, which lose one in less than five minutes
@@ -55,6 +56,19 @@ def test_auto_saves_as_often_as_costs_least_and_waits_in_one_percent_of_the_time
     ranks: int, stall: float, interval: float
 ) -> None:
     assert play("auto", (stall, 1.0), ranks=ranks) == pytest.approx(interval, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("losses", "interval"),
+    [(LossHistory(11, 0.0), 53.7), (LossHistory(1, 86_400.0), 185.9), (LossHistory(0, 4 * 86_400.0), 415.7)],
+)
+def test_auto_learns_from_the_losses_of_the_run(losses: LossHistory, interval: float) -> None:
+    pace = SavePace("auto", ranks=8, now=0.0)
+    pace.begin(0.0)
+    pace.add_stall(0.2)
+    pace.end(1.0)
+    pace.note_losses(losses)
+    assert pace.interval == pytest.approx(interval, abs=0.05)
 
 
 def test_no_other_interval_costs_less_under_the_losses_that_are_assumed() -> None:

@@ -6,14 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from railhead.api import conditions as types
-from railhead.api.goodput import GoodputStatus
 from railhead.api.status import parse_status
-from railhead.contract.failure import FailureClass
 from railhead.json_object import Object
 
 ENOUGH = 3  # losses, from which a rate is computed
-# Classes of losses that come from outside, at a rate that grows with the hardware. Another loss says more of the code.
-FROM_OUTSIDE = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG, FailureClass.PREEMPTION)
 
 
 @dataclass(frozen=True)
@@ -27,19 +23,12 @@ class JobLosses:
 NO_LOSSES = JobLosses()
 
 
-def count_losses(spent: GoodputStatus | None) -> int:
-    """Counts the losses that came from outside."""
-    if spent is None:
-        return 0
-    return sum(spent.interruptions.get(each.value, 0) for each in FROM_OUTSIDE)
-
-
 def read_losses(job: Object) -> JobLosses:
     """Returns those of one TrainJob."""
     spent = parse_status(job.get("status")).goodput
     if spent is None or not spent.gpu_seconds:
         return NO_LOSSES
-    return JobLosses(count_losses(spent), spent.gpu_seconds)
+    return JobLosses(spent.losses.number, spent.gpu_seconds)
 
 
 def add_losses(each: Iterable[JobLosses]) -> JobLosses:
@@ -53,4 +42,4 @@ def needs_those_of_others(job: Object) -> bool:
     status = parse_status(job.get("status"))
     spent = status.goodput
     is_on_gpus = spent is not None and spent.gpu_seconds > 0
-    return is_on_gpus and status.has_condition(types.RUNNING) and count_losses(spent) < ENOUGH
+    return is_on_gpus and status.has_condition(types.RUNNING) and spent.losses.number < ENOUGH

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from railhead.api.goodput import GoodputStatus
 from railhead.api.status import JobStatus
-from railhead.client.cluster.job_losses import ENOUGH, JobLosses, count_losses
+from railhead.client.cluster.job_losses import ENOUGH, JobLosses
 from railhead.client.cluster.job_rows import count_gpus
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.save_interval import SaveCosts
-from railhead.contract.published_losses import PUBLISHED_GPU_SECONDS
+from railhead.contract.loss_rate import PUBLISHED_GPU_SECONDS
 from railhead.contract.times import format_duration
 from railhead.json_object import part
 
@@ -39,9 +39,9 @@ def find_rate(status: JobStatus, gpus: int, namespace: JobLosses) -> LossRate | 
     """Returns the rate by the job's own losses, else by those of the namespace's jobs, else the published one; None for
     a job without GPUs that has hardly lost anything."""
     spent = status.goodput or GoodputStatus()
-    own = count_losses(spent)
-    if own >= ENOUGH:
-        return LossRate(_exposed_seconds(spent) / own, f"{own} losses in this run")
+    own = spent.losses
+    if own.number >= ENOUGH:
+        return LossRate(own.seconds / own.number, f"{own.number} losses in this run")
     if not gpus:
         return None
     seen = f"{namespace.number} in {_hours(namespace.gpu_seconds)} GPU-hours of this namespace's jobs"
@@ -104,12 +104,6 @@ def describe_risk(snapshot: JobSnapshot) -> str:
 
 def _count_gpus(snapshot: JobSnapshot) -> int:
     return count_gpus(part(snapshot.spec, "scaling"), snapshot.status.workers.desired)
-
-
-def _exposed_seconds(spent: GoodputStatus) -> int:
-    """Returns for how long a worker group was there that could be lost."""
-    lost = spent.lost_seconds
-    return spent.productive_seconds + lost.retrained + lost.checkpointing + lost.hanging
 
 
 def _find_downtime(spent: GoodputStatus) -> float:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Optional, SupportsIndex, Tuple
 
+from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 from railhead.driver.mailbox.heartbeat import NO_UPLOADS, GpuUse, Uploads
 
 MODULE = "torch.optim.optimizer"
@@ -61,6 +62,7 @@ class RankProgress:
 
 STEPS = RankProgress()
 _is_counting = False
+_losses = NO_LOSSES
 
 
 def note_progress(step: SupportsIndex, total: Optional[SupportsIndex], tokens: Optional[SupportsIndex]) -> None:
@@ -76,6 +78,18 @@ def read_beat() -> RankProgress:
     """The controller calls this on a worker."""
     now = time.monotonic()
     return replace(STEPS, clock=now, blocked=_count_blocked(now))
+
+
+def exchange_beat(losses: LossHistory) -> RankProgress:
+    """The controller calls this on a worker every few seconds, with what it knows of the run's losses."""
+    global _losses
+    _losses = losses
+    return read_beat()
+
+
+def read_losses() -> LossHistory:
+    """Returns the run's losses as the controller has told them last; none in a run without a TrainJob."""
+    return _losses
 
 
 def read_times() -> Tuple[float, float]:

@@ -19,9 +19,8 @@ from typing import Optional
 from railhead.contract.report import SlowRank, Steps
 from railhead.contract.times import now_text
 from railhead.driver.mailbox.heartbeat import MOST_GPUS, NO_UPLOADS, GpuUse, Heartbeat
-from railhead.driver.mailbox.mailbox import MailboxFile
-from railhead.driver.mailbox.values import FromController
-from railhead.driver.rank.steps import RankProgress, read_beat
+from railhead.driver.mailbox.mailbox import Mailbox
+from railhead.driver.rank.steps import RankProgress, exchange_beat
 from railhead.driver.ray.types import WorkerGroup
 from railhead.driver.train_controller.slow_rank_watch import SlowRankWatch
 from railhead.driver.train_controller.worker_group import Group, RankAnswer, call_ranks
@@ -33,20 +32,21 @@ RATE_SECONDS = 120.0  # over which rates are measured
 NO_BEAT = RankProgress()
 
 
-def watch_steps(group: Group, worker_group: WorkerGroup, box: MailboxFile[FromController]) -> None:
+def watch_steps(group: Group, worker_group: WorkerGroup, mailbox: Mailbox) -> None:
     """Starts the thread, which ends with the group."""
-    box.change(partial(replace, heartbeat=None))  # of the group before
-    threading.Thread(target=_ask, args=(group, worker_group, box), name="railhead-heartbeat", daemon=True).start()
+    mailbox.controller.change(partial(replace, heartbeat=None))  # of the group before
+    threading.Thread(target=_ask, args=(group, worker_group, mailbox), name="railhead-heartbeat", daemon=True).start()
 
 
-def _ask(group: Group, worker_group: WorkerGroup, box: MailboxFile[FromController]) -> None:
+def _ask(group: Group, worker_group: WorkerGroup, mailbox: Mailbox) -> None:
     pulse = HeartbeatMerger()
     slow_ranks = SlowRankWatch()
     ranks = range(len(worker_group.get_workers()))
     while True:
         time.sleep(HEARTBEAT_SECONDS)
+        told = dict.fromkeys(ranks, (mailbox.driver.read().answer.losses,))
         try:
-            answers = call_ranks(worker_group, ranks, read_beat, timeout=HEARTBEAT_TIMEOUT_SECONDS)
+            answers = call_ranks(worker_group, ranks, exchange_beat, each=told, timeout=HEARTBEAT_TIMEOUT_SECONDS)
         except Exception:  # the group is not active any more
             return
         if group.worker_group is not worker_group:
@@ -54,7 +54,7 @@ def _ask(group: Group, worker_group: WorkerGroup, box: MailboxFile[FromControlle
         beat = pulse.add(answers)
         if beat is not None:
             slow = name_pods(group, slow_ranks.look(pulse.beats, now=time.monotonic(), time=now_text()))
-            box.change(functools.partial(replace, heartbeat=replace(beat, slow_ranks=slow)))
+            mailbox.controller.change(functools.partial(replace, heartbeat=replace(beat, slow_ranks=slow)))
 
 
 def name_pods(group: Group, found: Sequence[SlowRank]) -> tuple[SlowRank, ...]:

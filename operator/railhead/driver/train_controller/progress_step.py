@@ -37,6 +37,7 @@ class ProgressStep(ControllerStep):
 
     def __init__(self, group: Group, mailbox: Mailbox, run: RunContext) -> None:
         self._group = group
+        self._mailbox = mailbox
         self._box = mailbox.controller
         self._run_uri = run.run_uri
         self._first_index = int(os.environ.get(environment.CHECKPOINT_INDEX) or -1) + 1
@@ -56,7 +57,7 @@ class ProgressStep(ControllerStep):
 
     @never_raises("record progress")
     def after_group_start(self, worker_group: WorkerGroup) -> None:
-        watch_steps(self._group, worker_group, self._box)
+        watch_steps(self._group, worker_group, self._mailbox)
         found = self._group.read_processes()  # known even if the group is shut down before it fails
         processes = tuple(name_process(each.node_id, each.pid) for each in found.values())
         manager = self._manager = checkpoint_manager.find_manager(worker_group)

@@ -9,8 +9,17 @@ from typing import Any
 import pytest
 import torch
 
+from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 from railhead.driver.rank import steps
-from railhead.driver.rank.steps import RankProgress, read_beat, read_times, reporting, watch_optimizers
+from railhead.driver.rank.steps import (
+    RankProgress,
+    exchange_beat,
+    read_beat,
+    read_losses,
+    read_times,
+    reporting,
+    watch_optimizers,
+)
 from railhead.training import progress
 
 
@@ -18,6 +27,7 @@ from railhead.training import progress
 def fresh(monkeypatch: pytest.MonkeyPatch) -> RankProgress:
     found = RankProgress()
     monkeypatch.setattr(steps, "STEPS", found)
+    monkeypatch.setattr(steps, "_losses", NO_LOSSES)
     return found
 
 
@@ -28,6 +38,14 @@ def test_progress_is_read_as_training_code_says_it() -> None:
     progress(*numbers)
     beat = read_beat()
     assert (beat.step, beat.total, beat.tokens, beat.calls) == (4, None, 8192, 2)
+
+
+def test_a_rank_learns_of_the_runs_losses_when_it_tells_how_far_it_is() -> None:
+    assert read_losses() == NO_LOSSES
+    progress(3)
+    told = LossHistory(4, 7200.0)
+    assert exchange_beat(told).step == 3
+    assert read_losses() == told
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from railhead.contract.answer import Answer
+from railhead.contract.loss_rate import LossHistory
 from railhead.contract.report import SlowRank, Steps
 from railhead.driver.mailbox.heartbeat import MOST_GPUS, GpuUse, Heartbeat, Uploads
 from railhead.driver.mailbox.mailbox import Mailbox
@@ -157,11 +159,16 @@ class Workers:
 
 def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mailbox, asked, known = Mailbox(tmp_path), list[Any](), list[Any]()
+    losses, told = LossHistory(2, 7200.0), list[Any]()
+    tell(mailbox.driver, answer=Answer(losses=losses))
     groups: list[Any] = [Workers(2), Workers(1)]
     group = Group(worker_group=groups[0])
     tell(mailbox.controller, heartbeat=Heartbeat(9, 9, 9, False, Steps()))
 
-    def ask(worker_group: Workers, ranks: Any, function: Any, *, timeout: float) -> dict[int, RankAnswer[Any]]:
+    def ask(
+        worker_group: Workers, ranks: Any, function: Any, *, each: Any, timeout: float
+    ) -> dict[int, RankAnswer[Any]]:
+        told.append(each)
         known.append(mailbox.controller.read().heartbeat)
         asked.append(worker_group)
         worker_group.rounds -= 1
@@ -173,13 +180,14 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(heartbeat_thread, "HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(heartbeat_thread, "call_ranks", ask)
-    heartbeat_thread.watch_steps(group, groups[0], mailbox.controller)
+    heartbeat_thread.watch_steps(group, groups[0], mailbox)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked == [groups[0]] * 2, "another group trains now"
     assert known[0] is None, "not that of the group before"
+    assert told == [{0: (losses,), 1: (losses,)}] * 2, "ranks learn of the losses"
     found = mailbox.controller.read().heartbeat
     assert found is not None and (found.number, found.alive) == (1, 2)
-    heartbeat_thread.watch_steps(group, groups[1], mailbox.controller)
+    heartbeat_thread.watch_steps(group, groups[1], mailbox)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked[2:] == [groups[1]] * 2, "its group was shut down"
 
