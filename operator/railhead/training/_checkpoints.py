@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from railhead import training
-from railhead.driver.rank.steps import read_losses
+from railhead.driver.rank.steps import read_losses, saving
 from railhead.driver.ray.train_context import NOTICES
 from railhead.training._save_pace import Every, SavePace
 
@@ -178,6 +178,7 @@ def report_folder(write: Callable[[str], object], metrics: Optional[Dict[str, An
     import ray.train
 
     with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
-        write(folder)
+        with saving():
+            write(folder)
         made = ray.train.Checkpoint.from_directory(folder) if os.listdir(folder) else None
         ray.train.report(metrics or {}, checkpoint=made)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_saver
 
 from railhead.driver.rank.direct_upload import DirectUpload, note_storage_error, show_stuck_save
-from railhead.driver.rank.steps import read_losses
+from railhead.driver.rank.steps import read_losses, saving
 from railhead.training._checkpoints import Look, Looks, count_ranks
 from railhead.training._save_pace import Every, SavePace
 from railhead.training._state_copy import StateCopy
@@ -187,7 +187,8 @@ class PacedSaves:
         self._pace.begin(began)
         if self._write_group is None:
             self._write_group = make_gloo_group()
-        self._running = BackgroundSave(state, metrics, self._copy, self._write_group)
+        with saving():
+            self._running = BackgroundSave(state, metrics, self._copy, self._write_group)
         self._pace.add_stall(time.monotonic() - began)
         self._is_asked = False
 

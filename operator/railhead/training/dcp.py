@@ -49,12 +49,13 @@ def save(state: State, *, metrics: Metrics = None, every: Optional[Every] = None
     if _paced is not None:
         _paced.finish()
     group = _find_group()
-    found = state() if callable(state) else state
     numbers = metrics() if callable(metrics) else metrics
-    report_folder(
-        lambda folder: state_dict_saver.save(found, storage_writer=FileSystemWriter(folder), process_group=group),
-        numbers,
-    )
+
+    def write(folder: str) -> None:
+        found = state() if callable(state) else state
+        state_dict_saver.save(found, storage_writer=FileSystemWriter(folder), process_group=group)
+
+    report_folder(write, numbers)
     return True
 
 

@@ -166,6 +166,31 @@ def test_an_error_of_the_storage_ends_the_run_and_nothing_is_committed(tmp_path:
         assert "No space left on device" in error and "checkpoint_" in error
 
 
+def time_a_save(rank: int, folder: str) -> list[float]:
+    setattr(_checkpoints, "LOOK_SECONDS", 0.0)  # noqa: B010
+    me = Rank(folder)
+
+    def make_slowly() -> dict[str, Any]:
+        time.sleep(0.2)
+        return {"step": 1}
+
+    while me.reports.empty():
+        dcp.save(make_slowly, every="continuous")
+    in_background, _ = steps.read_times()
+    dcp.save({})  # commits what is being written
+    before, _ = steps.read_times()
+    dcp.save(make_slowly)
+    after, _ = steps.read_times()
+    me.finish_uploads()
+    return [in_background, after - before]
+
+
+def test_the_time_for_which_training_waits_for_the_copy_is_counted(tmp_path: Path) -> None:
+    """`railhead why` advises by it; the report itself is counted by its own watch, which these ranks do not have."""
+    [(in_background, at_once)] = run_ranks(1, time_a_save, tmp_path, str(tmp_path))
+    assert in_background >= 0.2 and at_once >= 0.2
+
+
 def save_at_a_notice(rank: int, folder: str) -> list[int]:
     setattr(_checkpoints, "LOOK_SECONDS", 0.0)  # noqa: B010
     me = Rank(folder)

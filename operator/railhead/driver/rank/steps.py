@@ -31,7 +31,8 @@ class RankProgress:
         calls: of `railhead.training.progress`.
         step, total, tokens: as its last call said; None if it did not.
         reports: how many calls of ray.train.report it has begun; `open_reports`: how many of them are under way.
-        blocked: seconds in these calls: of those that have ended, and in an answer also of one that is under way.
+        blocked: seconds in these calls, and in saves of `railhead.training` before them: of what has ended, and in an
+            answer also of a call that is under way.
         report_began: when the last of them began, by the same clock.
         sections, section_seconds: how many sections of `railhead.training.compute` are over, and how long they took.
         uploads: of its checkpoints; `open_uploads`: how many of them are under way.
@@ -124,6 +125,16 @@ def reporting() -> Iterator[None]:
         yield
     finally:
         STEPS.open_reports -= 1
+        STEPS.blocked += time.monotonic() - began
+
+
+@contextlib.contextmanager
+def saving() -> Iterator[None]:
+    """While training waits for its state to be copied or written, before the report: that is time of the checkpoint."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
         STEPS.blocked += time.monotonic() - began
 
 

@@ -18,6 +18,7 @@ from railhead.driver.rank.steps import (
     read_losses,
     read_times,
     reporting,
+    saving,
     watch_optimizers,
 )
 from railhead.training import progress
@@ -38,6 +39,16 @@ def test_progress_is_read_as_training_code_says_it() -> None:
     progress(*numbers)
     beat = read_beat()
     assert (beat.step, beat.total, beat.tokens, beat.calls) == (4, None, 8192, 2)
+
+
+def test_a_save_before_the_report_is_time_of_the_checkpoint_and_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(steps, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with saving():
+        now[0] += 1.5
+        assert read_beat().open_reports == 0
+    now[0] += 10.0
+    assert read_times() == (1.5, 110.0) and read_beat().reports == 0
 
 
 def test_a_rank_learns_of_the_runs_losses_when_it_tells_how_far_it_is() -> None:
