@@ -10,6 +10,7 @@ import yaml
 from tests.e2e.cluster import Cluster, Object
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
+NO_RESTARTS = {"application": 0, "withoutProgress": 0, "disruptions": 0}
 # Counts epochs and commits each; records the first epoch of each start of the group.
 COUNTING = """
 import json, os, tempfile, time
