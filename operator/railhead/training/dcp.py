@@ -33,7 +33,7 @@ def save(state: State, *, metrics: Metrics = None, every: Optional[Every] = None
         every: saves only when a save is due, in the background; call it in each step of the loop. Seconds between two
             saves; "auto": as often as costs least, waiting in at most 1 % of the time, and at most every 30 s;
             "continuous": again as soon as the last save is committed. All ranks agree about every two seconds on what
-            is due, also when the run or a node is about to end; the other calls cost nothing. A save whose storage
+            is due, also when the run or a node is about to end; other calls take under 1 us. A save whose storage
             does not answer is given up after 5 minutes, and training continues. Call `save` without `every` after the
             loop: it commits what is being written, and saves the end.
 

@@ -52,7 +52,7 @@ def _run_rank(
     as_ray_sets = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
     os.environ.update({name: str(value) for name, value in as_ray_sets.items()}, GLOO_SOCKET_IFNAME="lo")
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world, timeout=PATIENCE)
-    # A rank that is done at once would close the connections while another one still waits for them, and that one fails.
+    # A rank that is done at once would close the connections while another one waits for them, and that one fails.
     dist.barrier()
     try:
         return function(rank, *arguments)
