@@ -41,5 +41,6 @@ def needs_those_of_others(job: Object) -> bool:
     """Whether the job trains on GPUs and has had too few losses for a rate of its own."""
     status = parse_status(job.get("status"))
     spent = status.goodput
-    is_on_gpus = spent is not None and spent.gpu_seconds > 0
-    return is_on_gpus and status.has_condition(types.RUNNING) and spent.losses.number < ENOUGH
+    if spent is None or not spent.gpu_seconds:
+        return False
+    return status.has_condition(types.RUNNING) and spent.losses.number < ENOUGH
