@@ -29,11 +29,13 @@ class Cause:
         remedy: a sentence, in which {name} is the job, {change} the command that changes the job, {retry} how it runs
             again with other code, and {go_on} how it runs again as it is.
         assignment: the field that {change} sets, and its value, such as image=IMAGE.
+        doc: the section of the documentation that names the reason, such as how-to/see-why.md#title.
     """
 
     sentence: str
     remedy: str
     assignment: str = ""
+    doc: str = "how-to/see-why.md"
 
     def write_remedy(self, name: str, *, is_finished: bool, has_checkpoint: bool) -> str:
         """Returns the remedy for the job of this name; a finished job is changed by a retry."""
@@ -60,12 +62,14 @@ class Cause:
 def read_causes() -> Mapping[str, dict[str, Cause]]:
     """Returns the causes by table and reason."""
     text = resources.files(__package__).joinpath("causes.toml").read_text(encoding="utf-8")
-    return {table: dict(_read(rows)) for table, rows in tomllib.loads(text).items()}
+    tables = tomllib.loads(text)
+    docs = tables.pop("docs")
+    return {table: dict(_read(rows, docs[table])) for table, rows in tables.items()}
 
 
-def _read(rows: Mapping[str, Any]) -> Iterator[tuple[str, Cause]]:
+def _read(rows: Mapping[str, Any], doc: str) -> Iterator[tuple[str, Cause]]:
     for reason, row in rows.items():
-        cause = Cause(row["cause"], row["remedy"], row.get("set", ""))
+        cause = Cause(row["cause"], row["remedy"], row.get("set", ""), row.get("doc", doc))
         yield from ((each, cause) for each in (reason, *row.get("also", ())))
 
 
@@ -77,6 +81,7 @@ def choose_cause(reason: str, class_: FailureClass | None = None) -> Cause:
             return causes[table][reason]
     if class_ is not None:
         meaning = class_.policy.meaning
-        by_meaning = Cause(f"{meaning[0].upper()}{meaning[1:]}.", "Follow the message above.")
+        sentence = f"{meaning[0].upper()}{meaning[1:]}."
+        by_meaning = Cause(sentence, "Follow the message above.", doc="concepts/failures.md#lost-attempts")
         return causes["classes"].get(class_.value, by_meaning)
     return Cause(f"The reason is {reason or 'not given'}.", "Follow the message above.")

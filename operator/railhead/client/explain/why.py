@@ -50,6 +50,7 @@ class Finding:
         cause, remedy: a sentence each.
         message: what the component that found it says; "" = nothing more.
         since: RFC 3339; "" = not known.
+        doc: the section of the documentation that explains it, such as how-to/see-why.md#title.
     """
 
     reason: str
@@ -57,6 +58,7 @@ class Finding:
     remedy: str
     message: str = ""
     since: str = ""
+    doc: str = ""
 
 
 def explain_job(snapshot: JobSnapshot) -> list[Finding]:
@@ -84,7 +86,7 @@ def _make(
     remedy = cause.write_remedy(
         snapshot.name, is_finished=status.is_finished, has_checkpoint=status.checkpoint is not None
     )
-    return Finding(reason, cause.sentence, remedy, message.strip(), since or "")
+    return Finding(reason, cause.sentence, remedy, message.strip(), since or "", cause.doc)
 
 
 def _is_attempt_lost(status: JobStatus) -> bool:

@@ -11,6 +11,8 @@ from railhead.client.ui.look import label
 
 PATH = re.compile(r"(?:[a-z-]+/)?[a-z0-9-]+\.md")
 IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+# The browser has looked for the title of the address before the text was there.
+SCROLL = "document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView()"
 # Links within a page lead to the ids of its titles.
 EXTRAS = ["fenced-code-blocks", "tables", "header-ids", "code-friendly", "cuddled-lists"]
 
@@ -24,6 +26,7 @@ def build_doc(path: str) -> None:
         return
     # Images are not part of an installation.
     ui.markdown(IMAGE.sub("", text), extras=EXTRAS).classes("rh-doc")
+    ui.run_javascript(SCROLL)
 
 
 def read_doc(path: str) -> str | None:

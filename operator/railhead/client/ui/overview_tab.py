@@ -81,7 +81,7 @@ class OverviewTab:
                 with ui.row().classes("rh-full items-center justify-between"):
                     since = f"  since {finding.since}" if finding.since else ""
                     label(f"{finding.reason}{since}", "rh-title")
-                    doc_link("See why", "how-to/see-why.md")
+                    doc_link("What is this?", finding.doc)
                 label(finding.cause)
                 if finding.message:
                     label(finding.message, "rh-mono rh-quiet")

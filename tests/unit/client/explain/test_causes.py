@@ -11,7 +11,8 @@ from railhead.cli.parser import build_parser
 from railhead.client.explain.causes import Cause, choose_cause, read_causes
 from railhead.contract.failure import FailureClass
 
-REASONS = Path(__file__).resolve().parents[4] / "docs" / "reference" / "reasons.md"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+REASONS = DOCS / "reference" / "reasons.md"
 CAUSES = read_causes()
 ROWS = [(f"{table}-{reason}", cause) for table, rows in CAUSES.items() for reason, cause in rows.items()]
 # Events about something that happened, which is no state of a job.
@@ -94,3 +95,31 @@ def test_a_reason_of_a_newer_operator_points_to_its_message() -> None:
 def test_a_failure_is_looked_up_among_failures_first() -> None:
     assert choose_cause("SecretNotFound", FailureClass.INFRASTRUCTURE) is CAUSES["failures"]["SecretNotFound"]
     assert choose_cause("Evicted", FailureClass.APPLICATION) is CAUSES["pods"]["Evicted"]
+
+
+def read_section(doc: str) -> str:
+    """Returns the text of a section of the documentation, up to the next title."""
+    page, _, anchor = doc.partition("#")
+    parts = re.split(r"^(?=#+ )", (DOCS / page).read_text(), flags=re.M)
+    found = [part for part in parts if make_anchor(part.partition("\n")[0]) == anchor]
+    assert len(found) == 1, doc
+    return found[0]
+
+
+def make_anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9 -]", "", title.lstrip("# ").lower()).replace(" ", "-")
+
+
+NAMED = [(table, reason, cause) for table, rows in CAUSES.items() for reason, cause in rows.items()]
+
+
+@pytest.mark.parametrize(("table", "reason", "cause"), NAMED, ids=[f"{table}-{reason}" for table, reason, _ in NAMED])
+def test_the_section_that_a_cause_links_to_names_its_reason(table: str, reason: str, cause: Cause) -> None:
+    section = read_section(cause.doc)
+    # A variant is no reason: it stands in place of a reason's own row.
+    assert table == "variants" or re.search(rf"\b{reason}\b", section), cause.doc
+
+
+@pytest.mark.parametrize("class_", FailureClass)
+def test_an_unknown_reason_of_a_failure_links_to_its_class(class_: FailureClass) -> None:
+    assert re.search(rf"\b{class_.value}\b", read_section(choose_cause("NeverSeen", class_).doc))
