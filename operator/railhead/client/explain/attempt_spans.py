@@ -18,7 +18,7 @@ from railhead.client.explain.timeline import describe_end
 from railhead.contract.times import parse_time
 from railhead.history import Record
 
-Kind = Literal["waiting", "starting", "training", "restarting", "gap"]
+Kind = Literal["waiting", "starting", "training", "restarting", "gap", "end"]
 LOSSES = ("restart", "lostPods")  # records of the journal after which the worker group starts again
 
 
@@ -29,7 +29,7 @@ class Span:
     Attributes:
         attempt: 0 = before the first one that is known.
         kind: waiting for pods or a queue before the first attempt; starting; training; restarting in the same attempt;
-            or the gap between two attempts.
+            the gap between two attempts; or the end of a job that has failed, which takes no time.
         cause: what the stretch is for, or why it began; a phrase.
         is_open: whether it lasts; its end is the present then.
     """
@@ -61,6 +61,8 @@ def list_spans(snapshot: JobSnapshot, journal: Sequence[Record] = ()) -> list[Sp
         spans += _of_attempt(attempt, snapshot, journal)
         following = attempts[index + 1] if index + 1 < len(attempts) else None
         spans += _gap_after(attempt, following, snapshot)
+    if attempts and status.has_condition(types.FAILED):
+        spans += _end(attempts[-1])
     return spans
 
 
@@ -128,6 +130,12 @@ def _gap_after(attempt: Attempt, following: Attempt | None, snapshot: JobSnapsho
             yield from _make(attempt.number, "gap", end, until, _describe_end(attempt))
     elif not snapshot.status.is_finished:
         yield from _make(attempt.number, "gap", end, None, _describe_end(attempt), snapshot.now)
+
+
+def _end(attempt: Attempt) -> Iterator[Span]:
+    end = parse_time(attempt.completion_time)
+    if end is not None:
+        yield Span(attempt.number, "end", end, end, _describe_end(attempt))
 
 
 def _describe_end(attempt: Attempt) -> str:

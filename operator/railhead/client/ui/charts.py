@@ -18,6 +18,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "training": ("Training", "#2e9e5b"),
     "restarting": ("Restarting", "#e07b39"),
     "gap": ("Gap", "#d64545"),
+    "end": ("Ended", "#a61b4a"),
 }
 CAUSES: Mapping[str, str] = {
     "productive": "#2e9e5b",
@@ -36,6 +37,7 @@ COLOURS = ("#3f7fd6", "#e07b39", "#2e9e5b", "#d64545", "#8b6fd0", "#17a2b8", "#d
 UNITS = ((172_800, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"))  # from so many seconds on: the unit
 ROW_PIXELS = 26
 BAR_PIXELS = 14
+END_SHARE = 0.006  # of the width, for the mark of an end
 MOST_CAUSE = 120  # characters of a cause in a picture
 # Text on the canvas, in which nothing is HTML.
 TOOLTIP: Options = {"renderMode": "richText", "confine": True, "textStyle": {"fontSize": 12}}
@@ -61,13 +63,17 @@ def draw_timeline(spans: Sequence[Span]) -> Options:
     for span in spans:
         row = rows.index(span.attempt)
         offset = (span.begin - begin).total_seconds() / size
-        for part in (_make_offset(offset), _make_bar(span, size)):
+        length = span.seconds / size
+        if span.kind == "end":
+            length = END_SHARE * seconds / size
+            offset -= length
+        for part in (_make_offset(offset), _make_bar(span, length)):
             series.append({**part, "stack": f"span {len(series) // 2}", "data": _at_row(part["data"], row)})
     return {
         "animation": False,
         "grid": {"left": 8, "right": 24, "top": 8, "bottom": 4, "containLabel": True},
         "tooltip": {**TOOLTIP, "trigger": "item", "formatter": "{a}"},
-        "xAxis": {**_axis(), "type": "value", "min": 0, "max": seconds / size, "name": "", "axisLabel": _label(unit)},
+        "xAxis": {**_axis(), "type": "value", "min": 0, "max": seconds / size, "axisLabel": _label(unit)},
         "yAxis": {
             **_axis(),
             "type": "category",
@@ -96,14 +102,14 @@ def _make_offset(value: float) -> Options:
     }
 
 
-def _make_bar(span: Span, size: int) -> Options:
+def _make_bar(span: Span, length: float) -> Options:
     return {
         "type": "bar",
         "name": describe_span(span),
         "itemStyle": {"color": KINDS[span.kind][1], "borderRadius": 2},
         "barWidth": BAR_PIXELS,
         "barGap": "-100%",
-        "data": span.seconds / size,
+        "data": length,
     }
 
 
@@ -112,13 +118,18 @@ def _at_row(value: object, row: int) -> list[object]:
 
 
 def describe_span(span: Span) -> str:
-    """Returns for example: Gap for 5m: Hardware GPUFailed on gpu-7."""
-    words = f"{KINDS[span.kind][0]} for {format_duration(round(span.seconds))}"
+    """Returns for example: Gap for 5m: Hardware GPUFailed on gpu-7; of training, what ended it."""
+    words = KINDS[span.kind][0]
+    if span.kind != "end":
+        words += f" for {format_duration(round(span.seconds))}"
     if span.is_open:
         words += " so far"
-    if span.cause:
-        words += f": {show(span.cause)[:MOST_CAUSE]}"
-    return words
+    if not span.cause:
+        return words
+    link = ": "
+    if span.kind == "training":
+        link = ", until "
+    return f"{words}{link}{show(span.cause)[:MOST_CAUSE]}"
 
 
 def draw_goodput(parts: Sequence[SpentTime]) -> Options:
@@ -205,6 +216,8 @@ def _axis() -> Options:
 
 def _label(unit: str) -> Options:
     """`unit` is a constant."""
+    # The last one would be that of the end of the data, with all its digits.
+    plain: Options = {"color": TEXT, "showMaxLabel": False}
     if not unit:
-        return {"color": TEXT}
-    return {"color": TEXT, "formatter": f"{{value}} {unit}"}
+        return plain
+    return {**plain, "formatter": f"{{value}} {unit}"}

@@ -77,7 +77,25 @@ def test_an_attempt_that_never_trained_was_starting() -> None:
 
 def test_nothing_follows_the_end_of_a_finished_job() -> None:
     ended = make_condition("Failed", "BackoffLimitExceeded")
-    assert show(make_job(phase="Failed", attempt=1, attempts=[FIRST], conditions=[ended]))[-1][1] == "training"
+    assert show(make_job(phase="Failed", attempt=1, attempts=[FIRST], conditions=[ended]))[-2:] == [
+        (1, "training", "10:02", "11:00", "Hardware GPUFailed on gpu-7"),
+        (1, "end", "11:00", "11:00", "Hardware GPUFailed on gpu-7"),
+    ]
+
+
+def test_a_job_that_fails_while_it_restarts_has_the_cause_of_both() -> None:
+    ended = make_condition("Failed", "BackoffLimitExceeded")
+    loss = {**LOSS, "attempt": 1, "time": "2026-11-25T10:50:00.000Z"}
+    assert show(make_job(phase="Failed", attempt=1, attempts=[FIRST], conditions=[ended]), loss)[-2:] == [
+        (1, "restarting", "10:50", "11:00", "lost w3"),
+        (1, "end", "11:00", "11:00", "Hardware GPUFailed on gpu-7"),
+    ]
+
+
+def test_a_job_that_succeeds_has_no_mark_of_its_end() -> None:
+    done = make_condition("Complete", "Succeeded")
+    attempt = {**FIRST, "class": "Succeeded", "reason": "Succeeded", "node": ""}
+    assert show(make_job(phase="Succeeded", attempt=1, attempts=[attempt], conditions=[done]))[-1][1] == "training"
 
 
 @pytest.mark.parametrize("journal", [{**LOSS, "time": "yesterday"}, {**LOSS, "event": 7}, {**LOSS, "pods": "w3"}])

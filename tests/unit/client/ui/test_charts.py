@@ -58,6 +58,15 @@ def test_a_span_is_a_bar_after_an_offset_in_the_row_of_its_attempt() -> None:
     assert measure_timeline(spans) > measure_timeline(spans[:1])
 
 
+def test_the_end_of_a_failed_job_is_a_mark_with_its_cause() -> None:
+    options = draw_timeline([make_span(1, "training", 0, 600, "lost"), make_span(1, "end", 600, 600, "lost")])
+    bars = [(each.get("name"), each["data"]) for each in read_series(options)]
+    assert bars[1][0] == "Training for 10h, until lost"
+    assert bars[2][1][0] + bars[3][1][0] == pytest.approx(10)
+    assert bars[3][0] == "Ended: lost"
+    assert bars[3][1][0] > 0
+
+
 def test_nothing_known_is_an_empty_picture() -> None:
     assert draw_timeline([]) == {"series": []}
     assert draw_goodput([])["series"] == []
