@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.client.cluster.job_snapshot import JobSnapshot
+from railhead.client.explain.rank_use import GpuUse, RankAnswers
 from railhead.client.explain.ranks import RankStack
 from railhead.client.ui.page_source import TrainJobName
 from railhead.contract.times import format_time
@@ -198,7 +199,11 @@ def build_five(folder: Path) -> FixedSource:
         ]
         source.lines[key] = [f"(rank {n % 4}) step {n}: loss {2 / (n + 1):.4f}" for n in range(400)]
         source.events[key] = [make_event("Started", "Training runs from checkpoint 0", count=2)]
-        source.stacks[key] = [RankStack(rank, f"{name}-w{rank // 4}", *STACKS[rank == 3]) for rank in range(8)]
+        pods = [f"{name}-1a2b3c-3-w{rank // 4}-0" for rank in range(8)]
+        source.ranks[key] = RankAnswers(
+            tuple(RankStack(rank, pods[rank], *STACKS[rank == 3]) for rank in range(8)),
+            tuple(GpuUse(rank, 0, 61 << 30, 80 << 30, 4 if rank == 3 else 100) for rank in range(8)),
+        )
     source.readers[TrainJobName("team-a", "failed")] = folder / "digits"
     return source
 
@@ -250,7 +255,8 @@ def build_hostile(folder: Path) -> FixedSource:
     source.pods[key] = [make_pod(HOSTILE[0], slot=0, attempt=3, phase="Pending", reason=HOSTILE[1], message=text)]
     source.events[key] = [make_event(HOSTILE[4], text), make_event(HOSTILE[0], text)]
     source.lines[key] = [*HOSTILE, text]
-    source.stacks[key] = [RankStack(0, HOSTILE[0], HOSTILE[1], text), RankStack(1, HOSTILE[4], HOSTILE[0], text)]
+    stacks = RankStack(0, HOSTILE[0], HOSTILE[1], text), RankStack(1, HOSTILE[4], HOSTILE[0], text)
+    source.ranks[key] = RankAnswers(stacks, problems=HOSTILE)
     return source
 
 

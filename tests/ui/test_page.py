@@ -143,11 +143,15 @@ def wait_for_row(page: Page, row: str) -> str:
     return " ".join(page.locator(f'.ag-row[row-id="{row}"]').all_inner_texts())
 
 
-def test_stacks_come_on_demand(five: Server, visit: Visiting) -> None:
+def test_ranks_are_asked_on_demand(five: Server, visit: Visiting) -> None:
     page = visit(five).open("/jobs/team-a/hung?tab=ranks")
     expect(page.get_by_text("Rank 5 at 0.68")).to_be_visible()
-    page.get_by_role("button", name="Show the stacks of all ranks").click()
+    page.get_by_role("button", name="Ask all ranks").click()
     expect(page.get_by_text("8 ranks, 2 different stacks")).to_be_visible()
+    suspect = wait_for_row(page, "3")
+    for text in ("in load, inside pyarrow", "4%", "61.0 GiB of 80.0 GiB"):
+        assert text in suspect
+    assert "0.68" in wait_for_row(page, "5")
     expect(page.get_by_text('File "train.py", line 41 in load')).to_be_visible()
 
 
@@ -220,7 +224,7 @@ def test_hostile_text_stays_text(hostile: Server, visit: Visiting, tab: str) -> 
     visited = visit(hostile)
     page = visited.open(f"/jobs/team-a/digits?tab={tab}")
     if tab == "ranks":
-        page.get_by_role("button", name="Show the stacks of all ranks").click()
+        page.get_by_role("button", name="Ask all ranks").click()
         expect(page.get_by_text("2 different stacks")).to_be_visible()
         for each in page.locator(".q-expansion-item .q-item").all():
             each.click()

@@ -11,7 +11,7 @@ from railhead.client.cluster.connection import Cluster, explaining
 from railhead.client.cluster.job_rows import JobNumbers, read_record
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.client.explain.ranks import RankStack, collect_stacks
+from railhead.client.explain.rank_use import RankAnswers, ask_ranks
 from railhead.client.run.follow_logs import follow_logs
 from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.run.open_run import open_run
@@ -89,8 +89,8 @@ class ClusterSource:
     async def follow_logs(self, key: TrainJobName, wanted: Wanted, printer: Printer) -> None:
         await follow_logs(self._open(key.namespace), key.name, wanted, printer)
 
-    async def collect_stacks(self, key: TrainJobName) -> list[RankStack]:
-        return await collect_stacks(self._open(key.namespace), key.name)
+    async def ask_ranks(self, key: TrainJobName) -> RankAnswers:
+        return await ask_ranks(self._open(key.namespace), key.name)
 
     def _open(self, namespace: str) -> Cluster:
         return replace(self.cluster, namespace=namespace)

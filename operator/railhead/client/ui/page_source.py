@@ -9,7 +9,7 @@ from typing import Protocol
 
 from railhead.client.cluster.job_rows import JobNumbers
 from railhead.client.cluster.job_snapshot import JobSnapshot
-from railhead.client.explain.ranks import RankStack
+from railhead.client.explain.rank_use import RankAnswers
 from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.run.run_files import RunFiles
 from railhead.json_object import Object
@@ -57,6 +57,6 @@ class PageSource(Protocol):
         """Prints the logs of the job's pods, and of those to come, until the job is over."""
         ...
 
-    async def collect_stacks(self, key: TrainJobName) -> list[RankStack]:
-        """Returns the Python stacks of all ranks, by a command in the head pod."""
+    async def ask_ranks(self, key: TrainJobName) -> RankAnswers:
+        """Returns the Python stacks of all ranks and the use of their GPUs, by commands in the head pod."""
         ...

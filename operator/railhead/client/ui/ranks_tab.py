@@ -10,10 +10,10 @@ from railhead.api import names
 from railhead.api.slow_ranks import SlowRankStatus
 from railhead.client.cluster.job_snapshot import JobSnapshot, PodState
 from railhead.client.cluster.rank_count import count_ranks
-from railhead.client.exit_codes import ClientError
-from railhead.client.explain.ranks import RankStack, group_stacks
+from railhead.client.explain.rank_use import RankAnswers, RankRow, build_rows
+from railhead.client.explain.ranks import group_stacks
 from railhead.client.ui.job_context import JobContext
-from railhead.client.ui.look import build_facts, card, label, show
+from railhead.client.ui.look import build_facts, card, doc_link, label, show
 from railhead.client.ui.row_table import Options, RowTable, build_table_options
 from railhead.client.ui.viewing import Region
 from railhead.contract.times import format_duration, parse_time
@@ -36,13 +36,15 @@ class RanksTab:
                 self._slow = Region(ui.column().classes("rh-full").style("gap: 4px"), self._build_slow)
             with card("Pods of the current attempt", "operate/pods-that-do-not-start.md"):
                 self._table = RowTable[PodState](build_options(), "height: 300px")
-            with card("Stacks", "how-to/detect-hangs.md#training-that-hangs"):
+            with card("Each rank now", "how-to/detect-hangs.md#look-yourself"):
                 ui.label(
-                    "Where each rank is in its code now. Training continues; it needs kubectl, and the right to run a "
-                    "command in a pod."
+                    "Where each rank is in its code, and how busy its GPUs are. Training continues; it needs kubectl, "
+                    "and the right to run a command in a pod."
                 ).classes("rh-quiet")
-                self._button = ui.button("Show the stacks of all ranks", on_click=self._ask_stacks)
+                self._button = ui.button("Ask all ranks", on_click=self._ask_ranks)
                 self._button.props("no-caps unelevated")
+                self._rows = RowTable[RankRow](build_rank_options(), "height: 330px")
+                self._rows.grid.set_visibility(False)
                 self._stacks = ui.column().classes("rh-full")
 
     async def run(self) -> None:
@@ -71,27 +73,35 @@ class RanksTab:
                 f"Rank {each.rank} at {each.score} of the usual pace: {each.pod} on {each.node or '(no node)'}{since}"
             )
 
-    async def _ask_stacks(self) -> None:
+    async def _ask_ranks(self) -> None:
         self._button.disable()
         self._stacks.clear()
         with self._stacks:
             ui.spinner(size="24px")
-        try:
-            found: list[RankStack] | str = await self._context.site.source.collect_stacks(self._context.key)
-        except ClientError as error:
-            found = str(error)
+        found = await self._context.site.source.ask_ranks(self._context.key)
         self._button.enable()
         self._stacks.clear()
+        snapshot = self._context.job.snapshot
+        rows: list[RankRow] = []
+        if snapshot is not None:
+            rows = build_rows(found, list_slow(snapshot))
+        self._rows.grid.set_visibility(bool(rows))
         with self._stacks:
             self._build_stacks(found)
+        await self._rows.show(tuple(rows), [make_rank_row(row) for row in rows])
 
-    def _build_stacks(self, found: list[RankStack] | str) -> None:
-        if isinstance(found, str):
-            label(found, "text-negative")
+    def _build_stacks(self, found: RankAnswers) -> None:
+        for problem in found.problems:
+            label(problem, "text-negative")
+        if not found.stacks:
             return
-        groups = group_stacks(found)
+        if not found.gpus:
+            with ui.row().style("gap: 6px"):
+                ui.label("The use of GPUs is measured in jobs with spec.metrics.").classes("rh-quiet")
+                doc_link("How?", "how-to/job-metrics.md#metrics")
+        groups = group_stacks(found.stacks)
         ui.label(
-            f"{len(found)} ranks, {len(groups)} different stacks; that of the fewest ranks stands first, since "
+            f"{len(found.stacks)} ranks, {len(groups)} different stacks; that of the fewest ranks stands first, since "
             "the others usually wait for those."
         ).classes("rh-quiet")
         for number, (title, text) in enumerate(groups[:MOST_GROUPS]):
@@ -145,6 +155,32 @@ def build_options() -> Options:
         {"field": "message", "headerName": "Message", "flex": 2, "minWidth": 140},
     ]
     return build_table_options(columns, for_wide=["role", "message"], empty="The attempt has no pods now.")
+
+
+def build_rank_options() -> Options:
+    """Returns the options of the table of ranks, without rows."""
+    columns: list[Options] = [
+        {"field": "rank", "headerName": "Rank", "width": 80, "type": "rightAligned"},
+        {"field": "pod", "headerName": "Pod", "flex": 1, "minWidth": 150},
+        {"field": "place", "headerName": "In its code", "flex": 2, "minWidth": 170},
+        {"field": "pace", "headerName": "Pace", "width": 85, "type": "rightAligned"},
+        {"field": "gpu", "headerName": "GPU in use", "width": 120, "type": "rightAligned"},
+        {"field": "memory", "headerName": "GPU memory", "width": 190, "type": "rightAligned"},
+    ]
+    return build_table_options(columns, for_wide=["pod", "pace", "memory"])
+
+
+def make_rank_row(row: RankRow) -> dict[str, str | int]:
+    """Returns a rank as the browser gets it."""
+    return {
+        "id": str(row.rank),
+        "rank": row.rank,
+        "pod": show(row.pod),
+        "place": show(row.place),
+        "pace": show(row.pace),
+        "gpu": row.gpu,
+        "memory": row.memory,
+    }
 
 
 def make_row(pod: PodState) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from railhead.client.cluster.job_rows import JobNumbers, read_record
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.client.explain.ranks import RankStack
+from railhead.client.explain.rank_use import RankAnswers
 from railhead.client.run.folder_program import FileCheck
 from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.run.open_run import ReaderNeeded
@@ -70,7 +70,7 @@ class FixedSource:
         self.folders: dict[TrainJobName, Path] = {}
         self.readers: dict[TrainJobName, Path] = {}
         self.lines: dict[TrainJobName, list[str]] = {}
-        self.stacks: dict[TrainJobName, list[RankStack]] = {}
+        self.ranks: dict[TrainJobName, RankAnswers] = {}
         self.failures: list[ClientError] = []
         self.reads: list[TrainJobName] = []
         self.watchers = 0
@@ -148,7 +148,7 @@ class FixedSource:
                 shown += 1
             await asyncio.sleep(0.05)
 
-    async def collect_stacks(self, key: TrainJobName) -> list[RankStack]:
-        if key not in self.stacks:
-            raise ClientError(f"{key.name} has no running head pod")
-        return self.stacks[key]
+    async def ask_ranks(self, key: TrainJobName) -> RankAnswers:
+        if key not in self.ranks:
+            return RankAnswers(problems=(f"{key.name} has no running head pod",))
+        return self.ranks[key]
