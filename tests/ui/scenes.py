@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.rank_use import GpuUse, RankAnswers
 from railhead.client.explain.ranks import RankStack
 from railhead.client.ui.page_source import TrainJobName
+from railhead.contract.report import CommittedCheckpoint
+from railhead.contract.run_folder import RECORD
+from railhead.contract.run_record import RecordedAttempt, RecordedEnvironment, RecordedSpec, RunRecord
+from railhead.contract.spent import Spent
 from railhead.contract.times import format_time
 from railhead.json_object import Object
 from tests.unit.client.jobs import NOW, make_condition, make_event, make_failed, make_job, make_pod, make_running
@@ -205,7 +210,47 @@ def build_five(folder: Path) -> FixedSource:
             tuple(GpuUse(rank, 0, 61 << 30, 80 << 30, 4 if rank == 3 else 100) for rank in range(8)),
         )
     source.readers[TrainJobName("team-a", "failed")] = folder / "digits"
+    write_past_runs(folder / "storage")
     return source
+
+
+def write_past_runs(storage: Path) -> None:
+    """Writes a storage with four runs without TrainJobs: one lives, one has died, one has failed, one succeeded."""
+    now = datetime.now(UTC)
+    ends = {"living": "", "lost": "", "broken": "Application", "wide": "Succeeded"}
+    for number, (name, outcome) in enumerate(ends.items()):
+        run = storage / name
+        run.mkdir(parents=True, exist_ok=True)
+        write_training(run, name)
+        seen = now if name == "living" else now - timedelta(hours=3 + number)
+        started = seen - timedelta(hours=2)
+        reason = {"Application": "TrainFunctionRaised"}.get(outcome, "")
+        attempts = [
+            RecordedAttempt(
+                *("uid-digits", each, f"pod-{each}"),
+                started=format_time(started + timedelta(minutes=50 * (each - 1))),
+                seen=format_time(started + timedelta(minutes=45) if each == 1 else seen),
+                outcome="Hardware" if each == 1 else outcome,
+                reason="GPUFailed" if each == 1 else reason,
+                message="ValueError: shapes (3,4) and (5,) do not match" if each == 2 and reason else "",
+                workers=8,
+                spent=Spent(productive=2_000_000 + 400_000 * number, starting=70_000, checkpointing=90_000),
+            )
+            for each in (1, 2)
+        ]
+        record = RunRecord(
+            *("team-a", name, "uid-digits", f"{URI}/{name}"),
+            RecordedSpec(train_func="train:main", train_loop_config={"lr": 0.1 * (number + 1)}, num_workers=8),
+            RecordedEnvironment("registry.example.com/train:1", {"ray": "2.58.0", "torch": "2.9.0"}, code="3f9a"),
+            tuple(attempts),
+            checkpoint=CommittedCheckpoint(f"{URI}/{name}/checkpoint_2", 1, format_time(seen), {"loss": "0.3"}, 2),
+            best_checkpoint=CommittedCheckpoint(
+                *(f"{URI}/{name}/checkpoint_1", 0, format_time(seen)), {"loss": f"0.{4 - number}2"}, 1
+            ),
+            metrics={"loss": f"0.{4 - number}1"},
+        )
+        spec = replace(record.spec, score_attribute="loss", score_order="min")
+        (run / RECORD).write_bytes(replace(record, spec=spec).to_json())
 
 
 STACKS = {

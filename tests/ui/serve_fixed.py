@@ -6,7 +6,9 @@ import asyncio
 import sys
 from pathlib import Path
 
+from railhead.client.run.run_storage import open_storage
 from railhead.client.ui.page_server import open_port, serve_page
+from railhead.client.ui.storage_source import StorageSource
 from tests.ui.scenes import SCENES
 
 
@@ -16,7 +18,8 @@ async def main(scene: str, folder: Path) -> None:
     def say(address: str) -> None:
         print(address, flush=True)
 
-    await serve_page(source, open_port(0), say)
+    storages = [StorageSource(open_storage(str(place))) for place in [folder / "storage"] if place.is_dir()]
+    await serve_page(source, open_port(0), say, storages)
 
 
 if __name__ == "__main__":

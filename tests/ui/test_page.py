@@ -199,6 +199,65 @@ def test_a_deleted_job_says_so_and_one_that_never_was(five: Server, visit: Visit
     assert page.locator('.ag-row[row-id="team-a/deleted"]').count() == 0
 
 
+def test_the_runs_of_a_storage_are_listed_without_their_jobs(five: Server, visit: Visiting) -> None:
+    page = visit(five).page
+    page.get_by_role("link", name="Past runs").click()
+    expect(page.get_by_text("4 runs")).to_be_visible()
+    for name, words in {"living": "Running", "lost": "Lost", "broken": "TrainFunctionRaised", "wide": "12"}.items():
+        assert words in wait_for_row(page, name)
+    page.get_by_role("link", name="broken").click()
+    expect(page).to_have_url(re.compile("/runs/0/broken$"))
+    expect(page.get_by_text("shapes (3,4) and (5,) do not match")).to_be_visible()
+    expect(page.get_by_text("Ended: Application TrainFunctionRaised")).to_be_visible()
+
+
+@pytest.mark.parametrize("is_narrow", [False, True], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    ("name", "state"), [("living", "Running"), ("lost", "Lost"), ("broken", "Failed"), ("wide", "Succeeded")]
+)
+def test_each_view_of_a_past_run_fits_and_says_something(
+    five: Server, visit: Visiting, name: str, state: str, is_narrow: bool
+) -> None:
+    visited = visit(five, is_narrow=is_narrow, is_dark=is_narrow)
+    for tab in [each for each in TABS if each != "ranks"]:
+        page = visited.open(f"/runs/0/{name}?tab={tab}")
+        expect(page.locator(".rh-badge").first).to_have_text(state)
+        expect(page.locator(".q-tab-panel").first).to_contain_text(re.compile(r"\w{4}"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]  # type: ignore[index]
+
+
+def test_a_past_run_has_curves_checkpoints_logs_and_what_it_was_to_run(five: Server, visit: Visiting) -> None:
+    visited = visit(five)
+    page = visited.open("/runs/0/broken?tab=curves")
+    expect(page.locator(CANVAS)).to_have_count(4)
+    page.get_by_label("Compare with").click()
+    page.get_by_role("option", name="runs/wide").click()
+    page.keyboard.press("Escape")
+    wait_for_series(page, ["broken", "wide"])
+    visited.open("/runs/0/broken?tab=checkpoints")
+    assert "newest" in wait_for_row(page, "checkpoint_2")
+    visited.open("/runs/0/broken?tab=logs")
+    page.get_by_label("Attempt").click()
+    page.get_by_role("option", name="1, archived").click()
+    expect(page.get_by_text("archived line 299")).to_be_visible()
+    visited.open("/runs/0/broken?tab=spec")
+    expect(page.get_by_text("image: registry.example.com/train:1")).to_be_visible()
+
+
+def test_a_job_that_is_gone_leads_to_what_its_run_has_left(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/wide")
+    expect(page.get_by_text("There is no such job")).to_be_visible()
+    page.get_by_role("link", name="What its run wide has left").click()
+    expect(page).to_have_url(re.compile("/runs/0/wide$"))
+    expect(page.get_by_text("Succeeded", exact=True).first).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/runs/0/none", "/runs/7", "/runs/7/digits", "/runs/-1", "/runs/0/a%5Cb"])
+def test_what_is_no_run_says_so(five: Server, visit: Visiting, path: str) -> None:
+    page = visit(five).open(path)
+    expect(page.get_by_text(re.compile("no such (job|run|storage)|can have this name")).first).to_be_visible()
+
+
 def test_the_documentation_is_there_without_the_network(five: Server, visit: Visiting) -> None:
     page = visit(five).open("/docs/how-to/see-why.md")
     expect(page.locator(".rh-doc h1")).to_be_visible()

@@ -215,6 +215,8 @@ def _add_page(commands: Subparsers) -> None:
     page = _add_for_cluster(commands, "ui", text, "ui", has_name=False, is_for_all=True)
     page.add_argument("-l", "--selector", default="", help="only jobs with these labels, for example team=a")
     page.add_argument("--port", type=count, default=PAGE_PORT, metavar="N", help="0 = any (default: %(default)s)")
+    storage = "show its runs, too, also those whose TrainJobs are gone, as `railhead runs` does; may be repeated"
+    page.add_argument("--storage", metavar="PATH|URI", action="append", default=[], help=storage)
     _add_ways(page.add_argument_group("files of the runs"))
 
 

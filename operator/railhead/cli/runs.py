@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from railhead.client.run.run_storage import RunStorage, open_storage
 from railhead.contract.times import describe_age, format_duration
 
 if TYPE_CHECKING:
-    from railhead.client.explain.past_run import PastRun
+    pass
 
 MOST_CAUSES = 3  # of lost time
 
@@ -92,6 +91,7 @@ def _write_row(row: RunRow, now: datetime) -> tuple[str, ...]:
 
 async def _show_run(storage: RunStorage, options: argparse.Namespace, console: Console) -> int:
     from railhead.cli.results import print_checkpoints
+    from railhead.client.explain.past_job import list_facts
     from railhead.client.explain.past_run import describe_attempt, open_past_run
     from railhead.client.outputs import PastRuns
 
@@ -101,7 +101,7 @@ async def _show_run(storage: RunStorage, options: argparse.Namespace, console: C
     run = await open_past_run(storage, options.name, record)
     if console.print_if_data(PastRuns((row,), run, run.notes), options.output):
         return 0
-    facts = [fact for fact in _list_facts(row, run, now) if fact[1]]
+    facts = [fact for fact in list_facts(row, record, run.folder, now) if fact[1]]
     label = max(len(name) for name, _ in facts) + 2
     for name, value in facts:
         console.line(f"{name.ljust(label)}{value}")
@@ -117,46 +117,3 @@ async def _show_run(storage: RunStorage, options: argparse.Namespace, console: C
     for note in run.notes:
         remark(note)
     return 0
-
-
-def _list_facts(row: RunRow, run: PastRun, now: datetime) -> list[tuple[str, str]]:
-    spec = run.spec
-    found = run.environment
-    seen = describe_age(row.seen, now)
-    state: str = row.state
-    if state in ("Running", "Lost"):
-        state = f"{state}, last sign of life {seen or 'at an unknown time'} ago"
-    workers = f"{row.workers} of {spec.num_workers}"
-    config = ""
-    if spec.train_loop_config:
-        config = json.dumps(spec.train_loop_config, ensure_ascii=False)
-    return [
-        ("Run", row.name),
-        ("Job", f"{row.namespace}/{row.job}"),
-        ("State", state),
-        ("Started", row.started),
-        ("Duration", format_duration(max(row.seconds, 0))),
-        ("Goodput", _describe_goodput(run)),
-        ("Workers", workers),
-        ("Best", row.best_metric),
-        ("Metrics", ", ".join(f"{key} {value}" for key, value in sorted(run.metrics.items())[:8])),
-        ("Code", spec.train_func or spec.build or " ".join(spec.entrypoint)),
-        ("Config", config),
-        ("Image", found.image),
-        ("Source", " ".join(filter(None, (found.repository, found.revision)))),
-        ("Code digest", found.code),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
-        ("Folder", run.folder),
-    ]
-
-
-def _describe_goodput(run: PastRun) -> str:
-    goodput = run.goodput
-    if goodput.percent is None:
-        return ""
-    lost = sorted(((seconds, cause) for cause, seconds in goodput.lost_seconds.items()), reverse=True)
-    causes = ", ".join(f"{cause} {format_duration(seconds)}" for seconds, cause in lost[:MOST_CAUSES])
-    percent = f"{goodput.percent}% of {format_duration(goodput.wall_seconds)}"
-    if causes:
-        return f"{percent}; lost: {causes}"
-    return percent

@@ -15,6 +15,9 @@ JOB_LINK = (
     "(p) => { const a = document.createElement('a');"
     f" a.href = {JOB_PLACE}; a.textContent = p.value; a.tabIndex = -1; return a; }}"
 )
+RUN_PLACE = "'/runs/' + p.data.storage + '/' + encodeURIComponent(p.data.name)"
+RUN_LINK = JOB_LINK.replace(JOB_PLACE, RUN_PLACE)
+OPEN_RUN_BY_ENTER = f"(p) => {{ if (p.event?.key === 'Enter') window.location.assign({RUN_PLACE}); }}"
 OPEN_BY_ENTER = f"(p) => {{ if (p.event?.key === 'Enter') window.location.assign({JOB_PLACE}); }}"
 PROGRESS = (
     "(p) => { const d = document.createElement('div'); d.className = 'rh-bar';"

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from nicegui import Client, ui
 from nicegui.events import ValueChangeEventArguments
 
 from railhead.client.cluster.job_rows import describe_goodput, describe_progress
+from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.ui.checkpoints_tab import CheckpointsTab
 from railhead.client.ui.curves_tab import CurvesTab
 from railhead.client.ui.events_tab import EventsTab
 from railhead.client.ui.job_context import JobContext, Tab
 from railhead.client.ui.logs_tab import LogsTab
-from railhead.client.ui.look import OTHER_PHASE, badge, label
+from railhead.client.ui.look import OTHER_PHASE, badge, label, show
 from railhead.client.ui.overview_tab import OverviewTab
-from railhead.client.ui.page_context import PageContext
+from railhead.client.ui.page_context import PageContext, PastRuns
 from railhead.client.ui.page_source import TrainJobName
 from railhead.client.ui.ranks_tab import RanksTab
 from railhead.client.ui.spec_tab import SpecTab
@@ -47,13 +48,20 @@ class JobState:
 
 
 class JobView:
-    """One viewer's page of a job."""
+    """One viewer's page of a job.
+
+    Attributes:
+        tabs: those that it has.
+    """
+
+    tabs = TABS
 
     def __init__(self, site: PageContext, key: TrainJobName, request: Request) -> None:
+        self._frame = site
         self._site = site
         self._key = key
         wanted = request.query_params.get("tab")
-        self._tab = next((name for name in TABS if name == wanted), "overview")
+        self._tab = next((name for name in self.tabs if name == wanted), "overview")
         self._panels: dict[str, ui.tab_panel] = {}
 
     def build(self, client: Client) -> None:
@@ -65,19 +73,18 @@ class JobView:
 
         client.on_delete(release)
         self._context = JobContext(self._site, self._key, job, client)
-        with build_frame(self._site, self._key.name):
+        with build_frame(self._frame, self._key.name):
             with ui.row().classes("rh-full items-center").style("gap: 10px"):
-                ui.link("Jobs", "/").classes("rh-link")
-                ui.label("/").classes("rh-quiet")
-                ui.label(self._key.namespace).classes("rh-quiet rh-wide")
-                ui.label(self._key.name).classes("rh-title")
+                self._build_place()
+                ui.label(show(self._key.name)).classes("rh-title")
                 self._region = Region(ui.row().classes("items-center").style("gap: 6px 16px"), self._build_state)
+            self._links = ui.column().classes("rh-full")
             with (
                 ui.tabs(on_change=self._open)
                 .props("dense no-caps align=left inline-label mobile-arrows outside-arrows")
                 .classes("rh-full") as tabs
             ):
-                titles = {name: ui.tab(name, label=title) for name, (title, _) in TABS.items()}
+                titles = {name: ui.tab(name, label=title) for name, (title, _) in self.tabs.items()}
             tabs.set_value(titles[self._tab])
             with (
                 ui.tab_panels(tabs, value=titles[self._tab], animated=False)
@@ -85,17 +92,26 @@ class JobView:
                 .props("keep-alive") as panels
             ):
                 panels.style("background: transparent")
-                for name in TABS:
+                for name in self.tabs:
                     self._panels[name] = ui.tab_panel(name).style("padding: 0")
         self._start(self._tab)
         run_for_viewer(client, self._follow())
 
+    def _build_place(self) -> None:
+        """Adds what stands before the name."""
+        ui.link("Jobs", "/").classes("rh-link")
+        ui.label("/").classes("rh-quiet")
+        ui.label(self._key.namespace).classes("rh-quiet rh-wide")
+
+    def _read_address(self) -> str:
+        return f"/jobs/{self._key.namespace}/{self._key.name}"
+
     def _open(self, event: ValueChangeEventArguments[str | ui.tab | ui.tab_panel | None]) -> None:
-        name = next((each for each in TABS if each == event.value), "")
+        name = next((each for each in self.tabs if each == event.value), "")
         if not name:
             return  # not by the viewer
         query = "" if name == "overview" else f"?{urlencode({'tab': name})}"
-        ui.navigate.history.replace(f"/jobs/{self._key.namespace}/{self._key.name}{query}")
+        ui.navigate.history.replace(f"{self._read_address()}{query}")
         self._start(name)
 
     def _start(self, name: str) -> None:
@@ -103,16 +119,19 @@ class JobView:
         panel = self._panels.pop(name, None)
         if panel is None:
             return
-        tab = TABS[name][1](self._context)
+        tab = self.tabs[name][1](self._context)
         with panel:
             tab.build()
         run_for_viewer(self._context.client, tab.run())
 
     async def _follow(self) -> None:
         job = self._context.job
+        unread = list(self._site.storages)
         while True:
             version = job.version
             self._region.show(self._read_state())
+            while job.is_gone and unread:
+                run_for_viewer(self._context.client, self._find_runs(unread.pop()))
             await job.wait(version)
 
     def _read_state(self) -> JobState:
@@ -134,7 +153,27 @@ class JobView:
             ("Workers", f"{workers.ready}/{workers.desired}" if workers.desired else ""),
         )
         shown = tuple((name, value) for name, value in facts if value)
-        return JobState(status.phase or "(not seen)", shown, job.problem, job.is_gone, is_read=True)
+        return JobState(self._read_phase(snapshot), shown, job.problem, job.is_gone, is_read=True)
+
+    def _read_phase(self, snapshot: JobSnapshot) -> str:
+        return snapshot.status.phase or "(not seen)"
+
+    async def _find_runs(self, past: PastRuns) -> None:
+        """Offers the runs that a storage has of a job that is gone."""
+        past.acquire()
+        self._context.client.on_delete(past.release)
+        with self._links:
+            region = Region(ui.row().classes("items-center"), self._build_links)
+        jobs = past.site.jobs
+        while True:
+            seen = jobs.version
+            rows = [row for row in past.source.list_rows() if self._key == TrainJobName(row.namespace, row.job)]
+            region.show(tuple((past.number, row.name) for row in rows))
+            await jobs.wait(seen)
+
+    def _build_links(self, runs: Sequence[tuple[int, str]]) -> None:
+        for number, name in runs:
+            ui.link(show(f"What its run {name} has left"), f"/runs/{number}/{quote(name, safe='')}").classes("rh-link")
 
     def _build_state(self, state: JobState) -> None:
         if not state.is_read:

@@ -8,6 +8,7 @@ from nicegui import ui
 from nicegui.events import ValueChangeEventArguments
 
 from railhead.client.cluster.rank_count import count_ranks
+from railhead.client.explain.past_job import PastSnapshot
 from railhead.client.ui.job_context import JobContext
 from railhead.client.ui.log_feed import MOST_LINES, LogBatch, LogFeed, LogWish
 from railhead.client.ui.look import card, show
@@ -81,7 +82,12 @@ class LogsTab:
         self._rank.max = most - 1
         numbers = range(1, snapshot.status.attempt + 1)
         choices = {LIVE: "Live", **{number: f"{number}, archived" for number in reversed(numbers)}}
-        self._attempt.set_options(choices, value=LIVE)
+        chosen = LIVE
+        if isinstance(snapshot, PastSnapshot):
+            del choices[LIVE]  # it has no pods
+            chosen = next(iter(choices), LIVE)
+            self._wish = LogWish(attempt=chosen)
+        self._attempt.set_options(choices, value=chosen)
 
     async def _send(self, batch: LogBatch) -> None:
         """Appends the lines in the browser, and removes there what is too old."""

@@ -19,6 +19,8 @@ PHASES: Mapping[str, str] = {
     "Queued": "#8b6fd0",
     "Suspending": "#7b8794",
     "Suspended": "#7b8794",
+    "Lost": "#a61b4a",
+    "Stopped": "#7b8794",
 }
 OTHER_PHASE = "#7b8794"
 TEXT = "#8a929c"  # of charts

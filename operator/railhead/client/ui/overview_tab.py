@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from nicegui import ui
 
+from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.attempt_spans import Span, list_spans
 from railhead.client.explain.lost_time import SpentTime, divide_time
-from railhead.client.explain.summary import Fact, summarize
+from railhead.client.explain.past_job import PastSnapshot, summarize_past
+from railhead.client.explain.summary import Fact, JobScreen, summarize
 from railhead.client.explain.why import Finding
 from railhead.client.ui.charts import CAUSES, KINDS, describe_span, draw_goodput, draw_timeline, measure_timeline
 from railhead.client.ui.job_context import Chart, JobContext
@@ -55,7 +57,7 @@ class OverviewTab:
                 if self._job.snapshot is not None:
                     journal = run.contents.journal if run.contents else ()
                     snapshot = self._job.snapshot
-                    screen = summarize(snapshot)
+                    screen = _summarize(snapshot)
                     spans = list_spans(snapshot, journal)
                     parts = divide_time(snapshot.status)
                     self._findings.show((screen.findings, screen.notes))
@@ -114,6 +116,12 @@ class OverviewTab:
         for fact in facts:
             ui.label(show(fact.name)).classes("rh-quiet")
             label(fact.value)
+
+
+def _summarize(snapshot: JobSnapshot) -> JobScreen:
+    if isinstance(snapshot, PastSnapshot):
+        return summarize_past(snapshot)
+    return summarize(snapshot)
 
 
 def _dot(title: str, colour: str) -> None:

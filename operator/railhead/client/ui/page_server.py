@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import uvicorn
 from fastapi import FastAPI
@@ -15,6 +15,7 @@ from railhead.client.ui.look import STYLE
 from railhead.client.ui.page_context import build_context
 from railhead.client.ui.page_source import PageSource
 from railhead.client.ui.routes import register_pages
+from railhead.client.ui.storage_source import StorageSource
 from railhead.together import run_together
 
 HOST = "127.0.0.1"
@@ -39,9 +40,11 @@ def open_port(port: int) -> socket.socket:
     return listener
 
 
-async def serve_page(source: PageSource, listener: socket.socket, say: Callable[[str], None]) -> None:
+async def serve_page(
+    source: PageSource, listener: socket.socket, say: Callable[[str], None], storages: Sequence[StorageSource] = ()
+) -> None:
     """Serves until it is cancelled or interrupted; `say` gets the address, which has the token."""
-    site = build_context(source)
+    site = build_context(source, storages)
     register_pages(site)
     ui.add_css(STYLE, shared=True)
     # A websocket only: the other way would need requests that change something.

@@ -6,6 +6,7 @@ import yaml
 from nicegui import ui
 
 from railhead.client.exit_codes import ClientError
+from railhead.client.explain.past_job import PastSnapshot, describe_recorded
 from railhead.client.submit.rendering import render_job
 from railhead.client.ui.job_context import JobContext
 from railhead.client.ui.look import card, label
@@ -42,6 +43,28 @@ class SpecTab:
                 shown = _identify(job.snapshot.job)
                 self._spec.show(write_spec(job.snapshot.job))
                 self._objects.show(write_objects(job.snapshot.job))
+            await job.wait(seen)
+
+    def _build_text(self, text: str) -> None:
+        label(text, "rh-mono rh-code")
+
+
+class RecordTab:
+    """What the record of a run has of its spec, for one viewer."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+
+    def build(self) -> None:
+        with card("What the record of the run has", "reference/run-folder.md#the-record"):
+            self._record = Region(ui.element("div").classes("rh-full"), self._build_text)
+
+    async def run(self) -> None:
+        job = self._context.job
+        while True:
+            seen = job.version
+            if isinstance(job.snapshot, PastSnapshot):
+                self._record.show(_dump(describe_recorded(job.snapshot.record)))
             await job.wait(seen)
 
     def _build_text(self, text: str) -> None:

@@ -38,6 +38,11 @@ def build_frame(site: PageContext, title: str) -> ui.column:
         ui.link("Railhead", "/").classes("rh-brand")
         ui.label(show(site.source.place)).classes("rh-wide")
         ui.space()
+        for past in site.storages:
+            title = "Past runs"
+            if len(site.storages) > 1:
+                title += f" {past.number + 1}"
+            ui.link(title, f"/runs/{past.number}").tooltip(show(past.source.place))
         ui.link("Documentation", "/docs/index.md", new_tab=True)
         contrast = 'flat dense round aria-label="Light, dark, or as the browser says"'
         ui.button(icon="contrast", on_click=turn, color=None).props(contrast)
