@@ -158,6 +158,8 @@ def write_training(run: Path, name: str = "digits") -> None:
     (run / "checkpoint_2" / "model.pt").write_bytes(bytes(300_000))
     lines = "".join(f"2026-11-25T10:00:{n % 60:02}Z archived line {n}\n" for n in range(300))
     write_log(run, "uiddigit-1/head/r0-head-000000.log.gz", lines)
+    last = "2026-11-25T09:11:58Z step 1399: loss 0.41\n2026-11-25T09:11:59Z CUDA error: uncorrectable ECC error\n"
+    write_log(run, "uiddigit-1/3/r0-w3-000000.log.gz", last)
 
 
 def make_hung() -> Object:
@@ -209,6 +211,8 @@ def build_five(folder: Path) -> FixedSource:
             tuple(RankStack(rank, pods[rank], *STACKS[rank == 3]) for rank in range(8)),
             tuple(GpuUse(rank, 0, 61 << 30, 80 << 30, 4 if rank == 3 else 100) for rank in range(8)),
         )
+    losses = source.jobs[TrainJobName("team-a", "digits-b")]["status"]["goodput"]
+    losses["interruptions"] = {"Hardware": 4, "Preemption": 4}  # with checkpoints more than an hour apart
     source.readers[TrainJobName("team-a", "failed")] = folder / "digits"
     write_past_runs(folder / "storage")
     return source

@@ -93,6 +93,14 @@ def test_the_overview_says_why_and_shows_the_cause_of_each_gap(five: Server, vis
     expect(page.locator(CANVAS)).to_have_count(2)
 
 
+def test_the_overview_advises_how_often_to_save(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/digits-b")
+    card = page.locator(".q-card", has_text="CheckpointsTooRare").first
+    expect(card.get_by_text("What to do: Save about as often as the message says")).to_be_visible()
+    link = card.get_by_role("link", name="What is this?").get_attribute("href")
+    assert link == "/docs/how-to/how-often-to-save.md#what-the-present-interval-costs"
+
+
 def test_a_finding_leads_to_the_section_about_it(five: Server, visit: Visiting) -> None:
     visited = visit(five)
     page = visited.open("/jobs/team-a/hung")

@@ -1,0 +1,168 @@
+"""What `railhead ui` costs with many jobs and many viewers, against a real API server: `python -m benchmarks.page`.
+
+The viewers are windows of one headless Chromium. The jobs change all the time, as those of a busy cluster do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from playwright.sync_api import Browser, sync_playwright
+from tests.api.conftest import CRDS
+from tests.api.server import ApiServer
+from tests.ui.scenes import make_training
+from tools.chromium import resolve_chromium
+
+from railhead.api import crd
+from railhead.local.control_plane import ControlPlane
+from railhead.local.control_plane.binaries import resolve
+
+JOBS = "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs"
+MERGE_PATCH = "application/merge-patch+json"
+SETTLE_SECONDS = 10
+MEASURED_SECONDS = 30
+REQUESTS = re.compile(r'^apiserver_request_total\{.*resource="(\w+)".*verb="(\w+)".*\} (\S+)$', re.M)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2000)
+    parser.add_argument("--viewers", type=int, default=20)
+    parser.add_argument("--changes", type=int, default=5, help="of jobs, per second")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        plane = ControlPlane(Path(folder), binaries=resolve(say))
+        try:
+            plane.start()
+            measure(plane, options.jobs, options.viewers, options.changes)
+        finally:
+            plane.stop()
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def measure(plane: ControlPlane, jobs: int, viewers: int, changes: int) -> None:
+    """Prints a line per state of the page."""
+    server = ApiServer(plane)
+    server.request("POST", CRDS, crd.build_crd())
+    while server.request("GET", JOBS).status != 200:
+        time.sleep(0.1)
+    for number in range(jobs):
+        create(server, f"job-{number:04}")
+    say(f"{jobs} jobs, {changes} changes per second")
+    before = count_requests(plane)
+    with serve(plane) as (process, address), keep_changing(plane, jobs, changes), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=resolve_chromium(say), args=["--no-sandbox"])
+        report("without a viewer", process)
+        seconds = [open_window(browser, address) for _ in range(viewers)]
+        say(f"first view of all jobs: {seconds[0]:.1f} s, the slowest of {viewers} windows {max(seconds):.1f} s")
+        report(f"{viewers} viewers", process)
+        began = time.monotonic()
+        open_job(browser, address)
+        say(f"first view of one job: {time.monotonic() - began:.1f} s")
+        browser.close()
+        after = count_requests(plane)
+    # The script's own changes are patches.
+    asked = {" ".join(each): after[each] - before[each] for each in sorted(after) if after[each] > before[each]}
+    say(f"requests at the API server meanwhile: {asked}")
+
+
+def create(server: ApiServer, name: str) -> None:
+    job = make_training(name)
+    body = {
+        "apiVersion": "railhead.dev/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {**job["spec"], "image": "registry.example.com/train:1"},
+    }
+    made = server.request("POST", JOBS, body)
+    assert made.status == 201, made.message
+    done = server.request("PATCH", f"{JOBS}/{name}/status", {"status": job["status"]}, content_type=MERGE_PATCH)
+    assert done.status == 200, done.message
+
+
+@contextmanager
+def serve(plane: ControlPlane) -> Iterator[tuple[psutil.Process, str]]:
+    command = [sys.executable, "-m", "railhead.cli", "ui", "--kubeconfig", str(plane.kubeconfig), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield psutil.Process(process.pid), process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def keep_changing(plane: ControlPlane, jobs: int, changes: int) -> Iterator[None]:
+    has_ended = threading.Event()
+
+    def change() -> None:
+        server = ApiServer(plane)
+        number = 0
+        while not has_ended.wait(1 / changes):
+            number += 1
+            progress = {"progress": {"percentComplete": number % 101}}
+            path = f"{JOBS}/job-{number % jobs:04}/status"
+            server.request("PATCH", path, {"status": progress}, content_type=MERGE_PATCH)
+        server.close()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()
+
+
+def report(state: str, process: psutil.Process) -> None:
+    """Prints the memory and the share of a core after the state has settled."""
+    time.sleep(SETTLE_SECONDS)
+    process.cpu_percent()
+    time.sleep(MEASURED_SECONDS)
+    share = process.cpu_percent()
+    say(f"{state}: {process.memory_info().rss >> 20} MiB, {share:.1f} % of a core")
+
+
+def open_window(browser: Browser, address: str) -> float:
+    """Returns the seconds until the first row is there."""
+    page = browser.new_context().new_page()
+    began = time.monotonic()
+    page.goto(address)
+    page.locator(".ag-center-cols-container .ag-row").first.wait_for(timeout=120_000)
+    return time.monotonic() - began
+
+
+def open_job(browser: Browser, address: str) -> None:
+    page = browser.new_context().new_page()
+    page.goto(address)
+    page.goto(f"{address.partition('/?')[0]}/jobs/default/job-0000")
+    page.get_by_text("What to do:").first.wait_for(timeout=120_000)
+
+
+def count_requests(plane: ControlPlane) -> Counter[tuple[str, str]]:
+    """Returns how many requests the API server has answered, by verb and resource."""
+    kubectl = [str(plane.binaries / "kubectl"), "--kubeconfig", str(plane.kubeconfig), "get", "--raw", "/metrics"]
+    text = subprocess.run(kubectl, capture_output=True, text=True, check=True).stdout
+    found = Counter[tuple[str, str]]()
+    for resource, verb, number in REQUESTS.findall(text):
+        if resource in ("trainjobs", "pods", "events"):
+            found[verb, resource] += int(float(number))
+    return found
+
+
+if __name__ == "__main__":
+    main()
