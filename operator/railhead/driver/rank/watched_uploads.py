@@ -80,13 +80,21 @@ def _copying(storage: Storage, name: str, path: str, files: Files) -> Iterator[N
     except Exception as error:
         if _is_mount_missing(error) or is_of_storage(error, source=path):
             note_exception(error, build_training_error(RankErrorKind.STORAGE, -1, error))
-        elif os.path.isfile(path):
-            raise NotADirectoryError(
-                f"ray.train.report: the checkpoint {path} is a file; put it into a folder"
-            ) from error
+            raise
+        _raise_of_folder(path, error)
         raise
     if damage:
         raise RuntimeError(f"ray.train.report: {damage}")
+
+
+def _raise_of_folder(path: str, error: Exception) -> None:
+    """Raises what Arrow's error does not say: that there is no folder to copy. Returns if there is one."""
+    if os.path.isfile(path):
+        raise NotADirectoryError(f"ray.train.report: the checkpoint {path} is a file; put it into a folder") from error
+    if not os.path.exists(path):
+        raise FileNotFoundError(
+            f"ray.train.report: the checkpoint's folder {path} does not exist; keep it until ray.train.report returns"
+        ) from error
 
 
 def count_upload(upload: Uploads) -> None:

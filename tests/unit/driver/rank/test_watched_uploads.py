@@ -479,7 +479,7 @@ def test_a_missing_mount_on_a_worker_is_no_error_of_the_function(
 
 
 @pytest.mark.parametrize("mode", [SYNC, ASYNC])
-@pytest.mark.parametrize("name", ["a file", "a long name", "an error of the user's own upload"])
+@pytest.mark.parametrize("name", ["a file", "no folder", "a long name", "an error of the user's own upload"])
 def test_the_users_own_error_is_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode, name: str
 ) -> None:
@@ -489,7 +489,7 @@ def test_the_users_own_error_is_charged(
         error = requests.HTTPError("401 Client Error: Unauthorized for url: https://hub.example/x")
         options["checkpoint_upload_fn"] = lambda *_: raise_error(error)
     long = "n" * 300 if name == "a long name" else None
-    path = rank.local / "weights" if name == "a file" else rank.local
+    path = rank.local / {"a file": "weights", "no folder": "gone"}.get(name, "")
     try:
         rank.context.report({}, Checkpoint(str(path)), long, mode, **options)
         rank.context.checkpoint_upload_threadpool.shutdown()
@@ -501,6 +501,7 @@ def test_the_users_own_error_is_charged(
     assert (failure.class_, failure.reason) == (FailureClass.APPLICATION, "TrainFunctionRaised")
     assert explain_exception(found, 0).kind is RankErrorKind.RAISED
     assert name != "a file" or f"the checkpoint {path} is a file; put it into a folder" in failure.message
+    assert name != "no folder" or f"the checkpoint's folder {path} does not exist" in failure.message
 
 
 def test_a_report_after_one_that_failed_raises_at_once_whatever_the_function_catches(
