@@ -7,6 +7,7 @@ deleted.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 from railhead.api import conditions as types
 from railhead.api.run_status import RunStatus
@@ -125,11 +126,7 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     failure = settlement.failure
     if settlement.refusal:
         return fail_job(job, failure, because=settlement.refusal)
-    message = (
-        f"Attempt {job.attempt} was lost ({failure.class_}: {failure.message[:600]}); attempt {job.attempt + 1} follows"
-    )
-    if failure.reason in GIVEN_UP:
-        message += f" at {format_time(settlement.next_attempt_at)} or later"
+    message = describe_loss(job, failure, next_at=settlement.next_attempt_at)
     reason = failure.reason or "Restarting"
     status = replace_status(status, phase="Restarting", failure=failure).with_conditions(
         make_condition(job, types.RECONCILING, reason="Restarting", message=message),
@@ -143,6 +140,16 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
         events=(Event("Warning", "Restarting", message),),
         wake_at=settlement.next_attempt_at,
     )
+
+
+def describe_loss(job: Job, failure: FailureStatus, *, next_at: datetime) -> str:
+    """Returns what a job says between two attempts; `next_at`: when the next one may begin."""
+    message = (
+        f"Attempt {job.attempt} was lost ({failure.class_}: {failure.message[:600]}); attempt {job.attempt + 1} follows"
+    )
+    if failure.reason in GIVEN_UP:
+        message += f" at {format_time(next_at)} or later"
+    return message
 
 
 def fail_job(job: Job, failure: FailureStatus, *, because: str) -> Decision:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from railhead.contract.report import Steps
-from tests.unit.builders import is_empty
+from railhead.contract.times import format_time
+from tests.unit.builders import NOW, RUNNING_STATUS, is_empty
 from tests.unit.planning.simulation import Simulation, env_of, known_checkpoints
+from tests.unit.planning.state import decide
 
 
 def test_a_clean_run_costs_no_more_writes_than_needed() -> None:
@@ -273,6 +275,23 @@ def test_a_pod_with_an_unreadable_deletion_time_is_named_and_blocks_the_next_att
     assert f"{head} on node node-1" in message
     sim.later(3600)
     assert is_empty(sim.reconcile()) and sim.status["attempt"] == 1
+
+
+def test_an_attempt_that_only_waits_for_its_time_says_nothing_of_pods_any_more() -> None:
+    failure = {"class": "Startup", "reason": "QuotaExceeded", "message": "no quota", "attempt": 1}
+    waiting = {
+        "type": "Reconciling",
+        "status": "True",
+        "reason": "WaitingForPods",
+        "message": "Attempt 2 waits for 1 pods",
+    }
+    status = {**RUNNING_STATUS, "phase": "Restarting", "failure": {**failure, "time": format_time(NOW)}}
+    wanted = decide(status={**status, "conditions": [waiting]})
+    assert wanted.status is not None and wanted.wake_at is not None and not wanted.creates
+    [shown] = [each for each in wanted.status.fields["conditions"] if each["type"] == "Reconciling"]
+    assert shown["reason"] == "Restarting" and f"at {format_time(wanted.wake_at)} or later" in shown["message"]
+    again = decide(status={**status, "conditions": wanted.status.fields["conditions"]})
+    assert is_empty(again) and again.wake_at == wanted.wake_at
 
 
 def test_a_worker_on_a_dead_node_delays_nothing() -> None:

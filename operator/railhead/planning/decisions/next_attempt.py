@@ -19,21 +19,22 @@ from railhead.api import conditions as types
 from railhead.api.fit import fit
 from railhead.api.names import HEAD, WORKER
 from railhead.api.run import ResumeFrom
-from railhead.api.status import CountedRestarts, replace_status
+from railhead.api.status import CountedRestarts, FailureStatus, replace_status
 from railhead.contract.times import parse_time
-from railhead.planning.attempt import begin_attempt, begin_next_attempt
+from railhead.planning.attempt import begin_attempt, begin_next_attempt, describe_loss
 from railhead.planning.children import find_source_checkpoint
 from railhead.planning.facts.failure_budget import charge_failures
 from railhead.planning.facts.settlement import Settlement
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
-from railhead.planning.wanted_status import WantedStatus, make_condition, set_standing_conditions
+from railhead.planning.wanted_status import WantedStatus, make_condition, set_not_running, set_standing_conditions
 
 LOOK_SECONDS = 10  # the other job's changes do not wake this one
 NOT_FOUND = "SourceNotFound"
 RUNS = "SourceStillRuns"
 NOTHING = "SourceHasNoCheckpoint"
+WAITING_FOR_PODS = "WaitingForPods"
 ENDING_SECONDS = 5  # from a container's end to its pod's
 PATIENCE_SECONDS = 30  # for pods to terminate; a longer wait is reported
 
@@ -120,10 +121,19 @@ def decide_next_attempt(job: Job) -> Decision | None:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
     settlement = Settlement(job, failure, job.status.newest_index)
     if settlement.next_attempt_at > job.now:
-        return Decision(wake_at=settlement.next_attempt_at)
+        return _wait_until(job, failure, settlement.next_attempt_at)
     again = job.status.waiting is None or job.status.waiting.again
     decision = begin_next_attempt(job, reason="AttemptStarted", phase="Restarting" if again else "Pending", again=again)
     return decision.with_status(settlement.count(decision.status_after(job)))
+
+
+def _wait_until(job: Job, failure: FailureStatus, at: datetime) -> Decision:
+    """Waits until then, and no longer says that the attempt waits for pods, which have ended."""
+    if job.status.reason_of(types.RECONCILING) != WAITING_FOR_PODS:
+        return Decision(wake_at=at)
+    message = describe_loss(job, failure, next_at=at)
+    status = set_not_running(job, types.RECONCILING, reason="Restarting", message=message)
+    return Decision(wanted=WantedStatus(status), wake_at=at)
 
 
 def _list_awaited(job: Job) -> list[PodView]:
@@ -147,7 +157,7 @@ def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decis
     deletes = delete_all(pod for pod in remains if not pod.has_ended or job.now >= over_at)
     if job.now < reported_at:
         return Decision(deletes=deletes, wake_at=over_at if job.now < over_at else reported_at)
-    if job.status.reason_of(types.RECONCILING) == "WaitingForPods":
+    if job.status.reason_of(types.RECONCILING) == WAITING_FOR_PODS:
         # The status reports it already, and the list of pods may change in every pass.
         return Decision(deletes=deletes)
     pods = ", ".join(pod.place for pod in remains[:3])
@@ -156,9 +166,9 @@ def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decis
         f"if a node does not respond, for at most {UNANSWERED_SECONDS} s after the grace period"
     )
     status = set_standing_conditions(
-        job, make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message)
+        job, make_condition(job, types.RECONCILING, reason=WAITING_FOR_PODS, message=message)
     )
-    return Decision(wanted=WantedStatus(status), deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))
+    return Decision(wanted=WantedStatus(status), deletes=deletes, events=(Event("Warning", WAITING_FOR_PODS, message),))
 
 
 def decide_restarts_in_place(job: Job) -> Decision | None:
