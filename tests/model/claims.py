@@ -203,9 +203,18 @@ def is_overdue(facts: Facts, pod: Object) -> bool:
 
 
 def are_all_up(facts: Facts) -> bool:
+    return is_head_up_with(facts, facts.wanted_workers)
+
+
+def are_enough_up(facts: Facts) -> bool:
+    """An elastic job begins with minWorkers when it has waited for the others."""
+    return is_head_up_with(facts, facts.spec["scaling"].get("minWorkers") or facts.wanted_workers)
+
+
+def is_head_up_with(facts: Facts, workers: int) -> bool:
     up = [pod for pod in facts.current_pods if is_running(pod)]
     heads = [pod for pod in up if role_of(pod) == names.HEAD]
-    return len(heads) == 1 and len(up) - 1 >= facts.wanted_workers
+    return len(heads) == 1 and len(up) - 1 >= workers
 
 
 def has_foreign_pods(facts: Facts) -> bool:
@@ -281,7 +290,9 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
         r"pods were lost and are being replaced",
         lambda facts: not facts.is_attempt_lost and any(map(is_live, facts.current_pods)),
     ),
-    (r"All pods are up|shows how far", are_all_up),
+    (r"Enough pods are up|shows how far", are_enough_up),
+    (r"All pods are up", are_all_up),
+    (r"another one takes its place", lambda facts: not any(map(cannot_start, facts.current_pods))),
     (r"pods are being created, or wait", lambda facts: facts.phase == "Pending"),
     (
         r"waits until the pods of the earlier one|their grace period; then look",

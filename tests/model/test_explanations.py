@@ -56,7 +56,8 @@ OUTSIDE: dict[str, str] = {
         RunFinishes StorageUnreachable SucceededNotFinite SlowRank RateFell SlowCheckpoints""",
     "failures of a real driver, whose class the model has without a reason": """
         AcceleratorNotThere CheckpointsLost CollectiveTimedOut CommitNotFound EntrypointNotUsable FrameworkMissing
-        GPUFailed NetworkFailed ProgressDeadlineExceeded RayTooOld ResumeFromNotFound RunOfAnotherJob RunTakenOver
+        GPUFailed HealthReattempt NetworkFailed NodeEvicted
+        ProgressDeadlineExceeded RayTooOld ResumeFromNotFound RunOfAnotherJob RunTakenOver
         ScriptFailed SecretNotFound SharedMemoryFull SourceNotFetched StorageRefused TrainFunctionNotReturned
         TrainFunctionRaised TrainingProcessDied""",
     "specs that the schedules do not apply": """

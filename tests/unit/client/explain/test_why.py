@@ -391,6 +391,17 @@ def test_a_budget_that_training_has_filled_again_has_no_last_try() -> None:
     ]
 
 
+@pytest.mark.parametrize(("reason", "row"), [("", "PodReplaced"), ("ErrImagePull", "ImagePullBackOff")])
+def test_what_the_kubelet_said_about_a_pod_that_has_been_replaced_is_over(reason: str, row: str) -> None:
+    head = make_pod("digits-1-head", phase="Pending")
+    if reason:
+        head["status"]["containerStatuses"] = [{"name": "ray", "state": {"waiting": {"reason": reason}}}]
+    job = make_waiting("ImagePullBackOff", "Pod digits-1-head cannot start: container ray: Back-off pulling image")
+    finding = explain_job(make_snapshot(job, [head]))[0]
+    table = "variants" if row == "PodReplaced" else "pods"
+    assert finding.cause == CAUSES[table][row].sentence
+
+
 def test_pods_that_have_found_nodes_are_not_called_unschedulable_any_more() -> None:
     pods = [make_pod(f"digits-1-{slot}", slot=slot, phase="Running") for slot in (-1, 0)]
     for pod in pods:
