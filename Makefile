@@ -141,7 +141,7 @@ record-demo: $(READY) ## (by hand) Run the demo, and draw its output as docs/ass
 	$(BIN)/python -m tools.record_demo
 
 # One program per question: bench-worker-loss runs benchmarks/worker_loss.py. Those in simulated time have other names.
-bench-%: $(READY) ## Measure start, data, elastic, worker-loss, head-loss, in-place, goodput, scale, head-size or attack [BENCH_ARGS="--help"]
+bench-%: $(READY) ## Measure start, data, elastic, worker-loss, head-loss, in-place, saves, goodput, scale, head-size or attack [BENCH_ARGS="--help"]
 	$(BIN)/python -m benchmarks.$(subst -,_,$*) $(BENCH_ARGS)
 
 bench-goodput-simulated: $(READY) ## Productive time of 30 days in simulated time, interrupted as often as Llama 3's training [BENCH_ARGS="--seeds 20"]

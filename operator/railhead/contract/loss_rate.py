@@ -25,7 +25,7 @@ class LossHistory:
     seconds: float = 0.0
 
     def expect_seconds(self, ranks: int) -> float:
-        """Returns after how many seconds of training the next loss is expected, with so many ranks.
+        """Returns after how many seconds of training this number of ranks is expected to lose one.
 
         What is assumed of any run counts as much as one loss, so it decides at first and hardly matters after ten.
         """
