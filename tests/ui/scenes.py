@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.client.cluster.job_snapshot import JobSnapshot
-from railhead.client.explain.rank_use import GpuUse, RankAnswers
+from railhead.client.explain.rank_use import RankAnswers, RankGpu
 from railhead.client.explain.ranks import RankStack
 from railhead.client.ui.page_source import TrainJobName
 from railhead.contract.report import CommittedCheckpoint
@@ -209,7 +209,7 @@ def build_five(folder: Path) -> FixedSource:
         pods = [f"{name}-1a2b3c-3-w{rank // 4}-0" for rank in range(8)]
         source.ranks[key] = RankAnswers(
             tuple(RankStack(rank, pods[rank], *STACKS[rank == 3]) for rank in range(8)),
-            tuple(GpuUse(rank, 0, 61 << 30, 80 << 30, 4 if rank == 3 else 100) for rank in range(8)),
+            tuple(RankGpu(rank, 0, 61 << 30, 80 << 30, 4 if rank == 3 else 100) for rank in range(8)),
         )
     losses = source.jobs[TrainJobName("team-a", "digits-b")]["status"]["goodput"]
     losses["interruptions"] = {"Hardware": 4, "Preemption": 4}  # with checkpoints more than an hour apart

@@ -23,7 +23,7 @@ from railhead.contract.times import describe_age, format_duration, format_time, 
 from railhead.json_object import Object
 
 STATES = "how-to/find-past-runs.md#what-the-states-mean"
-BEGIN_AGAIN = "To go on, submit a job whose spec.resumeFrom.checkpoint names one of its checkpoints."
+BEGIN_AGAIN = "To continue, submit a job whose spec.resumeFrom.checkpoint names one of its checkpoints."
 MOST_CAUSES = 3  # of lost time
 # By the state of a run: its cause, and what to do.
 MEANINGS = {

@@ -26,7 +26,7 @@ SILENT = "does not respond"
 
 
 @dataclass(frozen=True)
-class GpuUse:
+class RankGpu:
     """One GPU of a rank: its number among the rank's own, bytes of its memory, and percent of time in use."""
 
     rank: int
@@ -38,7 +38,7 @@ class GpuUse:
 
 @dataclass(frozen=True)
 class _Heartbeat:
-    gpus: tuple[GpuUse, ...] = ()
+    gpus: tuple[RankGpu, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class RankAnswers:
     """What was found out about all ranks. `problems`: why a part of it was not, as sentences."""
 
     stacks: tuple[RankStack, ...] = ()
-    gpus: tuple[GpuUse, ...] = ()
+    gpus: tuple[RankGpu, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -93,14 +93,14 @@ async def ask_ranks(cluster: Cluster, name: str) -> RankAnswers:
     )
 
 
-async def collect_gpu_use(cluster: Cluster, name: str) -> list[GpuUse]:
+async def collect_gpu_use(cluster: Cluster, name: str) -> list[RankGpu]:
     """Returns the use of each rank's GPUs. Raises ClientError, as `collect_stacks` does."""
     base = build_exec(cluster)
     head, *_ = await find_pods(cluster, name, names.HEAD)
     return parse_gpu_use(await ask_pod(base, head, QUESTION), head)
 
 
-def parse_gpu_use(output: str, pod: str) -> list[GpuUse]:
+def parse_gpu_use(output: str, pod: str) -> list[RankGpu]:
     """Returns what the pod has printed, which may be anything. Raises ClientError."""
     fit = parse_answer(_Fit, output, f"pod {pod} did not tell what the ranks' GPUs do")
     if fit.heartbeat is None:
@@ -112,14 +112,14 @@ def build_rows(answers: RankAnswers, slow: Sequence[SlowRankStatus]) -> list[Ran
     """Returns a row per rank that anything is known of, in the order of the ranks."""
     stacks = {each.rank: each for each in answers.stacks}
     paces = {each.rank: each for each in slow}
-    gpus: dict[int, list[GpuUse]] = {}
+    gpus: dict[int, list[RankGpu]] = {}
     for gpu in answers.gpus:
         gpus.setdefault(gpu.rank, []).append(gpu)
     return [_build_row(rank, stacks, paces, gpus.get(rank, ())) for rank in sorted({*stacks, *paces, *gpus})]
 
 
 def _build_row(
-    rank: int, stacks: Mapping[int, RankStack], paces: Mapping[int, SlowRankStatus], gpus: Sequence[GpuUse]
+    rank: int, stacks: Mapping[int, RankStack], paces: Mapping[int, SlowRankStatus], gpus: Sequence[RankGpu]
 ) -> RankRow:
     pod = ""
     place = ""

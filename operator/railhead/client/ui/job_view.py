@@ -19,7 +19,7 @@ from railhead.client.ui.job_context import JobContext, Tab
 from railhead.client.ui.logs_tab import LogsTab
 from railhead.client.ui.look import OTHER_PHASE, badge, label, show
 from railhead.client.ui.overview_tab import OverviewTab
-from railhead.client.ui.page_context import PageContext, PastRuns
+from railhead.client.ui.page_context import PageContext, StorageRuns
 from railhead.client.ui.page_source import TrainJobName
 from railhead.client.ui.ranks_tab import RanksTab
 from railhead.client.ui.spec_tab import SpecTab
@@ -158,7 +158,7 @@ class JobView:
     def _read_phase(self, snapshot: JobSnapshot) -> str:
         return snapshot.status.phase or "(not seen)"
 
-    async def _find_runs(self, past: PastRuns) -> None:
+    async def _find_runs(self, past: StorageRuns) -> None:
         """Offers the runs that a storage has of a job that is gone."""
         past.acquire()
         self._context.client.on_delete(past.release)

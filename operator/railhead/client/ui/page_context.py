@@ -28,10 +28,10 @@ class PageContext:
     details: Shared[LiveJob]
     runs: Shared[LiveRun]
     is_dark: bool | None = None
-    storages: list[PastRuns] = field(default_factory=list)
+    storages: list[StorageRuns] = field(default_factory=list)
 
 
-class PastRuns:
+class StorageRuns:
     """The runs of one storage, which are read as long as somebody looks at them.
 
     Attributes:
@@ -72,5 +72,5 @@ def build_context(source: PageSource, storages: Sequence[StorageSource] = ()) ->
     def make_run(key: TrainJobName) -> LiveRun:
         return LiveRun(source, details, key)
 
-    past = [PastRuns(number, storage) for number, storage in enumerate(storages)]
+    past = [StorageRuns(number, storage) for number, storage in enumerate(storages)]
     return PageContext(source, jobs, details, Shared(make_run), storages=past)

@@ -10,7 +10,7 @@ from nicegui import Client, ui
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.past_job import PastSnapshot
 from railhead.client.ui.job_view import TABS, JobView
-from railhead.client.ui.page_context import PageContext, PastRuns
+from railhead.client.ui.page_context import PageContext, StorageRuns
 from railhead.client.ui.page_source import TrainJobName
 from railhead.client.ui.spec_tab import RecordTab
 
@@ -20,7 +20,7 @@ class RunView(JobView):
 
     tabs = {**{name: tab for name, tab in TABS.items() if name != "ranks"}, "spec": ("Spec", RecordTab)}
 
-    def __init__(self, frame: PageContext, past: PastRuns, key: TrainJobName, request: Request) -> None:
+    def __init__(self, frame: PageContext, past: StorageRuns, key: TrainJobName, request: Request) -> None:
         super().__init__(past.site, key, request)
         self._frame = frame
         self._past = past

@@ -10,7 +10,7 @@ from nicegui.events import ValueChangeEventArguments
 from railhead.client.run.run_list import RunRow
 from railhead.client.ui import grid_scripts
 from railhead.client.ui.look import doc_link, label, show
-from railhead.client.ui.page_context import PageContext, PastRuns
+from railhead.client.ui.page_context import PageContext, StorageRuns
 from railhead.client.ui.row_table import Options, RowTable, build_table_options
 from railhead.client.ui.viewing import Region, build_frame, run_for_viewer
 from railhead.contract.times import parse_time
@@ -30,7 +30,7 @@ class Listing:
 class RunsView:
     """One viewer's table of the runs of a storage."""
 
-    def __init__(self, site: PageContext, past: PastRuns) -> None:
+    def __init__(self, site: PageContext, past: StorageRuns) -> None:
         self._site = site
         self._past = past
 

@@ -31,8 +31,9 @@ RECORD = RunRecord(
 )
 
 
-def open_run(**last: str) -> PastSnapshot:
-    record = replace(RECORD, attempts=(FIRST, replace(LAST, **last)))
+def open_run(seen: str = LAST.seen, outcome: str = "", reason: str = "") -> PastSnapshot:
+    last = replace(LAST, seen=seen, outcome=outcome, reason=reason)
+    record = replace(RECORD, attempts=(FIRST, last))
     return build_snapshot("digits", record, "/runs/digits", now=NOW)
 
 

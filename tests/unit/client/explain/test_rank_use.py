@@ -12,7 +12,7 @@ import pytest
 
 from railhead.api.slow_ranks import SlowRankStatus
 from railhead.client.exit_codes import ClientError
-from railhead.client.explain.rank_use import QUESTION, GpuUse, RankAnswers, build_rows, parse_gpu_use
+from railhead.client.explain.rank_use import QUESTION, RankAnswers, RankGpu, build_rows, parse_gpu_use
 from railhead.client.explain.ranks import RankStack
 from railhead.contract import environment
 from railhead.contract.report import Steps
@@ -20,7 +20,7 @@ from railhead.driver.mailbox import heartbeat
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import FromController
 
-USE = GpuUse(1, 0, 61 << 30, 80 << 30, 97)
+USE = RankGpu(1, 0, 61 << 30, 80 << 30, 97)
 
 
 def ask_here(folder: Path) -> str:
