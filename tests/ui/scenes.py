@@ -304,9 +304,32 @@ def build_hostile(folder: Path) -> FixedSource:
     source.pods[key] = [make_pod(HOSTILE[0], slot=0, attempt=3, phase="Pending", reason=HOSTILE[1], message=text)]
     source.events[key] = [make_event(HOSTILE[4], text), make_event(HOSTILE[0], text)]
     source.lines[key] = [*HOSTILE, text]
+    write_hostile_run(folder / "storage" / "digits")
     stacks = RankStack(0, HOSTILE[0], HOSTILE[1], text), RankStack(1, HOSTILE[4], HOSTILE[0], text)
     source.ranks[key] = RankAnswers(stacks, problems=HOSTILE)
     return source
+
+
+def write_hostile_run(run: Path) -> None:
+    """Writes a run of a storage, to which anybody may have written, with a record of hostile texts."""
+    run.mkdir(parents=True, exist_ok=True)
+    write_run(run)
+    text = " ".join(HOSTILE)
+    attempt = RecordedAttempt(
+        *("uid-digits", 1, "pod", "2026-11-25T08:00:00Z", "2026-11-25T09:00:00Z", HOSTILE[3]),
+        outcome=HOSTILE[0],
+        reason=HOSTILE[1],
+        message=text,
+    )
+    record = RunRecord(
+        *(HOSTILE[4], text, "uid-digits", f"s3://{HOSTILE[0]}"),
+        RecordedSpec(train_func=text, train_loop_config=dict.fromkeys(HOSTILE, text), score_attribute=HOSTILE[0]),
+        RecordedEnvironment(text, dict.fromkeys(HOSTILE, text), repository=text, code=text),
+        (attempt,),
+        best_checkpoint=CommittedCheckpoint(text, 0, text, dict.fromkeys(HOSTILE, text), 1),
+        metrics=dict.fromkeys(HOSTILE, text),
+    )
+    (run / RECORD).write_bytes(record.to_json())
 
 
 def build_many(_folder: Path) -> FixedSource:

@@ -308,6 +308,20 @@ def test_hostile_text_stays_text(hostile: Server, visit: Visiting, tab: str) -> 
     assert "\x1b" not in page.inner_text("body")
 
 
+@pytest.mark.parametrize("path", ["", *(f"/digits?tab={tab}" for tab in TABS if tab != "ranks")])
+def test_hostile_text_of_a_record_stays_text(hostile: Server, visit: Visiting, path: str) -> None:
+    page = visit(hostile).open(f"/runs/0{path}")
+    if path in ("", "/digits?tab=overview", "/digits?tab=spec"):
+        expect(page.get_by_text(HOSTILE[0]).first).to_be_attached()
+    else:
+        expect(page.locator(".q-tab-panel").first).to_contain_text(re.compile(r"\w{4}"))
+    page.wait_for_timeout(1000)  # for what a handler of an image would do
+    assert page.title() != "owned"
+    assert page.evaluate("document.querySelectorAll('img[src=x], svg[onload]').length") == 0
+    assert "\u202e" not in page.inner_text("body")
+    assert "\x1b" not in page.inner_text("body")
+
+
 def test_two_thousand_jobs_stay_usable(many: Server, visit: Visiting) -> None:
     page = visit(many).page
     find_row(page, "job-0000")

@@ -15,7 +15,7 @@ from railhead.client.ui.row_table import Options, RowTable, build_table_options
 from railhead.client.ui.viewing import Region, build_frame, run_for_viewer
 from railhead.contract.times import parse_time
 
-FOR_WIDE = ["job", "reason", "started", "attempts", "goodput", "checkpoint"]
+FOR_WIDE = ["job", "reason", "started", "seconds", "attempts", "goodput", "checkpoint"]
 
 
 @dataclass(frozen=True)
