@@ -1,7 +1,7 @@
 """status of a TrainJob: what the operator and the driver have observed.
 
 Two writers share it. The leader owns phase, conditions, attempt, round, restarts, head, workers, failure and the
-times; the report endpoint owns progress, checkpoint, bestCheckpoint, runURI and resumedFrom.
+times; the report endpoint owns progress, checkpoint, bestCheckpoint, runURI, trackerURL and resumedFrom.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from railhead.contract.report import (
     MAX_URI,
 )
 from railhead.contract.times import parse_time
+from railhead.contract.trackers import MAX_LINK
 
 MAX_MESSAGE = 1024
 SUSPECT_POD = "Worker pod of the rank that seems to have failed first, as far as the driver knows."
@@ -329,6 +330,9 @@ class JobStatus(StatusModel):
     )
     run_uri: str = Field(
         default="", alias="runURI", max_length=MAX_URI, description="Where the run keeps its checkpoints."
+    )
+    tracker_url: str = Field(
+        default="", alias="trackerURL", max_length=MAX_LINK, description="Where a tracker shows the run."
     )
     resumed_from: ResumedFromStatus | None = optional("Checkpoint that the current attempt started from.")
     initial_checkpoint: InitialCheckpoint | None = optional(

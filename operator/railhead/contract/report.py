@@ -196,6 +196,7 @@ class Report:
         best_checkpoint: the one with the best score; `NO_CHECKPOINT`, on the wire an empty object, when no
             kept checkpoint has a score; None when scores are unknown.
         run_uri: where the run keeps its checkpoints.
+        tracker_url: where a tracker shows the run; empty = this attempt has not learned of any.
         resumed_from: the checkpoint that this attempt started from, or None.
         warning: or None.
         lost_pods: names of worker pods whose Ray nodes do not answer the driver, of the last loss, at most
@@ -220,6 +221,7 @@ class Report:
     checkpoint: Optional[CommittedCheckpoint] = None
     best_checkpoint: Optional[CommittedCheckpoint] = None
     run_uri: str = ""
+    tracker_url: str = ""
     resumed_from: Optional[ResumedFrom] = None
     warning: Optional[RunWarning] = None
     outcome: Optional[ReportedOutcome] = None

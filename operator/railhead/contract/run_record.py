@@ -117,6 +117,7 @@ class RunRecord:
     Attributes:
         namespace, name, uid: of the TrainJob that has continued it last.
         run_uri: where the newest fit() keeps its checkpoints.
+        tracker_url: where a tracker shows the run, or empty.
         attempts: in the order in which they began; at most `MOST_ATTEMPTS`.
         checkpoint, best_checkpoint: as in `contract.report.Report`, over all attempts.
         metrics: rank 0's last ones, as text.
@@ -127,6 +128,7 @@ class RunRecord:
     name: str
     uid: str
     run_uri: str = ""
+    tracker_url: str = ""
     spec: RecordedSpec = field(default_factory=RecordedSpec)
     environment: RecordedEnvironment = field(default_factory=RecordedEnvironment)
     attempts: Tuple[RecordedAttempt, ...] = ()

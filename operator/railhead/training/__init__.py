@@ -1,5 +1,5 @@
-"""What training code may ask Railhead on any rank, which attempt this is and whether the run or its node ends, and
-what it may tell: how far it is, and which of its code only computes.
+"""What training code may ask Railhead on any rank, which run and attempt this is and whether the run or its node ends,
+and what it may tell: how far it is, which of its code only computes, and where a tracker shows the run.
 
 Every pod of a job has this package, whatever its image contains. It runs on Python 3.9, needs the standard library
 only, and does nothing outside of a TrainJob: the same code runs on a laptop.
@@ -7,16 +7,20 @@ only, and does nothing outside of a TrainJob: the same code runs on a laptop.
 
 from __future__ import annotations
 
+import functools
 import os
+import uuid
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from railhead.contract import environment
+from railhead.contract.trackers import RUN_ID
 from railhead.driver.rank.sections import SECTIONS
 from railhead.driver.rank.steps import note_progress
+from railhead.driver.rank.tracker_link import note_link
 
-__all__ = ["EndNotice", "attempt", "compute", "end_notice", "progress"]
+__all__ = ["EndNotice", "attempt", "compute", "end_notice", "link_tracker", "progress", "run_id"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,21 @@ def end_notice() -> Optional[EndNotice]:
     return EndNotice(deadline, tuple(found.preempted_ranks))
 
 
+def link_tracker(url: str) -> None:
+    """Shows the address of a tracker's page of this run in status.trackerURL and `railhead ui`.
+
+    The link of `railhead.training.mlflow.start_run` and of Weights & Biases is shown without it; this one goes before
+    them. Costs microseconds, and asks no server. An address that is not http or https, that is longer than 1,024
+    characters or that holds a credential of this process is not shown; a user in it is left out.
+
+    Raises:
+        TypeError: it is not a text.
+    """
+    if not isinstance(url, str):
+        raise TypeError(f"railhead.training.link_tracker: url must be a text, not {url!r:.200}")
+    note_link(url)
+
+
 def progress(step: int, total: Optional[int] = None, tokens: Optional[int] = None) -> None:
     """Says how far training is, for status.progress and for the detection of hangs.
 
@@ -81,3 +100,17 @@ def progress(step: int, total: Optional[int] = None, tokens: Optional[int] = Non
         TypeError: one of them is not an integer.
     """
     note_progress(step, total, tokens)
+
+
+def run_id() -> str:
+    """An id of the run for trackers: the same on all ranks, in all attempts and in each job that continues the run.
+
+    It has at most 54 letters, digits, dots, underscores and hyphens. No other run has it, also in another cluster.
+    Outside of a TrainJob each process has another one.
+    """
+    return os.environ.get(RUN_ID) or _make_id()
+
+
+@functools.lru_cache(maxsize=1)
+def _make_id() -> str:
+    return uuid.uuid4().hex[:8]

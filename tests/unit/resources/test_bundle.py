@@ -57,6 +57,7 @@ FRAMEWORKS = (
     "accelerate",
     "dcp",
     "lightning",
+    "mlflow",
     "transformers",
     "trl",
 )

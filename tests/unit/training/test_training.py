@@ -11,8 +11,9 @@ from ray.train.v2._internal.execution.preemption import PreemptionContext
 from ray.train.v2.api.preemption import PreemptionInfo
 
 from railhead.contract import environment as e
+from railhead.contract.trackers import RUN_ID
 from railhead.driver.ray import train_context
-from railhead.training import EndNotice, attempt, end_notice
+from railhead.training import EndNotice, attempt, end_notice, run_id
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,19 @@ def test_outside_of_a_job_there_is_one_attempt_and_no_notice(monkeypatch: pytest
 def test_a_rank_knows_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(e.ATTEMPT, "3")
     assert attempt() == 3
+
+
+def test_a_rank_knows_the_id_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RUN_ID, "digits-1c6f0c8e")
+    assert run_id() == "digits-1c6f0c8e"
+
+
+@pytest.mark.parametrize("given", ["", None])
+def test_outside_of_a_job_the_id_is_the_processs_own(given: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RUN_ID, raising=False)
+    if given is not None:
+        monkeypatch.setenv(RUN_ID, given)
+    assert len(run_id()) == 8 and run_id() == run_id()
 
 
 def test_a_rank_reads_the_notice_that_has_reached_it(rank: PreemptionContext, notices: train_context.Notices) -> None:

@@ -26,6 +26,7 @@ class RunContext:
     Attributes:
         run_uri: where the run keeps its checkpoints.
         claim: this attempt's, as in `storage.claims`; empty = not claimed.
+        run_id: by which trackers know it (`contract.trackers`); empty = not claimed.
         resumed_from: URI of the checkpoint that this fit() starts from, empty = none.
         warning: what the user should change, or None.
         is_own: it is the job's first one: it has the job's run.name and run.storagePath.
@@ -36,6 +37,7 @@ class RunContext:
 
     run_uri: str
     claim: str = ""
+    run_id: str = ""
     resumed_from: str = ""
     warning: Optional[RunWarning] = None
     is_own: bool = True

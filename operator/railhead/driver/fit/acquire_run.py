@@ -12,6 +12,7 @@ from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.contract.snapshot import SNAPSHOT, write_snapshot
+from railhead.contract.trackers import name_tracked_run
 from railhead.driver.container.packages import find_version
 from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.run_context import RUN_NAME, RunContext
@@ -21,7 +22,7 @@ from railhead.driver.messages.log import log
 from railhead.driver.ray.checkpoint_manager import list_fields
 from railhead.driver.ray.supported_versions import warn_of_newer_ray, warn_without_notices
 from railhead.driver.ray.types import RunConfig
-from railhead.driver.storage.claims import Claim, Claimant, forget_outcome, list_claims, take_run
+from railhead.driver.storage.claims import Claim, Claimant, find_first_uid, forget_outcome, list_claims, take_run
 from railhead.driver.storage.resumable import UNREADABLE, find_resumable, read_copy
 from railhead.driver.storage.run_folder_files import RunFolder, open_run_folder
 from railhead.driver.storage.storage_call import Warn, call_storage
@@ -45,15 +46,14 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
     # Only then has an earlier attempt saved what this one could miss under a new name.
     may_be_renamed = run.is_named and run.fit == 1 and pod.attempt > 1 and pod.checkpoint_index >= 0
 
-    def acquire() -> tuple[Claim, Optional[str], Optional[RunWarning], bool]:
+    def acquire() -> tuple[list[Claim], Optional[str], Optional[RunWarning]]:
         folder = open_run_folder(run_config)
-        # Before this attempt claims it too.
-        is_new = may_be_renamed and not any(claimant.has_claimed(claim) for claim in list_claims(folder))
-        claim = take_run(folder, claimant, attempt=pod.attempt, pod=pod.uid)
+        before = list_claims(folder)
+        claim = take_run(folder, claimant, attempt=pod.attempt, pod=pod.uid, before=before)
         forget_outcome(folder)
-        return (claim, *restore_run(folder, fields=fields, known=known, commits=commits), is_new)
+        return ([*before, claim], *restore_run(folder, fields=fields, known=known, commits=commits))
 
-    claim, latest, damage, is_new = call_storage(
+    claims, latest, damage = call_storage(
         run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, warn=warn
     )
     resumed_from = ""
@@ -66,14 +66,16 @@ def acquire_run(run_config: RunConfig, run: RunContext, *, pod: Pod, job: JobInp
         log(damage.message)
     elif resumed_from:
         log(f"the run resumes from {resumed_from}")
+    *before, claim = claims
     renamed = None
-    if is_new:
+    if may_be_renamed and not any(claimant.has_claimed(each) for each in before):
         renamed = warn_of_new_name(run_config.name)
     # The status shows one warning: the first of these, in the order of their weight.
     version = find_version()
     warning = damage or run.warning or renamed
     warning = warning or warn_without_notices(version, end_seconds=job.end_seconds) or warn_of_newer_ray(version)
-    claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
+    run_id = name_tracked_run(run_config.name, find_first_uid(claims))
+    claimed = replace(run, claim=str(claim), run_id=run_id, resumed_from=resumed_from, warning=warning)
     claimed.write()
     return claimed
 

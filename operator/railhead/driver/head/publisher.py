@@ -167,6 +167,7 @@ class Publisher:
             checkpoint=progress.checkpoint,
             best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
+            tracker_url=fit.tracker_url,
             resumed_from=resumed_from,
             warning=fit.warning
             or base.warning

@@ -119,6 +119,7 @@ def add_attempt(record: RunRecord, own: RecordedAttempt, stored: Optional[RunRec
         best = stored.best_checkpoint
     return replace(
         record,
+        tracker_url=record.tracker_url or stored.tracker_url,
         attempts=(*others, own),
         checkpoint=record.checkpoint or stored.checkpoint,
         best_checkpoint=best,
@@ -133,6 +134,7 @@ def build_record(job: JobInput, report: Report, found: RecordedEnvironment) -> R
         name=job.name,
         uid=job.uid,
         run_uri=report.run_uri,
+        tracker_url=report.tracker_url,
         spec=describe_spec(job),
         environment=found,
         checkpoint=report.checkpoint,

@@ -31,6 +31,7 @@ class FromController(Value):
         rule_warning: of spec.metricPolicy, for the current group.
         heartbeat: of the current group, None before its first.
         hangs_taken: number of the last of the driver's hangs that it has seen.
+        tracker_url: where a tracker shows the run, or empty.
         validations: which Ray Train waits for after training, as a part of a sentence; empty = for none.
     """
 
@@ -44,6 +45,7 @@ class FromController(Value):
     rule_warning: Optional[RunWarning] = None
     heartbeat: Optional[Heartbeat] = None
     hangs_taken: int = 0
+    tracker_url: str = ""
     validations: str = ""
 
     def with_restart(self, restart: RestartInPlace) -> FromController:

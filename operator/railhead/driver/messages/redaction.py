@@ -36,7 +36,7 @@ _USER = re.compile(
     re.IGNORECASE,
 )
 _QUERY = re.compile(
-    r"([?&](?:access_key(?:_id)?|secret_key|secret_access_key|session_token|account_key|sas_token|sig|client_secret"
+    r"([?&](?:access_key(?:_id)?|api_?key|secret_key|secret_access_key|session_token|account_key|sas_token|sig|client_secret"
     r"|password|token|x-amz-(?:credential|signature|security-token))=)[^&\s'\"]+",
     re.IGNORECASE,
 )

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Callable, Optional
 
 from railhead.contract import environment
+from railhead.contract.trackers import RUN_ID
 from railhead.driver.container.user_code import has_parameter, load_function
 from railhead.driver.messages.attempt_errors import (
     RankErrorKind,
@@ -39,6 +40,8 @@ from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.gpu_use import watch_gpus
 from railhead.driver.rank.rank_log import OwnLog, keep_logging_from_raising
 from railhead.driver.rank.steps import STEPS, watch_optimizers
+from railhead.driver.rank.tracker_link import read_link
+from railhead.driver.rank.tracker_variables import set_tracker_variables
 from railhead.driver.rank.watched_uploads import watch_uploads
 from railhead.driver.ray.train_context import NOTICES, raise_refused_report, start_from_checkpoint, watch_notices
 
@@ -64,6 +67,7 @@ class RankEnd:
         error: if it raised.
         age: of that error, in seconds, by this process's own clock: those of different machines differ.
         has_read_notice: it knew that the run, or a node, was about to end.
+        tracker_url: where a tracker shows its run, or empty.
     """
 
     stage: str = NOT_BEGUN
@@ -71,6 +75,7 @@ class RankEnd:
     pod: str = ""
     age: float = 0.0
     has_read_notice: bool = False
+    tracker_url: str = ""
 
 
 _END = RankEnd()
@@ -78,10 +83,14 @@ _ended_at = 0.0
 _is_permitted = False
 
 
-def permit_training() -> None:
-    """The controller calls this on each worker once its fence is in place, before torch's process group is created."""
+def permit_training(run_id: str) -> None:
+    """The controller calls this on each worker once its fence is in place, before torch's process group is created.
+
+    `run_id`: of `contract.trackers`.
+    """
     global _is_permitted
     _is_permitted = True
+    os.environ[RUN_ID] = run_id
     with contextlib.suppress(Exception):
         switch_on_recorder()
 
@@ -89,7 +98,8 @@ def permit_training() -> None:
 def read_end() -> RankEnd:
     """The controller calls this on a worker."""
     age = time.monotonic() - _ended_at
-    return RankEnd(_END.stage, _END.error, os.environ.get(environment.POD_NAME, ""), age, NOTICES.was_read)
+    pod = os.environ.get(environment.POD_NAME, "")
+    return RankEnd(_END.stage, _END.error, pod, age, NOTICES.was_read, read_link())
 
 
 def run_train_func(entrypoint: str, config: object, resume_from: str) -> object:
@@ -152,6 +162,7 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
         write_marks(BEGIN, rank=rank, process=process)
         if not _is_permitted:
             raise TrainingError(RankErrorKind.UNFENCED, rank, _NOT_PERMITTED)
+        set_tracker_variables(os.environ, rank)  # before the user's code, which may start its tracker on import
         watch_notices()
         watch_uploads()
         watch_optimizers()

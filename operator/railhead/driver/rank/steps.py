@@ -17,6 +17,7 @@ from typing import Optional, SupportsIndex, Tuple
 
 from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 from railhead.driver.mailbox.heartbeat import NO_UPLOADS, GpuUse, Uploads
+from railhead.driver.rank.tracker_link import read_link
 
 MODULE = "torch.optim.optimizer"
 
@@ -39,6 +40,7 @@ class RankProgress:
         stuck_save: why no checkpoints are written for now; empty while they are, or while none is due.
         has_returned: the function has returned, also if Ray Train's thread still waits for uploads.
         gpus: the use of its GPUs, at the time `gpus_clock` of the same clock.
+        tracker_url: where a tracker shows its run, or empty.
     """
 
     clock: float = 0.0
@@ -59,6 +61,7 @@ class RankProgress:
     has_returned: bool = False
     gpus: Tuple[GpuUse, ...] = ()
     gpus_clock: float = 0.0
+    tracker_url: str = ""
 
 
 STEPS = RankProgress()
@@ -78,7 +81,7 @@ def note_progress(step: SupportsIndex, total: Optional[SupportsIndex], tokens: O
 def read_beat() -> RankProgress:
     """The controller calls this on a worker."""
     now = time.monotonic()
-    return replace(STEPS, clock=now, blocked=_count_blocked(now))
+    return replace(STEPS, clock=now, blocked=_count_blocked(now), tracker_url=read_link())
 
 
 def exchange_beat(losses: LossHistory) -> RankProgress:
@@ -118,6 +121,7 @@ def watch_optimizers() -> None:
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
     """While a report waits for the other ranks and the storage, no step is due."""
+    read_link()  # the tracker's run may be over when the controller asks next
     STEPS.report_began = began = time.monotonic()
     STEPS.reports += 1
     STEPS.open_reports += 1

@@ -25,7 +25,7 @@ class RayWorker(Protocol):
     metadata: Metadata
     actor: Any  # the methods of its class, each with `remote`
 
-    def execute_async(self, function: Callable[..., object], /) -> object: ...
+    def execute_async(self, function: Callable[..., object], /, *arguments: object) -> object: ...
 
 
 class ExecutionGroup(Protocol):

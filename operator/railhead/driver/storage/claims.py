@@ -28,7 +28,7 @@ import json
 import re
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Collection, Iterable, Optional, Union
+from typing import TYPE_CHECKING, Collection, Iterable, Optional, Sequence, Union
 
 from railhead.contract.outcome import Outcome
 from railhead.contract.run_folder import OWN_FOLDER
@@ -89,9 +89,15 @@ class Claimant:
         return claim.uid == self.uid or claim.uid in self.former_uids
 
 
-def take_run(folder: RunFolder, claimant: Claimant, *, attempt: int, pod: str = "") -> Claim:
-    """Raises Fenced or JobRefused when the run belongs to another."""
-    before = list_claims(folder)
+def take_run(
+    folder: RunFolder, claimant: Claimant, *, attempt: int, pod: str = "", before: Optional[Sequence[Claim]] = None
+) -> Claim:
+    """Claims the run; `before`: the claims so far, if the caller has just listed them.
+
+    Raises Fenced or JobRefused when the run belongs to another.
+    """
+    if before is None:
+        before = list_claims(folder)
     uid = claimant.uid
     own = [claim.turn for claim in before if claim.uid == claimant.uid]
     claim = Claim(max(own) if own else 1 + max((c.turn for c in before), default=0), uid, attempt, pod)
@@ -118,6 +124,11 @@ def check_claim(folder: RunFolder, claim: Claim) -> None:
 
 def list_claims(folder: RunFolder) -> list[Claim]:
     return [claim for claim in map(Claim.parse, folder.list_names(CLAIMS)) if claim]
+
+
+def find_first_uid(claims: Iterable[Claim]) -> str:
+    """Returns the uid of the TrainJob that has begun the run. There is at least one claim."""
+    return min(claims, key=attrgetter("turn", "uid")).uid
 
 
 def _refuse_foreign(folder: RunFolder, claimant: Claimant, before: Iterable[Claim]) -> None:

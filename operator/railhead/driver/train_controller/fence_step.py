@@ -53,12 +53,14 @@ class FenceStep(ControllerStep):
         self._group = group
         self._box = mailbox.controller
         self._claim = Claim.parse(run.claim)
+        self._run_id = run.run_id
         self._start_clean_up: Optional[Callable[[], threading.Thread]] = None
 
     def before_training_context(self, workers: Sequence[RayWorker]) -> None:
         """Permits each worker to train, also one that replaces another: without that, no rank does."""
         for worker in workers:
-            worker.execute_async(permit_training)  # runs before the training function, in the order of submission
+            # Runs before the training function, in the order of submission.
+            worker.execute_async(permit_training, self._run_id)
 
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         """Raises JobRefused when this Ray keeps its checkpoints elsewhere."""

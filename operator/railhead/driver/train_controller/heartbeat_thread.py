@@ -6,7 +6,6 @@ done at each poll of the ranks.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 import time
@@ -54,13 +53,21 @@ def _ask(group: Group, worker_group: WorkerGroup, mailbox: Mailbox) -> None:
         beat = pulse.add(answers)
         if beat is not None:
             slow = name_pods(group, slow_ranks.look(pulse.beats, now=time.monotonic(), time=now_text()))
-            mailbox.controller.change(functools.partial(replace, heartbeat=replace(beat, slow_ranks=slow)))
+            mailbox.controller.change(partial(replace, heartbeat=replace(beat, slow_ranks=slow)))
+        link = find_link(pulse.beats)
+        if link:
+            mailbox.controller.change(partial(replace, tracker_url=link))
 
 
 def name_pods(group: Group, found: Sequence[SlowRank]) -> tuple[SlowRank, ...]:
     """Adds each rank's pod."""
     processes = group.read_processes() if found else {}
     return tuple(replace(each, pod=processes[each.rank].hostname) for each in found if each.rank in processes)
+
+
+def find_link(beats: Mapping[int, RankProgress]) -> str:
+    """Returns where a tracker shows the run, by the first rank that says so; empty if none does."""
+    return next((beat.tracker_url for _, beat in sorted(beats.items()) if beat.tracker_url), "")
 
 
 class HeartbeatMerger:

@@ -54,12 +54,18 @@ class ReturnsStep(ControllerStep):
             if statuses[rank].error is None:
                 self._returned[rank] = workers[rank]
                 self._has_stopped |= bool(answer.value and answer.value.has_read_notice)
+                self._note_link(answer.value)
         if len(self._returned) < len(statuses):
             return
         if self._has_stopped and self._mailbox.driver.read().end is not None:
             log("the training function stopped because the run ends: not a success")
         else:
             self._mailbox.controller.change(partial(replace, has_returned=True))
+
+    def _note_link(self, end: Optional[RankEnd]) -> None:
+        """Keeps the link of a run that is over before the first heartbeat; a later one has that of the first rank."""
+        if end is not None and end.tracker_url and not self._mailbox.controller.read().tracker_url:
+            self._mailbox.controller.change(partial(replace, tracker_url=end.tracker_url))
 
 
 def find_error(rank: int, answer: RankAnswer[RankEnd]) -> Optional[Exception]:

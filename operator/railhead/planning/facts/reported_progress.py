@@ -35,6 +35,7 @@ from railhead.contract.report import (
     SlowRank,
 )
 from railhead.contract.times import format_duration, format_time
+from railhead.contract.trackers import is_link
 
 REASON = r"[A-Z][A-Za-z0-9]*"
 
@@ -48,6 +49,9 @@ def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, s
         status = replace_status(status, progress=progress)
     if _is_uri(report.run_uri):
         status = replace_status(status, run_uri=report.run_uri)
+    if is_link(report.tracker_url):
+        # An attempt that has no link yet, or none any more, takes none away.
+        status = replace_status(status, tracker_url=report.tracker_url)
     if report.resumed_from and _is_uri(report.resumed_from.uri):
         status = replace_status(status, resumed_from=ResumedFromStatus(uri=report.resumed_from.uri))
     return _add_checkpoints(status, report, attempt=report.attempt, time=report.time)

@@ -20,6 +20,7 @@ from railhead.contract.report import (
     MAX_URI,
     State,
 )
+from railhead.contract.trackers import MAX_LINK
 from railhead.controller.report.schedule import Urgency
 from railhead.controller.report.server import parse_report
 from railhead.controller.report.writer import find_urgency, status_fields
@@ -45,6 +46,7 @@ REPORT = st.fixed_dictionaries(
         "metrics": st.dictionaries(st.text(max_size=5) | st.just("k" * 500), JSON | st.just("v" * 500), max_size=4),
         "time": st.text(max_size=4) | st.just("t" * 500),
         "run_uri": st.text(max_size=4) | st.just("x" * (MAX_URI + 1)),
+        "tracker_url": st.text(max_size=4) | st.just("http://t/" + "x" * MAX_LINK) | st.just("http://t/"),
         "checkpoint": CHECKPOINT,
         "best_checkpoint": BEST,
         "warning": st.none()
@@ -98,7 +100,7 @@ def test_any_report_results_in_a_valid_status(values: dict[str, Any]) -> None:
     numbers = [fields["progress"]["reports"], fields["progress"]["joined"]] if "progress" in fields else []
     numbers += [fields[key]["index"] for key in ("checkpoint", "bestCheckpoint") if key in fields]
     assert all(type(number) is int and 0 <= number <= MAX_INDEX for number in numbers)
-    assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "resumedFrom"}
+    assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "trackerURL", "resumedFrom"}
     json.dumps(fields, allow_nan=False)
 
 
@@ -294,6 +296,17 @@ def test_a_termination_message_without_metrics_removes_none() -> None:
 def test_a_uri_that_is_too_long_is_dropped_and_never_cut(uri: Any) -> None:
     report = make_report(run_uri=uri, resumed_from={"uri": uri}, checkpoint={"uri": uri, "index": 6})
     assert status_fields(report, RUNNING).keys() == {"progress"}
+
+
+@pytest.mark.parametrize(
+    "url", ["", "javascript:alert(1)", "https://user:password@t/", "https://t/\x1b[2J", f"https://t/{'x' * MAX_LINK}"]
+)
+def test_only_an_address_of_a_page_becomes_the_link(url: str) -> None:
+    assert status_fields(make_report(tracker_url=url), RUNNING).keys() == {"progress"}
+    known = make_facts(trackerURL="https://t/runs/1").status
+    assert "trackerURL" not in status_fields(make_report(tracker_url=url), known), "the link stays"
+    fields = status_fields(make_report(tracker_url="https://t/runs/2"), known)
+    assert fields["trackerURL"] == "https://t/runs/2"
 
 
 def test_a_uri_of_the_maximum_length_is_kept() -> None:

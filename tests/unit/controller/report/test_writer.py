@@ -117,7 +117,7 @@ async def test_a_report_is_written_at_once_as_a_compare_and_set(harness: Harness
     assert fields["progress"]["reports"] == 4
     assert fields["checkpoint"] == {**checkpoint, "attempt": 1}
     assert (fields["runURI"], fields["resumedFrom"]) == ("/runs", {"uri": "/runs/c1"})
-    assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "resumedFrom"}, (
+    assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "trackerURL", "resumedFrom"}, (
         "the leader's fields are not ours"
     )
     assert harness.recorded == list(harness.client.api.objects.values())
@@ -369,6 +369,7 @@ COMMIT = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:00Z"}
         ({"reports": 5, "checkpoint": COMMIT}, Urgency.CHECKPOINT),
         ({"best_checkpoint": {**COMMIT, "attempt": 1}}, Urgency.CHECKPOINT),
         ({"run_uri": "/runs"}, Urgency.CHECKPOINT),
+        ({"tracker_url": "https://t/runs/1"}, Urgency.CHECKPOINT),
         ({"state": "RESTARTING", "checkpoint": COMMIT}, Urgency.STATE),
         ({"workers": 7}, Urgency.STATE),
         ({"lost_pods": ["w0"]}, Urgency.STATE),

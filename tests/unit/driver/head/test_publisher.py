@@ -112,7 +112,9 @@ def test_sends_full_states_and_reads_the_token_again(server: Server, tmp_path: P
     server.wait_for(1)
     (tmp_path / "token").write_text("second\n")
     tell(
-        mailbox.controller, progress=Progress(state="RUNNING", reports=3, metrics={"loss": "1"}, checkpoint=CHECKPOINT)
+        mailbox.controller,
+        progress=Progress(state="RUNNING", reports=3, metrics={"loss": "1"}, checkpoint=CHECKPOINT),
+        tracker_url="https://t/runs/1",
     )
     server.wait_for(2)
     publisher.update(partial(replace, joined=2, run_uri="/runs/r"))
@@ -122,6 +124,7 @@ def test_sends_full_states_and_reads_the_token_again(server: Server, tmp_path: P
     first, second, third, last = server.bodies
     assert (first["state"], first["attempt"], first["uid"]) == ("STARTING", 2, "u")
     assert (second["state"], second["reports"], second["metrics"]) == ("RUNNING", 3, {"loss": "1"})
+    assert (first["tracker_url"], second["tracker_url"]) == ("", "https://t/runs/1")
     assert (third["joined"], third["checkpoint"]) == (2, CHECKPOINT.to_dict())
     assert (last["state"], last["reports"]) == ("FINISHED", 3)
     assert server.tokens[0] == "Bearer first"

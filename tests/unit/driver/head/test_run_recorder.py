@@ -144,6 +144,20 @@ def test_a_head_writes_nothing_once_a_later_one_has_the_run(runs: Path, later: d
     assert [each.outcome for each in read(runs).attempts] == ["", ""]
 
 
+def test_the_link_of_an_earlier_attempt_stays_until_there_is_another(runs: Path) -> None:
+    first = Head(runs)
+    first.train()
+    tell(first.mailbox.controller, tracker_url="https://t/runs/1")
+    first.end("Hang")
+    second = Head(runs, attempt=2, pod="q")
+    second.train()
+    second.recorder._write()
+    assert read(runs).tracker_url == "https://t/runs/1"
+    tell(second.mailbox.controller, tracker_url="https://t/runs/2")
+    second.recorder._write()
+    assert read(runs).tracker_url == "https://t/runs/2"
+
+
 def test_a_head_that_is_slow_to_begin_finds_its_successor(runs: Path) -> None:
     Head(runs, attempt=2).recorder._write()
     with pytest.raises(Fenced):

@@ -91,6 +91,7 @@ def test_names_that_merely_contain_one_of_a_credential_hide_nothing(tmp_path: Pa
         ("hdfs://u:p@nn:8020/x and ftp://u:p@ss@h", "hdfs://(hidden)@nn:8020/x and ftp://(hidden)@h"),
         ("https://a.blob/c?sv=1&sig=ab%2Fc&se=2", "https://a.blob/c?sv=1&sig=(hidden)&se=2"),
         ("s3://b/x?secret_key=K&region=eu", "s3://b/x?secret_key=(hidden)&region=eu"),
+        ("https://wandb.ai/a/b/runs/c?apiKey=0f1e", "https://wandb.ai/a/b/runs/c?apiKey=(hidden)"),
         ("?X-Amz-Credential=AKIA/2026&X-Amz-Signature=00ff", "?X-Amz-Credential=(hidden)&X-Amz-Signature=(hidden)"),
         ("{'Authorization': 'Basic dXNlcjpwdw=='}", "{'Authorization': 'Basic (hidden)'}"),
         (f"Invalid header value b'Bearer {TOKEN}'", "Invalid header value b'Bearer (hidden)'"),

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from ray.train.v2._internal.execution.worker_group import thread_runner
 
+from railhead import training
 from railhead.contract import environment
+from railhead.contract.trackers import RUN_ID
 from railhead.driver.container.user_code import WORKING_FOLDER
 from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError
 from railhead.driver.messages.exception_text import TEXT_LIMIT, describe_exception
@@ -243,9 +245,13 @@ def test_without_the_controllers_permission_the_function_does_not_run(monkeypatc
         run_rank.run_rank(ran.append, resume_from="", keeps_exception=False)
     assert ran == []
     monkeypatch.setattr("ray.get_gpu_ids", list)
-    run_rank.permit_training()
+    for variable in (RUN_ID, "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_NAME"):
+        monkeypatch.setenv(variable, "")  # so that what this sets goes with the test
+        monkeypatch.delenv(variable)
+    run_rank.permit_training("digits-1c6f0c8e")
     run_rank.run_rank(ran.append, resume_from="", keeps_exception=False)
     assert ran == [1]
+    assert (training.run_id(), os.environ["WANDB_RUN_ID"]) == ("digits-1c6f0c8e", "digits-1c6f0c8e-rank1")
 
 
 @pytest.fixture

@@ -239,7 +239,7 @@ class Controller:
         monkeypatch.setenv(e.TEMP, str(self.temp))
         claim = take_run(self.folder, Claimant(UID), attempt=attempt)
         monkeypatch.setenv("RAILHEAD_RUN", "")
-        RunContext("/runs/r", claim=str(claim)).write()
+        RunContext("/runs/r", claim=str(claim), run_id="the-id").write()
         self.manager = CheckpointManager(CheckpointConfig(num_to_keep=keep), self.storage)
         self.known = Group()
         self.callback = FenceStep(self.known, Mailbox(self.temp), RunContext.read())
@@ -634,10 +634,14 @@ def bad_disk() -> None:
 
 def test_permits_training_on_each_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[object] = []
-    workers: list[Any] = [types.SimpleNamespace(execute_async=called.append) for _ in range(3)]
+
+    def call(*arguments: object) -> None:
+        called.append(arguments)
+
+    workers: list[Any] = [types.SimpleNamespace(execute_async=call) for _ in range(3)]
     callback = Controller(tmp_path, monkeypatch, attempt=1).callback
     callback.before_training_context(workers)
-    assert called == [permit_training] * 3
+    assert called == [(permit_training, "the-id")] * 3
 
 
 def test_rejects_a_ray_without_a_checkpoint_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

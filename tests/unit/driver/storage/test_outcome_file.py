@@ -17,6 +17,7 @@ from pyarrow.fs import LocalFileSystem
 from railhead.contract import environment as e
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import CommittedCheckpoint
+from railhead.contract.trackers import name_tracked_run
 from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.run_context import RunContext
 from railhead.driver.fit.acquire_run import acquire_run
@@ -103,7 +104,8 @@ def test_a_job_that_takes_over_the_run_removes_it_and_trains(tmp_path: Path, mon
     leave(open_own_folder(str(tmp_path), "r"))
     job = make_job(uid=OTHER, run_name="r", storage_path=str(tmp_path), is_sharing_run=True)
     config = SimpleNamespace(storage_path=str(tmp_path), storage_filesystem=LocalFileSystem(), name="r")
-    acquire_run(config, RunContext(f"{tmp_path}/r"), pod=make_pod(tmp_path, attempt=1), job=job, warn=print)
+    run = acquire_run(config, RunContext(f"{tmp_path}/r"), pod=make_pod(tmp_path, attempt=1), job=job, warn=print)
+    assert run.run_id == name_tracked_run("r", UID), "the same run in every tracker"
     assert not (tmp_path / "r" / OUTCOME).exists()
 
 

@@ -18,6 +18,7 @@ from pyarrow.fs import LocalFileSystem
 
 from railhead.contract import environment as e
 from railhead.contract.report import RunWarning
+from railhead.contract.trackers import name_tracked_run
 from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.run_context import RunContext
 from railhead.driver.fit.acquire_run import acquire_run, check_resume_from
@@ -174,6 +175,7 @@ def test_a_run_is_acquired_once_the_storage_takes_the_claim(
     config = SimpleNamespace(storage_path=str(tmp_path), storage_filesystem=LocalFileSystem(), name=job.run_name)
     run = acquire_run(config, RunContext(f"{tmp_path}/{job.run_name}"), pod=make_pod(tmp_path), job=job, warn=print)
     assert Claim.parse(run.claim) == Claim(1, job.uid, 1, "the-pod")
+    assert run.run_id == name_tracked_run(job.run_name, job.uid)
     assert len(pauses) == 2 and not errors
 
 

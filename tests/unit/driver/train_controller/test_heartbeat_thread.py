@@ -176,7 +176,7 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
             raise ValueError("the worker group is not active")
         if worker_group.rounds == 0:
             group.worker_group = groups[1]
-        return {rank: beat(1.0, optimizer=len(asked)) for rank in ranks}
+        return {rank: beat(1.0, optimizer=len(asked), tracker_url=f"http://t/{rank}" if rank else "") for rank in ranks}
 
     monkeypatch.setattr(heartbeat_thread, "HEARTBEAT_SECONDS", 0.0)
     monkeypatch.setattr(heartbeat_thread, "call_ranks", ask)
@@ -187,6 +187,7 @@ def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.Monk
     assert told == [{0: (losses,), 1: (losses,)}] * 2, "ranks learn of the losses"
     found = mailbox.controller.read().heartbeat
     assert found is not None and (found.number, found.alive) == (1, 2)
+    assert mailbox.controller.read().tracker_url == "http://t/1", "of the first rank that has one"
     heartbeat_thread.watch_steps(group, groups[1], mailbox)
     wait_until("the end of the thread", lambda: not find_threads())
     assert asked[2:] == [groups[1]] * 2, "its group was shut down"

@@ -88,6 +88,19 @@ def test_a_rank_that_ended_without_returning_gets_an_error(
         assert not mailbox.controller.read().has_returned
 
 
+def test_a_short_run_leaves_its_link(returns: ReturnsStep, ranks: Any, mailbox: Mailbox) -> None:
+    ranks.answers = [RankAnswer(RankEnd(RETURNED, tracker_url=f"http://t/{rank}")) for rank in range(2)]
+    returns.after_poll(make_status(False, False), ranks)
+    assert mailbox.controller.read().tracker_url == "http://t/0"
+
+
+def test_the_link_of_a_heartbeat_stays(returns: ReturnsStep, ranks: Any, mailbox: Mailbox) -> None:
+    tell(mailbox.controller, tracker_url="http://t/0")
+    ranks.answers[1] = RankAnswer(RankEnd(RETURNED, tracker_url="http://t/1"))
+    returns.after_poll(make_status(True, False), ranks)
+    assert mailbox.controller.read().tracker_url == "http://t/0"
+
+
 def test_does_not_ask_ranks_with_an_error(returns: ReturnsStep, ranks: Any, mailbox: Mailbox) -> None:
     status = make_status(False, False)
     status.worker_statuses[0].error = RAISES

@@ -73,6 +73,7 @@ def test_a_report_brings_no_control_character_into_the_status(text: str) -> None
         checkpoint=checkpoint_of("/runs/c9", text),
         best_checkpoint=checkpoint_of("/runs/" + text, text),
         run_uri="/runs/" + text,
+        tracker_url="https://t/" + text,
         resumed_from={"uri": "/runs/" + text},
         warning={"reason": "StorageUnreachable", "message": text},
         restart=restart,
