@@ -25,6 +25,7 @@ from tests.unit.client.run_folder import write_log, write_run, write_segment
 from tests.unit.client.ui.fixed_source import FixedSource
 
 URI = "s3://bucket/runs/digits-1a2b3c4d"
+TRACKER_URL = "https://wandb.ai/team/digits/runs/digits-1a2b3c4d"
 # What a pod or an author may call things: HTML, a terminal's orders, other writing directions, and keys of NiceGUI.
 HOSTILE = (
     "<img src=x onerror=\"document.title='owned'\">",
@@ -93,6 +94,7 @@ def make_training(name: str = "digits", percent: int = 42) -> Object:
         checkpoint={"uri": f"{URI}/checkpoint_2", "index": 1, "time": "2026-11-25T11:40:00Z", "attempt": 3},
         bestCheckpoint={"uri": f"{URI}/checkpoint_1", "index": 0, "time": "2026-11-25T10:00:01Z", "attempt": 1},
         runURI=URI,
+        trackerURL=TRACKER_URL,
         restarts={"disruptions": 2},
         goodput={
             "percent": "86.2",
@@ -288,6 +290,7 @@ def build_hostile(folder: Path) -> FixedSource:
     status["progress"]["remaining"] = HOSTILE[5][:16]
     status["checkpoint"]["uri"] = f"s3://{text}"
     status["runURI"] = f"s3://{HOSTILE[0]}"
+    status["trackerURL"] = "javascript:document.title='owned'"
     job["spec"]["image"] = text
     job["spec"]["trainer"]["trainLoopConfig"] = dict.fromkeys(HOSTILE, text)
     source = FixedSource([job])

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.ui.conftest import Server, Visiting
-from tests.ui.scenes import HOSTILE
+from tests.ui.scenes import HOSTILE, TRACKER_URL
 
 TABS = ("overview", "curves", "ranks", "checkpoints", "logs", "events", "spec")
 JOBS = ("digits", "failed", "queued", "hung")
@@ -109,6 +109,20 @@ def test_a_finding_leads_to_the_section_about_it(five: Server, visit: Visiting) 
     assert link == "/docs/how-to/detect-hangs.md#training-that-hangs"
     visited.open(link)
     expect(page.get_by_role("heading", name="Training that hangs")).to_be_in_viewport()
+
+
+def test_the_page_of_the_run_in_its_tracker_is_a_link(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/digits")
+    link = page.get_by_role("link", name="Tracker", exact=True)
+    expect(link).to_have_attribute("href", TRACKER_URL)
+    expect(link).to_have_attribute("rel", "noopener noreferrer")
+
+
+def test_an_address_that_would_run_a_script_is_no_link(hostile: Server, visit: Visiting) -> None:
+    page = visit(hostile).open("/jobs/team-a/digits")
+    expect(page.get_by_text("Goodput 86.2%")).to_be_visible()
+    expect(page.get_by_text("javascript:")).to_be_visible()
+    expect(page.get_by_role("link", name="Tracker", exact=True)).to_have_count(0)
 
 
 def test_curves_are_drawn_compared_and_smoothed(five: Server, visit: Visiting) -> None:

@@ -9,17 +9,11 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from railhead.cli.output import Column, Console, remark
 from railhead.client.run.run_list import RunRow, build_row, list_runs, read_record, read_records
 from railhead.client.run.run_storage import RunStorage, open_storage
 from railhead.contract.times import describe_age, format_duration
-
-if TYPE_CHECKING:
-    pass
-
-MOST_CAUSES = 3  # of lost time
 
 
 def do_runs(options: argparse.Namespace) -> int:

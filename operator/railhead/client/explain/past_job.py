@@ -75,6 +75,7 @@ def build_job(row: RunRow, record: RunRecord) -> Object:
         "attempt": row.attempts,
         "attempts": [_build_attempt(each, is_last=each is record.attempts[-1], row=row) for each in record.attempts],
         "runURI": record.run_uri,
+        "trackerURL": row.tracker_url,
         "run": {"name": row.name, "uid": record.uid, "formerUids": list_uids_of_run(record)[1:]},
         "goodput": _build_goodput(count_goodput(record)),
         "progress": {"attempt": row.attempts, "metrics": record.metrics},
@@ -178,6 +179,7 @@ def list_facts(row: RunRow, record: RunRecord, folder: str, now: datetime) -> li
         ("Code digest", found.code),
         ("Versions", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
         ("Folder", folder),
+        ("Tracker", row.tracker_url),
     ]
 
 

@@ -84,6 +84,7 @@ def _facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
         ("Best", status.best_checkpoint.uri if status.best_checkpoint else ""),
         ("Resumed from", status.resumed_from.uri if status.resumed_from else ""),
         ("Run", status.run_uri),
+        ("Tracker", status.tracker_url),
     ]
 
 

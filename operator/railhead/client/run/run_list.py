@@ -27,6 +27,7 @@ from railhead.contract.run_record import LIMIT_BYTES, OtherVersion, RecordedAtte
 from railhead.contract.spent import Spent
 from railhead.contract.text import clean_line
 from railhead.contract.times import parse_time
+from railhead.contract.trackers import is_link
 
 # A driver gives a sign of life each minute; the storage may take long, and clocks differ.
 LOST_AFTER = timedelta(minutes=5)
@@ -71,6 +72,7 @@ class RunRow:
         checkpoint: number of the newest one; None = none yet.
         checkpoint_time: when that was committed.
         image: of the newest attempt.
+        tracker_url: the run's page in a tracker; empty if none is known.
     """
 
     name: str
@@ -88,6 +90,7 @@ class RunRow:
     checkpoint: int | None
     checkpoint_time: str
     image: str
+    tracker_url: str
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,15 @@ def build_row(name: str, record: RunRecord, *, now: datetime) -> RunRow:
         checkpoint=index,
         checkpoint_time=committed,
         image=record.environment.image,
+        tracker_url=_find_link(record),
     )
+
+
+def _find_link(record: RunRecord) -> str:
+    """Returns the link, if it is one: a person is going to open it."""
+    if is_link(record.tracker_url):
+        return record.tracker_url
+    return ""
 
 
 def _find_reason(attempt: RecordedAttempt) -> str:

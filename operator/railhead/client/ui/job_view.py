@@ -24,6 +24,7 @@ from railhead.client.ui.page_source import TrainJobName
 from railhead.client.ui.ranks_tab import RanksTab
 from railhead.client.ui.spec_tab import SpecTab
 from railhead.client.ui.viewing import Region, build_frame, run_for_viewer
+from railhead.contract.trackers import is_link
 
 TABS: Mapping[str, tuple[str, Callable[[JobContext], Tab]]] = {
     "overview": ("Overview", OverviewTab),
@@ -45,6 +46,7 @@ class JobState:
     problem: str
     is_gone: bool
     is_read: bool
+    tracker_url: str = ""
 
 
 class JobView:
@@ -153,7 +155,8 @@ class JobView:
             ("Workers", f"{workers.ready}/{workers.desired}" if workers.desired else ""),
         )
         shown = tuple((name, value) for name, value in facts if value)
-        return JobState(self._read_phase(snapshot), shown, job.problem, job.is_gone, is_read=True)
+        phase = self._read_phase(snapshot)
+        return JobState(phase, shown, job.problem, job.is_gone, is_read=True, tracker_url=status.tracker_url)
 
     def _read_phase(self, snapshot: JobSnapshot) -> str:
         return snapshot.status.phase or "(not seen)"
@@ -187,5 +190,9 @@ class JobView:
             badge(state.phase)
         for name, value in state.facts:
             label(f"{name} {value}".strip(), "rh-quiet")
+        # Whoever may write to the status has written it: the browser would also run a script for some addresses.
+        if is_link(state.tracker_url):
+            link = ui.link("Tracker", state.tracker_url, new_tab=True)
+            link.classes("rh-link").props('rel="noopener noreferrer"')
         if state.problem:
             label(state.problem, "text-negative")

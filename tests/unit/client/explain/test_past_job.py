@@ -24,7 +24,7 @@ FIRST = RecordedAttempt(
 )
 LAST = RecordedAttempt(*("uid", 2, "p2", "2026-11-25T09:10:00Z", "2026-11-25T11:00:00Z"), spent=Spent(starting=60_000))
 RECORD = RunRecord(
-    *("team-a", "digits", "uid", "s3://b/r/digits"),
+    *("team-a", "digits", "uid", "s3://b/r/digits", "https://tracker.example/runs/1"),
     RecordedSpec(train_func="train:f", num_workers=4, score_attribute="loss"),
     attempts=(FIRST, LAST),
     checkpoint=CommittedCheckpoint("s3://b/r/digits/c1", 1, "2026-11-25T10:00:00Z", {"loss": "0.5"}, 2),
@@ -53,6 +53,7 @@ def test_a_run_that_lives_is_told_from_one_that_died(
     snapshot = open_run(**last)
     assert snapshot.row.state == state
     assert summarize_past(snapshot).findings[0].reason == reason
+    assert snapshot.status.tracker_url == "https://tracker.example/runs/1"
     spans = list_spans(snapshot)
     assert [span.kind for span in spans][:5] == ["starting", "training", "gap", "starting", "training"]
     assert spans[4].is_open == (state == "Running")

@@ -41,6 +41,13 @@ RECORD = RunRecord(
 )
 
 
+@pytest.mark.parametrize(
+    ("recorded", "shown"), [("https://t/runs/1", "https://t/runs/1"), ("javascript:alert(1)", ""), ("\x1b[2J", "")]
+)
+def test_a_row_has_a_link_only_if_it_is_one(recorded: str, shown: str) -> None:
+    assert build_row("digits", replace(RECORD, tracker_url=recorded), now=NOW).tracker_url == shown
+
+
 def test_a_row_has_what_a_reader_compares_runs_by() -> None:
     assert build_row("digits", RECORD, now=NOW) == RunRow(
         name="digits",
@@ -58,6 +65,7 @@ def test_a_row_has_what_a_reader_compares_runs_by() -> None:
         checkpoint=3,
         checkpoint_time="2026-11-28T11:00:00Z",
         image="image:1",
+        tracker_url="",
     )
 
 
