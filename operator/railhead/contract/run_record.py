@@ -117,18 +117,17 @@ class RunRecord:
     Attributes:
         namespace, name, uid: of the TrainJob that has continued it last.
         run_uri: where the newest fit() keeps its checkpoints.
-        tracker_url: where a tracker shows the run, or empty.
         attempts: in the order in which they began; at most `MOST_ATTEMPTS`.
         checkpoint, best_checkpoint: as in `contract.report.Report`, over all attempts.
         metrics: rank 0's last ones, as text.
         steps: how far training was.
+        tracker_url: where a tracker shows the run, or empty.
     """
 
     namespace: str
     name: str
     uid: str
     run_uri: str = ""
-    tracker_url: str = ""
     spec: RecordedSpec = field(default_factory=RecordedSpec)
     environment: RecordedEnvironment = field(default_factory=RecordedEnvironment)
     attempts: Tuple[RecordedAttempt, ...] = ()
@@ -136,6 +135,7 @@ class RunRecord:
     best_checkpoint: Optional[CommittedCheckpoint] = None
     metrics: Dict[str, str] = field(default_factory=dict)
     steps: Steps = field(default_factory=Steps)
+    tracker_url: str = ""
 
     def to_json(self) -> bytes:
         """Writes at most `LIMIT_BYTES`; drops the least important parts first."""

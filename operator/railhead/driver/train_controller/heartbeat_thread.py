@@ -66,7 +66,7 @@ def name_pods(group: Group, found: Sequence[SlowRank]) -> tuple[SlowRank, ...]:
 
 
 def find_link(beats: Mapping[int, RankProgress]) -> str:
-    """Returns where a tracker shows the run, by the first rank that says so; empty if none does."""
+    """Returns where a tracker shows the run, by the first rank that knows; empty if none does."""
     return next((beat.tracker_url for _, beat in sorted(beats.items()) if beat.tracker_url), "")
 
 

@@ -24,10 +24,11 @@ FIRST = RecordedAttempt(
 )
 LAST = RecordedAttempt(*("uid", 2, "p2", "2026-11-25T09:10:00Z", "2026-11-25T11:00:00Z"), spent=Spent(starting=60_000))
 RECORD = RunRecord(
-    *("team-a", "digits", "uid", "s3://b/r/digits", "https://tracker.example/runs/1"),
+    *("team-a", "digits", "uid", "s3://b/r/digits"),
     RecordedSpec(train_func="train:f", num_workers=4, score_attribute="loss"),
     attempts=(FIRST, LAST),
     checkpoint=CommittedCheckpoint("s3://b/r/digits/c1", 1, "2026-11-25T10:00:00Z", {"loss": "0.5"}, 2),
+    tracker_url="https://tracker.example/runs/1",
 )
 
 
