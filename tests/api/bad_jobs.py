@@ -137,6 +137,7 @@ TOP = [
     _one("spec.ttlSecondsAfterFinished", -1, "greater than or equal to 0"),
     _one("spec.progressDeadlineSeconds", 0, "greater than or equal to 1"),
     _one("spec.metrics", {}, "Required value", at="spec.metrics.port"),
+    _one("spec.ray", {"dashboard": "yes"}, "must be of type boolean", at="spec.ray.dashboard"),
     _one("spec.metrics", {"port": 1023}, "greater than or equal to 1024", at="spec.metrics.port"),
     _one("spec.metrics", {"port": 65536}, "less than or equal to 65535", at="spec.metrics.port"),
     _one("spec.metrics", {"port": 10000}, "ports 10000-29999 are Ray's", at="spec.metrics.port"),

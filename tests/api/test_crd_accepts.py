@@ -169,6 +169,7 @@ VALID: dict[str, dict[str, Any]] = {
     },
     "a low metrics port": {"spec.metrics": {"port": 9999}},
     "a high metrics port": {"spec.metrics": {"port": 30000}},
+    "Ray's dashboard": {"spec.ray": {"dashboard": True}},
     "no second attempt": {"spec.backoffLimit": 0},
     "a claim": {"spec.run": {"storagePath": "/runs", "storageVolume": CLAIM}},
     "an object store": {"spec.run.storagePath": "s3://bucket/experiments?region=eu-central-1"},

@@ -32,6 +32,7 @@ BEFORE: dict[str, Any] = {
     "spec.scaling.resourcesPerWorker": {"cpu": 1, "memory": "1Gi", "ephemeral-storage": "1Gi"},
     "spec.scaling.rayLabelSelector": {"a": "b"},
     "spec.logs": {"forward": "None"},
+    "spec.ray": {"dashboard": True},
     "spec.scheduling.gangScheduler": "PodGroup",
     "spec.scheduling.priorityClassName": "high",
     "spec.scheduling.queueName": "team-b",

@@ -82,6 +82,7 @@ CHANGES_WHILE_SUSPENDED: list[tuple[str, Any]] = [
     ("worker", {"objectStore": "1Gi"}),
     ("worker", {"drainSeconds": 30}),
     ("logs", {"forward": "None"}),
+    ("ray", {"dashboard": True}),
     ("scheduling.gangScheduler", "Volcano"),
     ("scheduling.priorityClassName", "high"),
     ("scheduling.topology", {"key": "rack", "policy": "Preferred"}),

@@ -445,6 +445,18 @@ def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_o
     assert '"--modules-to-load=UsageStatsHead"' in services.partition("if not include_dash:")[2][:300]
 
 
+def test_the_dashboard_starts_with_what_the_driver_gives() -> None:
+    used_by = "driver/ray/dashboard.py"
+    start = find("ray._private.services", "start_api_server", used_by=used_by)
+    given = ("include_dashboard", "raise_on_failure", "host", "port", "gcs_address", "cluster_id_hex")
+    folders = ("node_ip_address", "temp_dir", "logdir", "session_dir", "stdout_filepath", "stderr_filepath")
+    want_parameters(start, *given, *folders, "fate_share", used_by=used_by)
+    for name in ("gcs_address", "node_ip_address", "get_gcs_client", *(f"get_{each}_dir_path" for each in DIRS)):
+        find("ray._private.node", f"Node.{name}", used_by=used_by)
+    assert "RAY_DASHBOARD_STARTUP_TIMEOUT_S" in (FOLDER / "_private" / "ray_constants.py").read_text()
+    assert 'env_integer("DASHBOARD_METRIC_PORT"' in (FOLDER / "dashboard" / "consts.py").read_text()
+
+
 def test_an_elastic_trainer_with_rays_own_policy_keeps_the_coordinator(
     run: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -580,6 +592,7 @@ DECISIVE = re.compile(
     "LEADER|MIRROR|FN_PATH",
     re.IGNORECASE,
 )
+DIRS = ("temp", "logs", "session")
 # Parts of Ray that no job starts, and settings of how often or how long.
 NOT_STARTED = {"serve", "llm", "rllib", "dashboard", "autoscaler", "tests"}
 MEASURES = re.compile("RETRY|RETRIES|TIMEOUT|INTERVAL|_WAIT_|METRICS_ENABLED|UNLINK", re.IGNORECASE)

@@ -53,6 +53,7 @@ SUSPENDED: dict[str, frozenset[str]] = {
             "childMetadata",
             "head",
             "worker",
+            "ray",
             "logs",
         }
     ),

@@ -14,6 +14,7 @@ from railhead.api.metrics import Metrics
 from railhead.api.model import NAMED_LIST, Image, Model, checked, optional, rules, time_limit
 from railhead.api.pod_template import PodTemplate
 from railhead.api.pod_templates import CPU_LIMIT_RULES, SHARED_MEMORY_RULE, HeadConfig, PullSecret, Worker
+from railhead.api.ray_options import RayOptions
 from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
 from railhead.api.scaling import Scaling
 from railhead.api.scheduling import PRIORITY_RULE, GangSchedulerName, Scheduling
@@ -146,6 +147,7 @@ class TrainJobSpec(Model):
     head: HeadConfig = Field(default_factory=HeadConfig, description="The head pod.")
     worker: Worker = Field(default_factory=Worker, description="The worker pods.")
     metrics: Metrics | None = optional("Where Prometheus reads the job's own metrics.")
+    ray: RayOptions | None = optional("Parts of Ray that are off by default.")
     logs: Logs | None = optional("Where the logs go, and what of them is kept.")
     backoff_limit: int = Field(
         default=3,
@@ -302,6 +304,11 @@ class TrainJobSpec(Model):
         """logs.forward, or its default."""
         chosen = self.logs.forward if self.logs else None
         return chosen or ("All" if self.scaling.most_workers <= MOST_FORWARDED else "Rank0")
+
+    @property
+    def has_dashboard(self) -> bool:
+        """ray.dashboard."""
+        return self.ray is not None and self.ray.dashboard
 
     @property
     def drain_seconds(self) -> int:

@@ -21,6 +21,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 SCREEN = ("table", "json", "yaml")
 LIST_FORMATS = ("table", "wide", "json", "yaml", "name")
 PAGE_PORT = 8700
+DASHBOARD_PORT = 8265  # Ray's own default
 SHELLS = ("bash", "zsh", "fish")
 IMAGE_VARIABLE = "RAILHEAD_IMAGE"  # of the environment: the image of a script without --image
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -218,6 +219,13 @@ def _add_page(commands: Subparsers) -> None:
     storage = "show its runs, too, also those whose TrainJobs are gone, as `railhead runs` does; may be repeated"
     page.add_argument("--storage", metavar="PATH|URI", action="append", default=[], help=storage)
     _add_ways(page.add_argument_group("files of the runs"))
+    text = (
+        "Forward Ray's own dashboard of a running TrainJob with spec.ray.dashboard to this machine, and print its "
+        "address; on a terminal also the token that it asks for. Needs kubectl."
+    )
+    dashboard = _add_for_cluster(commands, "dashboard", text, "dashboard")
+    port = "of this machine; 0 = any (default: %(default)s)"
+    dashboard.add_argument("--port", type=count, default=DASHBOARD_PORT, metavar="N", help=port)
 
 
 def _add_pods(commands: Subparsers) -> None:

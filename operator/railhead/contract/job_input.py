@@ -19,6 +19,7 @@ CHECKOUT = "repository"  # folder of the source volume that git checks out into
 CA_KEY = "report-ca.crt"
 # Ray resource that reserves worker slots: a node has one per worker, the head has none.
 WORKER_SLOT = "railhead_worker"
+DASHBOARD_PORT = 8265  # of Ray's dashboard, on the loopback of the head pod: Ray's own default
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ class JobInput:
         datasets: by name.
         end_seconds: how long the head waits for one more commit after SIGTERM.
         metrics_port: spec.metrics.port, or None.
+        has_dashboard: spec.ray.dashboard.
         drain_seconds: spec.worker.drainSeconds or its default, 0 = a worker exits at once on SIGTERM.
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
@@ -179,6 +181,7 @@ class JobInput:
     archive_per_run: int = 0
     end_seconds: int = 0
     metrics_port: Optional[int] = None
+    has_dashboard: bool = False
     drain_seconds: int = 0
     is_drain_required: bool = False
     storage_path: str = ""

@@ -40,7 +40,6 @@ from railhead.resources.base import JobRef, OperatorSettings, build_immutable, b
 from railhead.resources.placement import compute_ray_labels
 from railhead.resources.sizes import compute_sizes
 
-TOKEN_KEY = "token"
 NONCE_CHARS = 12
 
 
@@ -61,7 +60,7 @@ def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) ->
     token = derive_text(job, settings, input_name)
     metadata = build_metadata(job, names.secret_name(job.name, job.uid, digest(token.encode())))
     del metadata["ownerReferences"]
-    return build_immutable("Secret", metadata, type="Opaque", stringData={TOKEN_KEY: token})
+    return build_immutable("Secret", metadata, type="Opaque", stringData={names.TOKEN_KEY: token})
 
 
 def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_STORAGE) -> JobInput:
@@ -102,6 +101,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec, policy: ArchivePolicy = BY_
         archive_per_run=logs.run_bytes,
         end_seconds=spec.end_seconds,
         metrics_port=spec.metrics.port if spec.metrics else None,
+        has_dashboard=spec.has_dashboard,
         drain_seconds=spec.drain_seconds,
         is_drain_required=spec.worker.drain_seconds is not None,
         storage_path=run.storage_path,

@@ -42,7 +42,7 @@ from railhead.resources.code_volume import (
 )
 from railhead.resources.known_checkpoints import describe_known
 from railhead.resources.merge import merge
-from railhead.resources.mounts import TOKEN_KEY, Mounts, get_digest
+from railhead.resources.mounts import Mounts, get_digest
 from railhead.resources.placement import add_head_tolerations, avoid_nodes, place_worker
 from railhead.resources.queues.kueue import HEAD, WORKERS, admit
 from railhead.resources.secret_env import mark_secrets
@@ -295,7 +295,7 @@ def _essential_spec(attempt: PodSettings, part: RolePart) -> Object:
             "configMap": {"name": mounts.input, "items": items},
         },
         {
-            "name": "railhead-auth",
+            "name": names.AUTH_VOLUME,
             "secret": {"secretName": mounts.secret, "defaultMode": 0o440},
         },
         {"name": "railhead-temp", "emptyDir": {}},
@@ -342,7 +342,7 @@ def _essential_container(attempt: PodSettings, part: RolePart) -> Object:
         "volumeMounts": [
             {"name": "railhead-bundle", "mountPath": BUNDLE_FOLDER, "readOnly": True},
             {"name": "railhead-input", "mountPath": INPUT_FOLDER, "readOnly": True},
-            {"name": "railhead-auth", "mountPath": AUTH_FOLDER, "readOnly": True},
+            {"name": names.AUTH_VOLUME, "mountPath": AUTH_FOLDER, "readOnly": True},
             {"name": "railhead-temp", "mountPath": TEMP_FOLDER},
             *build_source_mounts(spec),
             *([{"name": "railhead-storage", "mountPath": spec.run.storage_path}] if spec.run.storage_volume else []),
@@ -372,7 +372,7 @@ def _shared_env(attempt: PodSettings) -> list[Object]:
         environment.TEMP: TEMP_FOLDER,
         environment.TERMINATION_MESSAGE: TERMINATION_LOG,
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/{TOKEN_KEY}",
+        "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/{names.TOKEN_KEY}",
         # One of the image or of envFrom would outrank the file, also for `kubectl exec`.
         "RAY_AUTH_TOKEN": "",
         **({environment.SOURCE: folder} if folder else {}),

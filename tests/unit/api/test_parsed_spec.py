@@ -81,6 +81,7 @@ FULL: dict[str, Any] = {
         "topology": {"key": "rack", "policy": "Preferred"},
     },
     "metrics": {"port": 9400},
+    "ray": {"dashboard": True},
     "logs": {"forward": "Rank0", "archive": "All", "archivePerRank": "8Mi", "archivePerRun": "2Gi"},
     "backoffLimit": 5,
     "backoffResetSeconds": 3600,

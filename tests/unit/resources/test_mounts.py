@@ -81,12 +81,14 @@ def test_the_inputs_name_follows_from_all_of_its_content(changes: dict[str, Any]
 
 
 def test_input_holds_the_job_the_ca_and_the_code() -> None:
-    spec = make_spec(source={"inline": {"train.py": "x = 1", "notes.txt": "é"}}, metrics={"port": 9400})
+    spec = make_spec(
+        source={"inline": {"train.py": "x = 1", "notes.txt": "é"}}, metrics={"port": 9400}, ray={"dashboard": True}
+    )
     made = build_input(JOB, spec, SETTINGS)
     assert made["immutable"] is True
     read = JobInput.from_json(made["data"].pop(FILE))
     assert read == build_job_input(JOB, spec)
-    assert read.metrics_port == 9400
+    assert (read.metrics_port, read.has_dashboard) == (9400, True)
     assert made["data"] == {CA_KEY: "CA", "source.train.py": "x = 1", "source.notes.txt": "é"}
 
 

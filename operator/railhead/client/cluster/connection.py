@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -15,12 +16,12 @@ from railhead.api.forms import put_into_words
 from railhead.client.cluster.job_losses import NO_LOSSES, JobLosses, add_losses, needs_those_of_others, read_losses
 from railhead.client.cluster.job_snapshot import JobSnapshot, PodState, read_pod
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.json_object import Object
+from railhead.json_object import Object, part, text
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope, connect
 from railhead.kube.errors import Conflict, Gone, KubeError, RetryAfter
 from railhead.kube.informer import Informer, OnChange
-from railhead.kube.kinds import EVENT, POD, PVC, RESOURCE_QUOTA, TRAIN_JOB
+from railhead.kube.kinds import EVENT, POD, PVC, RESOURCE_QUOTA, SECRET, TRAIN_JOB
 from railhead.kube.transport import ConfigException, read_namespace
 
 Item = TypeVar("Item")
@@ -70,6 +71,20 @@ class Cluster:
             if error.code != ExitCode.NOT_FOUND:
                 raise
             return None
+
+    async def find_pod(self, name: str) -> Object | None:
+        """Returns the pod, None if there is none."""
+        with explaining(f"read the pod {name} in namespace {self.namespace}"):
+            try:
+                return await self.client.get(POD, name, namespace=self.namespace)
+            except Gone:
+                return None
+
+    async def read_secret(self, name: str, key: str) -> str:
+        """Returns the value of this key of the Secret, which must not get into a log; "" without the key."""
+        with explaining(f"read the Secret {name} in namespace {self.namespace}"):
+            secret = await self.client.get(SECRET, name, namespace=self.namespace)
+        return base64.b64decode(text(part(secret, "data"), key)).decode(errors="replace")
 
     async def list_jobs(self, selector: str, read: Callable[[Object], Item]) -> list[Item]:
         """Returns what `read` keeps of each job. No page of the list is kept."""

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 
 from railhead.api import names
-from railhead.api.status import parse_status
+from railhead.api.status import JobStatus, parse_status
 from railhead.client.cluster.child_process import read_all, run_process
 from railhead.client.cluster.connection import Cluster
 from railhead.client.exit_codes import ClientError, ExitCode
@@ -17,12 +17,21 @@ LOCAL_HOST = "127.0.0.1"  # of the pods in local mode, and of no others
 
 def build_exec(cluster: Cluster) -> tuple[str, ...]:
     """Returns the beginning of a command that runs in a pod. Raises ClientError if there is no kubectl."""
+    return _build(cluster, "exec", "a command in a pod")
+
+
+def build_forward(cluster: Cluster) -> tuple[str, ...]:
+    """Returns the beginning of a command that forwards a pod's port. Raises ClientError if there is no kubectl."""
+    return _build(cluster, "port-forward", "the way to a port of a pod")
+
+
+def _build(cluster: Cluster, verb: str, what: str) -> tuple[str, ...]:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
-        raise ClientError("a command in a pod needs kubectl on the PATH; install it")
+        raise ClientError(f"{what} needs kubectl on the PATH; install it")
     target = cluster.target
     return (
-        *(kubectl, "exec", "-n", cluster.namespace),
+        *(kubectl, verb, "-n", cluster.namespace),
         *(("--kubeconfig", target.kubeconfig) if target.kubeconfig else ()),
         *(("--context", target.context) if target.context else ()),
     )
@@ -35,16 +44,19 @@ async def find_pods(cluster: Cluster, name: str, role: str) -> list[str]:
     newest = max((pod.attempt for pod in running), default=0)
     found = [pod for pod in running if (pod.attempt, pod.role) == (newest, role)]
     if not found:
-        status = parse_status(job.get("status"))
-        if status.is_finished:
-            remedy = f"`railhead logs {name}` has what it printed"
-        else:
-            remedy = f"run `railhead why {name}`"
-        message = f"{name} has no running {role} pod (phase {status.phase or 'none'}); {remedy}"
-        raise ClientError(message, ExitCode.NOT_FOUND)
+        raise explain_no_pod(name, parse_status(job.get("status")), role)
     if found[0].host == LOCAL_HOST:
         raise ClientError("local mode runs no commands in pods: they are processes of this machine; ask those directly")
     return [pod.name for pod in found]
+
+
+def explain_no_pod(name: str, status: JobStatus, role: str) -> ClientError:
+    """Returns what it means that the job has no running pod of this role."""
+    remedy = f"run `railhead why {name}`"
+    if status.is_finished:
+        remedy = f"`railhead logs {name}` has what it printed"
+    message = f"{name} has no running {role} pod (phase {status.phase or 'none'}); {remedy}"
+    return ClientError(message, ExitCode.NOT_FOUND)
 
 
 async def ask_pod(base: Sequence[str], pod: str, question: Sequence[str]) -> str:

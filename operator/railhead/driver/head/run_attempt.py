@@ -34,6 +34,7 @@ from railhead.driver.messages.attempt_errors import AttemptFailed
 from railhead.driver.messages.exception_text import describe_exception
 from railhead.driver.messages.log import log
 from railhead.driver.pod.ending import Ending, Success
+from railhead.driver.ray.dashboard import run_dashboard
 from railhead.driver.ray.runtime_env import prepare_runtime_env, upload_local_folders
 from railhead.driver.ray.types import Trainer
 from railhead.driver.storage.claims import read_success
@@ -61,8 +62,10 @@ class TrainingContext:
     scripts: Scripts
 
     def watch(self) -> None:
-        """Starts to watch the nodes; call it once the driver has joined Ray."""
+        """Starts to watch the nodes, and what else needs Ray; call it once the driver has joined Ray."""
         start_thread(watch_nodes, self.pod, self.job, self.publisher, self.on_fatal)
+        if self.job.has_dashboard:
+            start_thread(run_dashboard, self.pod)
 
 
 def run_training(attempt: TrainingContext) -> Ending:

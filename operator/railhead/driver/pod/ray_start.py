@@ -31,6 +31,12 @@ DEFAULTS = {
     "RAY_task_events_report_interval_ms": "0",  # each poll of a worker would be one; nothing reads them
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
+# For spec.ray.dashboard, in place of DEFAULTS.
+DASHBOARD = {
+    "RAY_task_events_report_interval_ms": "1000",  # Ray's own; without them the dashboard has no tasks
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "180",  # for its imports on a busy machine; nothing waits for it
+    "DASHBOARD_METRIC_PORT": "-1",  # otherwise it serves metrics of its own at all addresses, without authentication
+}
 # The operator decides who may talk to a job's Ray, where its parts are and what its nodes have. An image or envFrom may
 # set these variables for the same, of which some outrank the operator's: RAY_AUTH_TOKEN the file with the token.
 # docs/internals/ray-train.md has a decision for each variable of that kind that Ray reads.
@@ -59,7 +65,8 @@ POLLS_PER_SECOND = 100  # of single workers: each is a call from the head, for a
 def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:
     """Returns the environment of Ray's processes and the driver; `folder` is the container's working directory."""
     result = {name: value for name, value in environment.items() if not is_removed(name)}
-    for name, value in {**DEFAULTS, **plan_drain(job.drain_seconds)}.items():
+    dashboard = DASHBOARD if job.has_dashboard else {}
+    for name, value in {**DEFAULTS, **dashboard, **plan_drain(job.drain_seconds)}.items():
         result.setdefault(name, value)
     result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.scaling.num_workers)))
     if job.is_elastic:

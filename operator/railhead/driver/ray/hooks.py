@@ -123,6 +123,7 @@ OPTIONAL = (
         "each node starts a server that no job uses",
     ),
     Hook("ray._private.node", "Node.start_api_server", NONE, "the head starts a server that no job uses"),
+    Hook("ray._private.services", "start_api_server", NONE, "spec.ray.dashboard has no effect"),
     Hook("ray._private.services", "start_raylet", _AGENT_PORTS, "on a busy machine a node may not join"),
     Hook("ray._raylet", "GcsClient", NONE, "spec.logs.forward Rank0 forwards the lines of all ranks"),
     Hook(

@@ -56,6 +56,17 @@ def test_head_offers_no_cpus_or_gpus_even_if_configured() -> None:
     assert not any(argument.startswith("--include-log-monitor") for argument in command)
 
 
+def test_only_the_dashboard_needs_the_events_of_tasks_and_it_opens_no_other_port() -> None:
+    without, with_it = (
+        build_ray_environment(ENVIRONMENT, job=make_job(has_dashboard=each), pod=POD, folder="/")
+        for each in (False, True)
+    )
+    assert without["RAY_task_events_report_interval_ms"] == "0"
+    assert with_it["RAY_task_events_report_interval_ms"] == "1000"
+    assert with_it["DASHBOARD_METRIC_PORT"] == "-1"
+    assert "--include-dashboard=false" in build_head_command(POD, make_job(has_dashboard=True))
+
+
 def test_worker_command_sets_its_resources() -> None:
     node = RayNode(cpus=3, gpus=2, resources={"example.com/nic": 1.0}, object_store_bytes=9)
     command = build_worker_command(POD, make_job(ray_node=RayNodes(worker=node)), head_address="10.0.0.1")
