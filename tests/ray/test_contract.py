@@ -446,7 +446,7 @@ def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_o
 
 
 def test_the_dashboard_starts_with_what_the_driver_gives() -> None:
-    used_by = "driver/ray/dashboard.py"
+    used_by = "driver/ray/dashboard_process.py"
     start = find("ray._private.services", "start_api_server", used_by=used_by)
     given = ("include_dashboard", "raise_on_failure", "host", "port", "gcs_address", "cluster_id_hex")
     folders = ("node_ip_address", "temp_dir", "logdir", "session_dir", "stdout_filepath", "stderr_filepath")

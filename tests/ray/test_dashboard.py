@@ -16,7 +16,7 @@ import pytest
 from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.contract.job_input import DASHBOARD_PORT
 from railhead.driver.container.pod_processes import list_descendants, read_process_table
-from railhead.driver.ray.dashboard import NAME
+from railhead.driver.ray.dashboard_process import NAME
 from tests.ray.pods import Pods, make_single_job
 from tests.strangers import ask_as_stranger, describe, find_listeners, is_root
 

@@ -7,7 +7,7 @@ import argparse
 from railhead.api import names
 from railhead.cli.output import Console, remark
 from railhead.client.cluster.connection import Cluster
-from railhead.client.cluster.dashboard import Dashboard, find_dashboard, open_dashboard
+from railhead.client.cluster.dashboard_forward import Dashboard, find_dashboard, open_dashboard
 from railhead.client.exit_codes import ClientError
 
 

@@ -12,7 +12,7 @@ from railhead.cli import dashboard as command
 from railhead.cli.output import Console
 from railhead.cli.parser import parse_arguments
 from railhead.client.cluster.connection import Cluster
-from railhead.client.cluster.dashboard import Dashboard, Use
+from railhead.client.cluster.dashboard_forward import Dashboard, Use
 from railhead.client.exit_codes import ClientError, ExitCode
 
 ADDRESS = "http://127.0.0.1:8265"

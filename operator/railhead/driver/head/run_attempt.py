@@ -34,7 +34,7 @@ from railhead.driver.messages.attempt_errors import AttemptFailed
 from railhead.driver.messages.exception_text import describe_exception
 from railhead.driver.messages.log import log
 from railhead.driver.pod.ending import Ending, Success
-from railhead.driver.ray.dashboard import run_dashboard
+from railhead.driver.ray.dashboard_process import run_dashboard
 from railhead.driver.ray.runtime_env import prepare_runtime_env, upload_local_folders
 from railhead.driver.ray.types import Trainer
 from railhead.driver.storage.claims import read_success

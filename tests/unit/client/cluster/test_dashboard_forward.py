@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 from railhead.api import names
-from railhead.client.cluster import dashboard as module
+from railhead.client.cluster import dashboard_forward as module
 from railhead.client.cluster.connection import Target
-from railhead.client.cluster.dashboard import Dashboard, check_port, find_dashboard, open_dashboard
+from railhead.client.cluster.dashboard_forward import Dashboard, check_port, find_dashboard, open_dashboard
 from railhead.client.exit_codes import ClientError
 from railhead.json_object import Object
 from tests.unit.client.jobs import make_job, make_pod

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ray._private import services, utils, worker
 
-from railhead.driver.ray.dashboard import choose_host, run_dashboard
+from railhead.driver.ray.dashboard_process import choose_host, run_dashboard
 from tests.unit.driver.pod.test_ray_start import POD
 
 
@@ -64,7 +64,7 @@ def test_its_end_is_a_line_in_the_log(
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("Ray's dashboard runs; `railhead dashboard` opens it")
     assert "Ray's dashboard was killed by SIGKILL, as happens when the head pod runs out of memory" in second
-    assert second.endswith("the job goes on without it")
+    assert second.endswith("the job continues without it")
 
 
 def test_a_dashboard_that_does_not_start_is_a_line_in_the_log(
@@ -76,7 +76,7 @@ def test_a_dashboard_that_does_not_start_is_a_line_in_the_log(
     monkeypatch.setattr(services, "start_api_server", start)
     run_dashboard(POD)
     out = capsys.readouterr().out
-    assert "Ray's dashboard does not run, and the job goes on without it: ValueError: Failed to bind" in out
+    assert "Ray's dashboard does not run, and the job continues without it: ValueError: Failed to bind" in out
 
 
 def test_pods_of_a_local_cluster_share_a_loopback(node: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,17 +29,17 @@ def run_dashboard(pod: Pod) -> None:
     if problem is not None:
         log(
             f"{NAME} does not run: spec.image lacks packages that it needs ({problem}); install ray[default] in the "
-            "image, or remove spec.ray.dashboard. The job goes on without it"
+            "image, or remove spec.ray.dashboard. The job continues without it"
         )
         return
     try:
         process = _start(pod)
     except Exception as error:
-        log(f"{NAME} does not run, and the job goes on without it: {describe_exception(error)}")
+        log(f"{NAME} does not run, and the job continues without it: {describe_exception(error)}")
         return
     log(f"{NAME} runs; `railhead dashboard` opens it")
     code = process.wait()
-    log(f"{NAME} {describe_exit(code)}; the job goes on without it")
+    log(f"{NAME} {describe_exit(code)}; the job continues without it")
 
 
 def choose_host(ip: str) -> str:
