@@ -594,7 +594,7 @@ DECISIVE = re.compile(
 )
 DIRS = ("temp", "logs", "session")
 # Parts of Ray that no job starts, and settings of how often or how long.
-NOT_STARTED = {"serve", "llm", "rllib", "dashboard", "autoscaler", "tests"}
+NOT_STARTED = {"serve", "llm", "rllib", "autoscaler", "tests"}
 MEASURES = re.compile("RETRY|RETRIES|TIMEOUT|INTERVAL|_WAIT_|METRICS_ENABLED|UNLINK", re.IGNORECASE)
 DECIDED = re.compile(r"^\| (`_*RAY_.+?) \|", re.MULTILINE)
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "internals" / "ray-train.md"
