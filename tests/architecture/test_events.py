@@ -27,6 +27,7 @@ NAMED = {
     "RESTORED": continued_run.RESTORED,
     "NODE_REFUSED_POD": reasons.NODE_REFUSED_POD,
     "POD_NOT_STARTED": reasons.POD_NOT_STARTED,
+    "WAITING_FOR_PODS": next_attempt.WAITING_FOR_PODS,
     "STATUS_DENIED": reasons.STATUS_DENIED,
     "REPORTS_MISSING": reasons.REPORTS_MISSING,
 }

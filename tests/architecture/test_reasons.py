@@ -13,6 +13,7 @@ from railhead.api import conditions as types
 from railhead.client.explain.causes import read_causes
 from railhead.contract.failure import FailureClass
 from railhead.planning.decisions.continued_run import RESTORED
+from railhead.planning.decisions.next_attempt import WAITING_FOR_PODS
 from railhead.planning.decisions.suspend import SUSPENDED, SUSPENDING
 from railhead.planning.facts import reasons
 
@@ -23,7 +24,15 @@ MAKERS = {"make_condition", "set_not_running", "_stand"}
 VARIABLES = {"reason", "warning.reason", "event.reason", "problem.reason", "why.reason"}
 PHASES = {"Pending", "Starting"}  # of the expression `phase`
 OTHERS = {
-    *(SUSPENDED, SUSPENDING, RESTORED, reasons.NODE_REFUSED_POD, reasons.POD_NOT_STARTED, "WorkerLost"),
+    *(
+        SUSPENDED,
+        SUSPENDING,
+        RESTORED,
+        WAITING_FOR_PODS,
+        reasons.NODE_REFUSED_POD,
+        reasons.POD_NOT_STARTED,
+        "WorkerLost",
+    ),
     *(reasons.REPORTS_MISSING, reasons.PARTIAL_START),
     *read_causes()["queues"],
     *("DeleteDenied", "ChangeDenied", "QueueLost", "ForeignPods", "CPULimitAdded"),
@@ -55,7 +64,7 @@ def test_every_reason_of_a_condition_is_documented_and_every_documented_reason_e
 
 
 def test_other_reasons_come_from_known_expressions() -> None:
-    known = {*VARIABLES, "phase", "SUSPENDED", "SUSPENDING", "RESTORED", "f'Not{type_}'"}
+    known = {*VARIABLES, "phase", "SUSPENDED", "SUSPENDING", "RESTORED", "WAITING_FOR_PODS", "f'Not{type_}'"}
     assert {each for each in made() if not CAMEL_CASE.fullmatch(each) or each.isupper()} <= known
 
 
