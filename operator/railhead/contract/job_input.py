@@ -8,7 +8,7 @@ is in the environment instead (`contract.environment`).
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
 
 from railhead.contract.json_values import load_value
@@ -194,7 +194,8 @@ class JobInput:
         return self.scaling.elastic is not None
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        # `asdict` would copy all values first, and this text is made in every pass that creates a pod.
+        return json.dumps(self, default=vars, sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> JobInput:

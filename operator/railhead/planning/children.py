@@ -30,7 +30,7 @@ from railhead.planning.plan import (
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.code_volume import build_source_copy
 from railhead.resources.gangs.schedulers import SCHEDULERS, build_gang, build_pod_group
-from railhead.resources.mounts import Mounts, build_input, build_secret
+from railhead.resources.mounts import Mounts, build_secret
 from railhead.resources.network import build_heads_service, build_network_policy
 from railhead.resources.pod_builder import PodSettings, WorkerPodBuilder, build_head_pod
 from railhead.resources.queues.kueue import build_workload
@@ -47,11 +47,10 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     own = job.own_mounts
     build_driver = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
     build_service = partial(build_heads_service, job.namespace, job.settings.common_metadata)
-    build_own_input = partial(build_input, job.ref, job.spec, job.settings)
     return (
         Create(HEADS_SERVICE, names.HEADS_SERVICE, build_service),
         *((Create(DRIVER, own.driver, build_driver),) if wanted.driver == own.driver else ()),
-        *((Create(INPUT, own.input, build_own_input),) if wanted.input == own.input else ()),
+        *((Create(INPUT, own.input, lambda: job.own_input),) if wanted.input == own.input else ()),
         *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),
         *_copy_source(job, wanted.source),
         *_create_network_policy(job),

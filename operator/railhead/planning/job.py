@@ -9,10 +9,11 @@ from railhead.api import names
 from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang, GangSchedulerName
 from railhead.api.spec import PodUser, TrainJobSpec
+from railhead.json_object import Object
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView, Problem, WorkerPods
 from railhead.resources.base import JobRef
-from railhead.resources.mounts import Mounts, build_mounts
+from railhead.resources.mounts import Mounts, build_input, name_mounts
 from railhead.resources.queues.kueue import WORKERS
 
 
@@ -50,9 +51,14 @@ class Job(Observed):
         return self.spec.pod_user or self.settings.pod_user
 
     @cached_property
+    def own_input(self) -> Object:
+        """Returns the ConfigMap with the input of an attempt that this operator begins now."""
+        return build_input(self.ref, self.spec, self.settings)
+
+    @cached_property
     def own_mounts(self) -> Mounts:
         """Returns what the pods of an attempt mount that this operator begins now."""
-        return build_mounts(self.ref, self.spec, self.settings)
+        return name_mounts(self.ref, self.spec, self.settings, input_name=self.own_input["metadata"]["name"])
 
     def mounts_of(self, attempt: int) -> Mounts:
         """All pods of an attempt mount the same, also after an upgrade of the operator; all attempts one source."""

@@ -108,3 +108,7 @@ def test_an_input_without_a_required_part_is_refused() -> None:
     del values["scaling"]["num_workers"]
     with pytest.raises(TypeError, match="num_workers"):
         JobInput.from_json(json.dumps(values))
+
+
+def test_the_json_has_the_fields_and_nothing_else() -> None:
+    assert json.loads(FULL.to_json()) == asdict(FULL)

@@ -227,7 +227,7 @@ def test_a_driver_stays_if_another_job_runs_it_or_it_is_this_operators() -> None
 
 def test_a_pass_that_creates_nothing_does_not_build_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most passes: it would be most of their cost."""
-    monkeypatch.delattr("railhead.planning.job.build_mounts")
+    monkeypatch.delattr("railhead.planning.job.build_input")
     status = {"driver": OWN.driver, "input": OWN.input, "secret": OWN.secret}
     plan(observe(make_head(), make_worker(0), make_worker(1), **status))
     with pytest.raises(NameError):
