@@ -17,7 +17,7 @@ from railhead.api import names
 from railhead.api.goodput import MOST
 from railhead.api.status import JobStatus
 from railhead.controller.observe import owner_uid
-from tests.model.api_server import ModelApiServer
+from tests.model.api_server import ModelApiServer, Objects
 from tests.model.client import Request
 from tests.model.faults import WRITES, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
@@ -43,7 +43,7 @@ class Rig:
     def __init__(self, world: World) -> None:
         self.world = world
         self.now = world.now
-        self.api = ModelApiServer(lambda: self.now, objects=dict(world.api.objects), version=world.api.version)
+        self.api = ModelApiServer(lambda: self.now, objects=Objects(world.api.objects), version=world.api.version)
         self.operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=lambda: self.now)
         self.job: Object = self.api.objects[JOBS, NAMESPACE, NAME]
         self.uid: str = self.job["metadata"]["uid"]

@@ -53,11 +53,13 @@ class Entry:
 
 class Objects(dict[Place, Object]):
     """Objects by their place, and those of each kind: a schedule asks for the pods at every turn, among hundreds of
-    events."""
+    events. They change by their place only, so `pop` and `update` are not for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Mapping[Place, Object] | None = None) -> None:
         super().__init__()
         self._kinds: defaultdict[str, dict[Place, Object]] = defaultdict(dict)
+        for place, obj in (known or {}).items():
+            self[place] = obj
 
     def __setitem__(self, place: Place, obj: Object) -> None:
         super().__setitem__(place, obj)

@@ -15,7 +15,7 @@ from railhead.kube.errors import Denied
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from railhead.resources.bundle import BUNDLE_FILE
-from tests.model.api_server import ModelApiServer, Object
+from tests.model.api_server import ModelApiServer, Object, Objects
 from tests.model.client import ModelClient, make_client
 from tests.model.patches import merge
 from tests.unit.builders import SETTINGS, make_observed, make_spec, to_job
@@ -39,11 +39,16 @@ def plan_children() -> Plan:
     return Plan(creates=plan(OBSERVED).creates)
 
 
+def remove_pods(client: ModelClient) -> None:
+    left = {place: obj for place, obj in client.api.objects.items() if place[0] != "pods"}
+    client.api.objects = Objects(left)
+
+
 async def make_started() -> ModelClient:
     """Its server has the children of a job."""
     client = make_client()
     await execute(client, plan_children())
-    client.api.objects = {place: obj for place, obj in client.api.objects.items() if place[0] != "pods"}
+    remove_pods(client)
     client.asked.clear()
     return client
 
@@ -121,7 +126,7 @@ async def test_an_operator_that_may_not_look_uses_nothing() -> None:
 async def test_a_service_of_another_version_is_used_if_it_leads_to_the_heads() -> None:
     client = await make_started()
     for change in ({"publishNotReadyAddresses": None}, {"type": None, "internalTrafficPolicy": "Local"}):
-        client.api.objects = {place: obj for place, obj in client.api.objects.items() if place[0] != "pods"}
+        remove_pods(client)
         client.asked.clear()
         replace_child(client.api, SERVICE, {"spec": change})
         await execute(client, plan_children())
