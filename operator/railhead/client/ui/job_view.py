@@ -17,7 +17,7 @@ from railhead.client.ui.curves_tab import CurvesTab
 from railhead.client.ui.events_tab import EventsTab
 from railhead.client.ui.job_context import JobContext, Tab
 from railhead.client.ui.logs_tab import LogsTab
-from railhead.client.ui.look import OTHER_PHASE, badge, label, show
+from railhead.client.ui.look import OTHER_PHASE, badge, doc_link, label, show
 from railhead.client.ui.overview_tab import OverviewTab
 from railhead.client.ui.page_context import PageContext, StorageRuns
 from railhead.client.ui.page_source import TrainJobName
@@ -81,6 +81,7 @@ class JobView:
                 ui.label(show(self._key.name)).classes("rh-title")
                 self._region = Region(ui.row().classes("items-center").style("gap: 6px 16px"), self._build_state)
             self._links = ui.column().classes("rh-full")
+            self._links.set_visibility(False)
             with (
                 ui.tabs(on_change=self._open)
                 .props("dense no-caps align=left inline-label mobile-arrows outside-arrows")
@@ -165,6 +166,7 @@ class JobView:
         """Offers the runs that a storage has of a job that is gone."""
         past.acquire()
         self._context.client.on_delete(past.release)
+        self._links.set_visibility(True)
         with self._links:
             region = Region(ui.row().classes("items-center"), self._build_links)
         jobs = past.site.jobs
@@ -186,6 +188,8 @@ class JobView:
             if state.phase:
                 words = "Deleted"
             ui.label(words).classes("rh-badge").style(f"background: {OTHER_PHASE}")
+            if not self._frame.storages:
+                doc_link("What has its run left?", "how-to/page.md#past-runs")
         if state.phase:
             badge(state.phase)
         for name, value in state.facts:
