@@ -33,7 +33,7 @@ def load(address: str) -> tuple[int, str]:
 
 async def test_the_command_prints_the_address_serves_the_page_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     async with serve(Answers().answer, tmp_path) as kubeconfig:
-        process = await start(kubeconfig, "--port", "0")
+        process = await start(kubeconfig, "--port", "0", "--storage", str(tmp_path))
         assert process.stdout is not None
         address = (await process.stdout.readline()).decode().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", address)
@@ -42,6 +42,7 @@ async def test_the_command_prints_the_address_serves_the_page_and_ends_with_ctrl
         output, errors = await process.communicate()
     assert status == 200
     assert "namespace team-a" in text
+    assert "/runs/0" in text
     assert process.returncode == ExitCode.INTERRUPTED
     assert output == b""
     assert errors.decode().splitlines() == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from fastapi import Request
-from nicegui import Client, ui
+from nicegui import ui
 
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.past_job import PastSnapshot
@@ -25,11 +25,12 @@ class RunView(JobView):
         self._frame = frame
         self._past = past
 
-    def build(self, client: Client) -> None:
-        """Adds the page."""
-        self._past.acquire()  # the other runs of the storage, for their curves
-        client.on_delete(self._past.release)
-        super().build(client)
+    def _start(self, name: str) -> None:
+        if name == "curves" and name in self._panels:
+            # The other runs of the storage, to choose from. A list of many is too dear for the other tabs.
+            self._past.acquire()
+            self._context.client.on_delete(self._past.release)
+        super()._start(name)
 
     def _build_place(self) -> None:
         ui.link("Past runs", f"/runs/{self._past.number}").classes("rh-link")
