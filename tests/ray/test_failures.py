@@ -17,9 +17,11 @@ from tests.ray.pods import IS_SHARING_FOLDERS, Pods, describe_known, make_job, m
 REPORTING = """
 import os, tempfile, time
 import ray, ray.train
+from railhead.training import link_tracker, run_id
 
 def train_func(config):
     rank = ray.train.get_context().get_world_rank()
+    link_tracker(f"https://tracker.example.com/{run_id()}/{os.environ['WANDB_RUN_ID']}")
     checkpoint = ray.train.get_checkpoint()
     first = 0
     if checkpoint:
@@ -135,6 +137,12 @@ def test_new_attempt_resumes_from_the_last_checkpoint_and_sigterm_ends_at_once(a
     assert second.reports[-1]["resumed_from"]["uri"].startswith(attempts.storage)
     assert attempts.second_outcome.checkpoint is not None
     assert attempts.second_outcome.checkpoint.index == attempts.epochs - 1
+
+
+def test_trackers_know_both_attempts_by_one_id_whose_link_is_reported(attempts: Attempts) -> None:
+    link = f"https://tracker.example.com/{attempts.first.job.run_name}/{attempts.first.job.run_name}"
+    for pods in (attempts.first, attempts.second):
+        assert {report["tracker_url"] for report in pods.reports} == {"", link}
 
 
 # Both ranks' parts of a checkpoint have a fixed name, so that the test can block it. Once all is stored,
