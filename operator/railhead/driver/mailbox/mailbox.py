@@ -78,7 +78,13 @@ class Mailbox:
         if fit > 1:
             before = Mailbox(folder, fit=fit - 1).controller.read()
             default = replace(
-                before, failure=None, has_returned=False, heartbeat=None, rule_warning=None, validations=""
+                before,
+                failure=None,
+                has_returned=False,
+                heartbeat=None,
+                rule_warning=None,
+                tracker_url="",  # each fit() is a run of its own in a tracker
+                validations="",
             )
         self.controller: MailboxFile[FromController] = MailboxFile(folder, f"fit-{fit}", default)
         self.driver = MailboxFile(folder, "driver", FromDriver())

@@ -57,6 +57,7 @@ FULL_CONTROLLER = FromController(
         gpus=(GpuUse(0, 1, 2, 50, rank=3),),
     ),
     hangs_taken=1,
+    tracker_url="https://t/runs/1",
     validations="the validation of checkpoint_1",
 )
 FULL_DRIVER = FromDriver(
@@ -153,8 +154,15 @@ def test_a_writer_that_is_killed_before_the_rename_leaves_the_old_value(tmp_path
 def test_a_fit_continues_the_counts_of_the_one_before_it_but_not_its_end(tmp_path: Path) -> None:
     Mailbox(tmp_path).controller.change(lambda _: FULL_CONTROLLER)
     second = Mailbox(tmp_path, fit=2).controller
+    own = FromController()
     assert second.read() == replace(
-        FULL_CONTROLLER, failure=None, has_returned=False, heartbeat=None, rule_warning=None, validations=""
+        FULL_CONTROLLER,
+        failure=own.failure,
+        has_returned=own.has_returned,
+        heartbeat=own.heartbeat,
+        rule_warning=own.rule_warning,
+        tracker_url=own.tracker_url,
+        validations=own.validations,
     )
     tell(second, hangs_taken=2)
     assert Mailbox(tmp_path, fit=3).controller.read().hangs_taken == 2
