@@ -106,13 +106,13 @@ def run(folder: Path, *, megabytes: int, rounds: int) -> dict[str, list[float]]:
 def bench(megabytes: int, rounds: int, bound: float) -> int:
     with tempfile.TemporaryDirectory(dir=find_folder(), prefix="saves-") as name:
         seconds = run(Path(name), megabytes=megabytes, rounds=rounds)
-    what = f"that training waits for a checkpoint of {megabytes} MB by {WORKERS} workers"
+    what = f"the time for which training waits for a checkpoint of {megabytes} MB by {WORKERS} workers"
     return describe(what, seconds, of=DCP, beside=BY_HAND, bound=bound)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench-saves", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=200, help="size of the state (default: %(default)s)")
+    parser.add_argument("--megabytes", type=int, default=100, help="size of the state (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="number of rounds that count (default: %(default)s)")
     parser.add_argument("--bound", type=float, default=BOUND, help="bound of the ratio (default: %(default)s)")
     options = parser.parse_args()
