@@ -74,8 +74,8 @@ def install_clients() -> Path:
     constraints = folder.with_suffix(".txt")
     constraints.parent.mkdir(parents=True, exist_ok=True)
     constraints.write_text(build_constraints((PROJECT / "constraints.txt").read_text()))
-    place = ["--target", folder, "--python", sys.executable]
-    subprocess.run([UV, "pip", "install", "--quiet", *place, "--constraint", constraints, *CLIENTS], check=True)
+    place = ["--target", str(folder), "--python", sys.executable, "--constraint", str(constraints)]
+    subprocess.run([str(UV), "pip", "install", "--quiet", *place, *CLIENTS], check=True)
     return folder
 
 

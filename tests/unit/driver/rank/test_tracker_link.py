@@ -29,7 +29,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def activate(monkeypatch: pytest.MonkeyPatch, run: object) -> None:
     """Makes this W&B's active run."""
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=run))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(run=run))
 
 
 def make_run(url: object = PAGE, *, offline: bool = False) -> Any:
@@ -62,7 +62,7 @@ def test_a_run_without_a_page_has_none(run: object, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_module_of_this_name_that_is_not_wandb_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", object())  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "wandb", object())
     assert read_link() == ""
 
 

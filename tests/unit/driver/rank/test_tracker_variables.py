@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import pytest
 
 from railhead.contract.trackers import RUN_ID
@@ -10,7 +13,7 @@ from railhead.driver.rank.tracker_variables import set_tracker_variables
 RUN = "digits-1c6f0c8e"
 
 
-def set_variables(rank: int = 0, **given: str) -> dict[str, str]:
+def set_variables(given: Mapping[str, str] = MappingProxyType({}), *, rank: int = 0) -> dict[str, str]:
     """Returns what a rank of a job with these variables gets in addition or instead."""
     before = {RUN_ID: RUN, **given}
     after = dict(before)
@@ -24,15 +27,15 @@ def test_rank_0_continues_the_run() -> None:
 
 def test_another_rank_never_writes_to_the_run_of_rank_0() -> None:
     own = f"{RUN}-rank3"
-    assert set_variables(3) == {"WANDB_RUN_ID": own, "WANDB_RESUME": "allow", "WANDB_NAME": own}
+    assert set_variables(rank=3) == {"WANDB_RUN_ID": own, "WANDB_RESUME": "allow", "WANDB_NAME": own}
 
 
 def test_a_name_of_the_jobs_own_stays() -> None:
-    assert set_variables(WANDB_NAME="mine") == {"WANDB_RUN_ID": RUN, "WANDB_RESUME": "allow"}
+    assert set_variables({"WANDB_NAME": "mine"}) == {"WANDB_RUN_ID": RUN, "WANDB_RESUME": "allow"}
 
 
 def test_a_job_that_allows_resuming_gets_the_id() -> None:
-    assert set_variables(WANDB_RESUME="allow") == {"WANDB_RUN_ID": RUN, "WANDB_NAME": RUN}
+    assert set_variables({"WANDB_RESUME": "allow"}) == {"WANDB_RUN_ID": RUN, "WANDB_NAME": RUN}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_a_job_that_allows_resuming_gets_the_id() -> None:
     ],
 )
 def test_a_job_with_an_identity_of_its_own_gets_nothing(given: dict[str, str]) -> None:
-    assert set_variables(**given) == {}
+    assert set_variables(given) == {}
 
 
 def test_outside_of_a_job_nothing_is_set() -> None:
