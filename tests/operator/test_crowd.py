@@ -12,12 +12,12 @@ from railhead.json_object import Object
 from railhead.local.install import NAMESPACE
 from railhead.resources.base import JobRef, OperatorSettings
 from railhead.resources.bundle import BUNDLE_FILE, build_bundle, bundle_name
-from railhead.resources.mounts import build_mounts
 from tests.api.server import ApiServer
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
 from tests.operator.conftest import make_cluster
 from tests.operator.running import RunningOperator
+from tests.unit.builders import make_mounts
 from tests.waiting import wait_until
 
 
@@ -56,7 +56,7 @@ def predict_input(cluster: Cluster, job: Object) -> str:
     authority = base64.b64decode(secret["data"]["ca.crt"]).decode()
     settings = OperatorSettings("", authority, bundle=b"", bundle_name="", token_key=b"")
     ref = JobRef(cluster.namespace, job["metadata"]["name"], job["metadata"]["uid"])
-    return build_mounts(ref, parse_spec(job["spec"]), settings).input
+    return make_mounts(ref, parse_spec(job["spec"]), settings).input
 
 
 def find_refusal(cluster: Cluster, job: str) -> str:

@@ -20,8 +20,8 @@ from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodView
-from railhead.resources.base import OperatorSettings
-from railhead.resources.mounts import Mounts
+from railhead.resources.base import JobRef, OperatorSettings
+from railhead.resources.mounts import Mounts, build_input, name_mounts
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 UID = "0f1e2d3c-1111-2222-3333-444444444444"
@@ -49,6 +49,11 @@ SPEC: Mapping[str, Any] = MappingProxyType(
 def make_spec(**changes: Any) -> TrainJobSpec:
     """The smallest spec with two workers; keyword arguments replace its top-level fields."""
     return parse_spec({**SPEC, **changes})
+
+
+def make_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings = SETTINGS) -> Mounts:
+    """What an attempt mounts that begins now."""
+    return name_mounts(job, spec, settings, input_name=build_input(job, spec, settings)["metadata"]["name"])
 
 
 def make_observed(*pods: PodView, status: dict[str, Any] | None = None, **changes: Any) -> Observed:

@@ -226,13 +226,8 @@ class Mounts:
     source: str = ""
 
 
-def build_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Mounts:
-    """Returns those of an attempt that begins now: their names follow from their content."""
-    return name_mounts(job, spec, settings, input_name=build_input(job, spec, settings)["metadata"]["name"])
-
-
 def name_mounts(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings, *, input_name: str) -> Mounts:
-    """Returns the mounts with this input."""
+    """Returns those of an attempt that begins now with this input: their names follow from their content."""
     secret: str = build_secret(job, settings, input_name=input_name)["metadata"]["name"]
     source = ""
     if spec.source and spec.source.config_map:

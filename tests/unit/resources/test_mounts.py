@@ -22,15 +22,15 @@ from railhead.contract.job_input import (
 )
 from railhead.contract.log_archive import ArchivePolicy
 from railhead.resources.base import JobRef
-from railhead.resources.mounts import build_input, build_job_input, build_mounts, build_secret, get_digest
+from railhead.resources.mounts import build_input, build_job_input, build_secret, get_digest
 from railhead.resources.sizes import compute_sizes
-from tests.unit.builders import SETTINGS, UID, make_spec
+from tests.unit.builders import SETTINGS, UID, make_mounts, make_spec
 
 JOB = JobRef("team", "digits", UID)
 
 
 def test_children_have_the_jobs_names_labels_and_owner() -> None:
-    own = build_mounts(JOB, make_spec(), SETTINGS)
+    own = make_mounts(JOB, make_spec(), SETTINGS)
     secret = build_secret(JOB, SETTINGS, input_name=own.input)
     made = [build_input(JOB, make_spec(), SETTINGS), secret]
     assert [(m["kind"], m["metadata"]["name"]) for m in made] == [
@@ -74,10 +74,10 @@ def test_the_token_follows_from_job_input_and_key_and_its_secret_is_named_by_its
 )
 def test_the_inputs_name_follows_from_all_of_its_content(changes: dict[str, Any]) -> None:
     spec = {"source": {"inline": {"train.py": "x = 1"}}}
-    names_ = {build_mounts(JOB, make_spec(**each), SETTINGS).input for each in (spec, {**spec, **changes})}
-    other_ca = build_mounts(JOB, make_spec(**spec), replace(SETTINGS, report_ca="other"))
+    names_ = {make_mounts(JOB, make_spec(**each), SETTINGS).input for each in (spec, {**spec, **changes})}
+    other_ca = make_mounts(JOB, make_spec(**spec), replace(SETTINGS, report_ca="other"))
     assert len({*names_, other_ca.input}) == 3
-    assert build_mounts(JOB, make_spec(**spec), SETTINGS).input in names_
+    assert make_mounts(JOB, make_spec(**spec), SETTINGS).input in names_
 
 
 def test_input_holds_the_job_the_ca_and_the_code() -> None:

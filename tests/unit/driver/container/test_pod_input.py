@@ -15,12 +15,12 @@ from railhead.driver.__main__ import main
 from railhead.driver.messages.attempt_errors import AttemptFailed
 from railhead.driver.pod.mounted_input import check_content
 from railhead.resources.base import JobRef
-from railhead.resources.mounts import build_input, build_mounts, derive_text, get_digest
-from tests.unit.builders import SETTINGS, UID, make_spec
+from railhead.resources.mounts import build_input, derive_text, get_digest
+from tests.unit.builders import SETTINGS, UID, make_mounts, make_spec
 
 JOB = JobRef("team", "digits", UID)
 SPEC = make_spec(source={"inline": {"train.py": "x = 1", "notes.txt": "é"}})
-OWN = build_mounts(JOB, SPEC, SETTINGS)
+OWN = make_mounts(JOB, SPEC, SETTINGS)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from railhead.driver.messages.attempt_errors import AttemptFailed
 from railhead.driver.pod.mounted_input import check_content
 from railhead.local.node.input_files import rewrite_input
 from railhead.resources.base import JobRef
-from railhead.resources.mounts import build_input, build_mounts, derive_text, get_digest
-from tests.unit.builders import SETTINGS, UID, make_spec
+from railhead.resources.mounts import build_input, derive_text, get_digest
+from tests.unit.builders import SETTINGS, UID, make_mounts, make_spec
 
 JOB = JobRef("team", "digits", UID)
 SPEC = make_spec(
@@ -27,7 +27,7 @@ SPEC = make_spec(
         "made": {"function": "data:build"},
     },
 )
-OWN = build_mounts(JOB, SPEC, SETTINGS)
+OWN = make_mounts(JOB, SPEC, SETTINGS)
 MOUNTS = {"/mnt/runs": "/home/me/runs", "/data": "/home/me/data", "bucket": "/wrong"}
 
 
