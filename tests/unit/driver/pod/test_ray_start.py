@@ -63,7 +63,7 @@ def test_only_the_dashboard_needs_the_events_of_tasks_and_it_opens_no_other_port
     )
     assert without["RAY_task_events_report_interval_ms"] == "0"
     assert with_it["RAY_task_events_report_interval_ms"] == "1000"
-    assert with_it["DASHBOARD_METRIC_PORT"] == "-1"
+    assert with_it["DASHBOARD_METRIC_PORT"] == "65536"
     assert "--include-dashboard=false" in build_head_command(POD, make_job(has_dashboard=True))
 
 
