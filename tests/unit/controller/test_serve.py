@@ -253,6 +253,7 @@ async def test_pipelined_requests_take_turns_with_those_of_others() -> None:
 
 # Files that may listen by themselves, and why their bounds are their own.
 OTHER_LISTENERS = {
+    "client/cluster/dashboard_forward.py": "looks whether a port is free, and does not listen",
     "client/ui/page_server.py": "uvicorn, on a person's own machine; its bounds are in client/ui/test_guard.py",
     "driver/head/metrics_server.py": "no aiohttp in users' images; its bounds are in test_metrics_server.py",
     "driver/mailbox/mailbox.py": "a Unix socket of the pod",
