@@ -233,9 +233,8 @@ def test_the_runs_of_a_storage_are_listed_without_their_jobs(five: Server, visit
     expect(page.get_by_text("Ended: Application TrainFunctionRaised")).to_be_visible()
 
 
-@pytest.mark.parametrize("is_narrow", [False, True], ids=["wide", "narrow"])
 @pytest.mark.parametrize(
-    ("name", "state"), [("living", "Running"), ("lost", "Lost"), ("broken", "Failed"), ("wide", "Succeeded")]
+    ("name", "state", "is_narrow"), [("living", "Running", False), ("broken", "Failed", True)], ids=["wide", "narrow"]
 )
 def test_each_view_of_a_past_run_fits_and_says_something(
     five: Server, visit: Visiting, name: str, state: str, is_narrow: bool
