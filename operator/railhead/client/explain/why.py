@@ -21,7 +21,7 @@ from railhead.contract.metric_rule import METRIC_NOT_FINITE, WITHOUT_RULE
 from railhead.contract.times import format_time, parse_time
 from railhead.json_object import part, text
 from railhead.planning.facts.charged_failures import count_charged
-from railhead.planning.facts.reasons import GIVEN_UP, STATUS_DENIED, THAT_PASS
+from railhead.planning.facts.reasons import CANNOT_START, GIVEN_UP, STATUS_DENIED, THAT_PASS
 
 STALE = timedelta(minutes=15)
 NO_CHECKPOINT = timedelta(hours=1)
@@ -102,7 +102,7 @@ def _have_all_nodes(snapshot: JobSnapshot) -> bool:
 def _is_of_gone_pod(snapshot: JobSnapshot, reason: str, message: str) -> bool:
     """Whether a condition has what the kubelet said about a pod that no other pod of the attempt has now. The operator
     takes it back when its successor is up; that one may pull its image for minutes."""
-    if snapshot.status.is_finished or " cannot start: " not in message or reason in THAT_PASS:
+    if snapshot.status.is_finished or f" {CANNOT_START}: " not in message or reason in THAT_PASS:
         return False
     return all(pod.reason in ("", *STARTING) for pod in snapshot.current_pods)
 

@@ -54,7 +54,7 @@ from railhead.planning.facts.pod_failure import (
     explain_loss,
 )
 from railhead.planning.facts.quota import explain_rejection
-from railhead.planning.facts.reasons import NODE_REFUSED_POD, PARTIAL_START
+from railhead.planning.facts.reasons import CANNOT_START, NODE_REFUSED_POD, PARTIAL_START
 from railhead.planning.facts.settlement import IN_A_ROW
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
@@ -232,5 +232,5 @@ def _explain_lack_of_nodes(job: Job) -> str:
     why = f"no further pod got a node for {limit} s (spec.partialStartDeadlineSeconds)"
     cause = ""
     if pod and pod.problem:
-        cause = f"; pod {pod.name} cannot start: {pod.problem.message[:600]}"
+        cause = f"; pod {pod.name} {CANNOT_START}: {pod.problem.message[:600]}"
     return f"{len(list_placed(job))} of {1 + job.desired_workers} pods had a node and were released: {why}{cause}"

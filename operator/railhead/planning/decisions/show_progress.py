@@ -16,7 +16,7 @@ from railhead.contract.times import parse_time
 from railhead.planning.facts.admission import explain_held_pod
 from railhead.planning.facts.avoided_nodes import explain_avoided, explain_used_again
 from railhead.planning.facts.deadlines import report_due
-from railhead.planning.facts.reasons import GATED, HELD_BY_KUEUE, REPORTS_MISSING, THAT_PASS
+from railhead.planning.facts.reasons import CANNOT_START, GATED, HELD_BY_KUEUE, REPORTS_MISSING, THAT_PASS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView, Problem
@@ -81,7 +81,7 @@ def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
     why = problem.message[:800]
     if problem.reason == HELD_BY_KUEUE:
         why = explain_held_pod(job, problem.message)
-    message = f"Pod {pod.name} cannot start: {why}{explain_avoided(job, pod)}"
+    message = f"Pod {pod.name} {CANNOT_START}: {why}{explain_avoided(job, pod)}"
     status = set_not_running(job, types.RECONCILING, reason=problem.reason, message=message)
     event = Event("Warning", problem.reason, message, is_series=True)
     return Decision(wanted=WantedStatus(replace_status(status, phase=job.status.phase or "Pending")), events=(event,))
@@ -199,7 +199,7 @@ def _wait_for_workers(job: Job) -> list[Condition]:
     found = job.startup_problem
     why = ""
     if found:
-        why = f": pod {found[0].name} cannot start: {found[1].reason}{explain_avoided(job, found[0])}"
+        why = f": pod {found[0].name} {CANNOT_START}: {found[1].reason}{explain_avoided(job, found[0])}"
     if job.rejection is not None:
         why = f": {job.rejection.problem.reason}: {job.rejection.problem.message[:600]}"
     message = f"Waiting for {missing} worker pods{why}; they join right after a committed checkpoint"

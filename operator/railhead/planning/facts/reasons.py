@@ -24,6 +24,8 @@ FOREIGN_OBJECT = "ForeignObject"
 OBJECT_COUNT_EXCEEDED = "ObjectCountExceeded"
 ADMISSION_DENIED = "AdmissionDenied"
 POD_SECURITY_VIOLATED = "PodSecurityViolated"
+# Between the name of a pod and what keeps it from starting: `railhead why` knows such a message by these words.
+CANNOT_START = "cannot start"
 # The API server's admission has no codes, only texts: the one that begins first in a message counts. What follows a
 # webhook's name are its own words, which may be any. The paths are those of Kubernetes' source.
 ADMISSION_TEXTS = tuple(
