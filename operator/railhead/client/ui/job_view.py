@@ -59,6 +59,7 @@ class JobView:
     tabs = TABS
 
     def __init__(self, site: PageContext, key: TrainJobName, request: Request) -> None:
+        # The page around the view, and where the job is read: a run of a storage is read elsewhere.
         self._frame = site
         self._site = site
         self._key = key
@@ -129,12 +130,14 @@ class JobView:
 
     async def _follow(self) -> None:
         job = self._context.job
-        unread = list(self._site.storages)
+        is_searched = False
         while True:
             version = job.version
             self._region.show(self._read_state())
-            while job.is_gone and unread:
-                run_for_viewer(self._context.client, self._find_runs(unread.pop()))
+            if job.is_gone and not is_searched:
+                is_searched = True
+                for past in self._site.storages:
+                    run_for_viewer(self._context.client, self._find_runs(past))
             await job.wait(version)
 
     def _read_state(self) -> JobState:
