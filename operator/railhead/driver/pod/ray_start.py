@@ -36,7 +36,8 @@ DASHBOARD = {
     "RAY_task_events_report_interval_ms": "1000",  # Ray's own; without them the dashboard has no tasks
     "RAY_task_events_max_num_task_in_gcs": "10000",  # polls of large groups would fill Ray's default of 100,000
     "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "180",  # for its imports on a busy machine; nothing waits for it
-    # No port: otherwise it serves metrics of its own at all addresses, without authentication. Ray 2.52 reads no sign.
+    # No port has this number, so that the dashboard cannot serve its own metrics at all addresses without
+    # authentication. Newer Rays also take -1 for no port, which Ray 2.52 ignores.
     "DASHBOARD_METRIC_PORT": "65536",
 }
 # The operator decides who may talk to a job's Ray, where its parts are and what its nodes have. An image or envFrom may
