@@ -26,11 +26,14 @@ OPERATOR_NAMESPACE = "railhead-system"
 OPERATOR_LABEL = "app.kubernetes.io/name=railhead,app.kubernetes.io/component=operator"
 ENDS = ("Succeeded", "Failed")
 READER = "reader"
+# Bounds a hang; it says nothing of how long anything takes. On a slow machine with two jobs the ranks of one import
+# torch for two minutes.
+PATIENCE = 600.0
 
 
-def wait_until(what: str, ask: Callable[[], Any], *, seconds: float = 120.0, tell: Callable[[], str] = str) -> Any:
+def wait_until(what: str, ask: Callable[[], Any], *, tell: Callable[[], str] = str) -> Any:
     """As elsewhere, but with longer intervals: each poll is a kubectl, as a user would call it."""
-    return waiting.wait_until(what, ask, seconds=seconds, pause=0.1, tell=tell)
+    return waiting.wait_until(what, ask, seconds=PATIENCE, pause=0.1, tell=tell)
 
 
 @dataclass
@@ -82,7 +85,7 @@ class Cluster:
     def log(self, pod: str) -> str:
         return self("logs", pod)
 
-    def wait_phase(self, job: str, *phases: str, seconds: float = 180.0) -> Object:
+    def wait_phase(self, job: str, *phases: str) -> Object:
         """The status once the job is in one of these phases; fails at once if it ends in another."""
 
         def ask() -> Object | None:
@@ -93,11 +96,11 @@ class Cluster:
                 raise NotInTime(f"{job} ended as {status['phase']}, wanted {phases}\n{self.tell(job)}")
             return None
 
-        found: Object = wait_until(f"{job} in {phases}", ask, seconds=seconds, tell=lambda: self.tell(job))
+        found: Object = wait_until(f"{job} in {phases}", ask, tell=lambda: self.tell(job))
         return found
 
-    def wait_end(self, job: str, *, seconds: float = 240.0) -> Object:
-        return self.wait_phase(job, *ENDS, seconds=seconds)
+    def wait_end(self, job: str) -> Object:
+        return self.wait_phase(job, *ENDS)
 
     def tell(self, job: str) -> str:
         """Everything needed to understand a failure."""
@@ -111,15 +114,15 @@ class Cluster:
         return "\n".join(parts)
 
     def delete_job(self, name: str) -> None:
-        self("delete", "trainjobs.railhead.dev", name, "--ignore-not-found", "--wait=true", "--timeout=60s")
-        wait_until(f"pods of {name} gone", lambda: not self.pods(name), seconds=90)
+        self("delete", "trainjobs.railhead.dev", name, "--ignore-not-found", "--wait=false")
+        wait_until(f"{name} and its pods gone", lambda: not self.job(name) and not self.pods(name))
 
     def kill_operator(self) -> None:
         """By SIGKILL, or the closest equivalent on a cluster; returns once another one is ready."""
         if self.operator_pid is not None:
             pid = self.operator_pid()
             os.kill(pid, signal.SIGKILL)
-            wait_until("another operator", lambda: self.operator_pid() not in (pid, 0), seconds=60)  # type: ignore[misc]
+            wait_until("another operator", lambda: self.operator_pid() not in (pid, 0))  # type: ignore[misc]
             return
         before = self._operator_pods()
         self.kubectl("-n", OPERATOR_NAMESPACE, "delete", "pods", *before, "--grace-period=0", "--force")
@@ -159,7 +162,7 @@ class Cluster:
         self.apply(build_reader(self.image, code, claim=claim))
         try:
             done = lambda: self.get("pod", READER)["status"].get("phase") in ENDS  # noqa: E731
-            wait_until(f"pod {READER} ended", done, seconds=60, tell=lambda: str(self.get("pod", READER)["status"]))
+            wait_until(f"pod {READER} ended", done, tell=lambda: str(self.get("pod", READER)["status"]))
             return self.log(READER)
         finally:
             self("delete", "pod", READER, "--grace-period=0", "--force")
@@ -199,7 +202,9 @@ class Cluster:
 
     def remove(self) -> None:
         """Removes the namespace with its contents, and the volumes behind it."""
-        self.kubectl("delete", "namespace", self.namespace, "--wait=true", "--timeout=120s")
+        self.kubectl("delete", "namespace", self.namespace, "--wait=false")
+        find = ("get", "namespace", self.namespace, "--ignore-not-found", "-o", "name")
+        wait_until(f"namespace {self.namespace} gone", lambda: not self.kubectl(*find).strip())
         if self.volume_folder is not None:
             self.kubectl("delete", "pv", "-l", f"railhead.dev/test={self.namespace}", "--ignore-not-found")
             shutil.rmtree(self.volume_folder / self.namespace, ignore_errors=True)

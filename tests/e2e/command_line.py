@@ -10,7 +10,7 @@ from pathlib import Path
 
 import railhead
 from tests.conftest import echo
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import PATIENCE, Cluster
 
 
 class CommandLine:
@@ -32,7 +32,7 @@ class CommandLine:
         """Returns what it prints, and its remarks if it fails as expected."""
         began = time.monotonic()
         with self.start(*arguments) as process:
-            output, remarks = process.communicate(timeout=120)
+            output, remarks = process.communicate(timeout=PATIENCE)
         echo(f"railhead {' '.join(arguments)}: {time.monotonic() - began:.1f} s")
         assert process.returncode == code, f"{arguments}\n{output}{remarks}"
         return output if code == 0 else remarks

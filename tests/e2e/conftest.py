@@ -74,7 +74,8 @@ def install_operator(kubectl: Kubectl, image: str) -> None:
     kubectl.apply(documents)
     # The image may have changed under the same name.
     kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/railhead-operator")
-    kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--timeout=55s")
+    ask = ("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--watch=false")
+    wait_until("the operator's rollout", lambda: "successfully rolled out" in kubectl(*ask))
 
 
 @pytest.fixture(scope="package")
@@ -91,6 +92,6 @@ def cluster(session_cluster: Cluster) -> Iterator[Cluster]:
         except KubectlFailed:
             return False
 
-    wait_until("the default service account", has_account, seconds=30)
+    wait_until("the default service account", has_account)
     yield session_cluster
     session_cluster.remove()

@@ -22,7 +22,7 @@ from railhead.local.session import STOPPED, Session, default_capacity
 from railhead.local.supervisor import Supervisor, prepare
 from tests import waiting
 from tests.conftest import echo
-from tests.e2e.cluster import Cluster, Object
+from tests.e2e.cluster import PATIENCE, Cluster, Object
 from tests.e2e.jobs import make_job, with_config
 from tests.operator.running import RunningOperator
 
@@ -136,7 +136,7 @@ class Job:
 
     def _wait(self, what: str, ask: Callable[[], bool]) -> None:
         tell = lambda: self._cluster.tell(self.name)  # noqa: E731
-        waiting.wait_until(what, ask, seconds=180, pause=0.1, tell=tell)
+        waiting.wait_until(what, ask, seconds=PATIENCE, pause=0.1, tell=tell)
 
     def _committed(self) -> list[int]:
         try:
@@ -158,7 +158,8 @@ class Job:
 
     def wait_process(self, pod: str) -> int:
         """The pod's first process, as soon as it exists."""
-        return int(waiting.wait_until(f"a process of {pod}", lambda: find_first_process(pod), seconds=60, pause=0.01))
+        find = lambda: find_first_process(pod)  # noqa: E731
+        return int(waiting.wait_until(f"a process of {pod}", find, seconds=PATIENCE, pause=0.01))
 
     def is_gcs_up(self, attempt: int = 1) -> bool:
         pods = {p["metadata"]["name"]: p for p in self._cluster.pods(self.name)}

@@ -21,7 +21,7 @@ def test_digits_are_learned_from_ray_data(cluster: Cluster) -> None:
     job["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
     cluster.provide_claim("digits-data-runs")
     cluster.apply(job)
-    status = cluster.wait_end("digits-data", seconds=600)
+    status = cluster.wait_end("digits-data")
     assert status["phase"] == "Succeeded", cluster.tell("digits-data")
     metrics = status["progress"]["metrics"]
     accuracy = float(metrics["accuracy"])

@@ -25,7 +25,7 @@ def digits(cluster: Cluster) -> Iterator[dict[str, Any]]:
     """The job after it has succeeded, and the workers' logs."""
     cluster.provide_claim("digits-runs")
     cluster.apply(*load_digits(cluster))
-    wait_until("worker pods", lambda: len(cluster.pods("digits")) == 3, seconds=30)
+    wait_until("worker pods", lambda: len(cluster.pods("digits")) == 3)
     cluster.wait_phase("digits", "Running", "Succeeded")
     workers = [n for n in cluster.pod_names("digits") if "-w" in n]
     with ThreadPoolExecutor() as pool:
@@ -82,7 +82,7 @@ def test_the_status_is_complete(digits: dict[str, Any]) -> None:
 
 
 def test_the_workers_are_deleted_and_the_head_stays_for_its_log(cluster: Cluster, digits: dict[str, Any]) -> None:
-    wait_until("the workers gone", lambda: cluster.pod_names("digits") == [digits["status"]["head"]["pod"]], seconds=60)
+    wait_until("the workers gone", lambda: cluster.pod_names("digits") == [digits["status"]["head"]["pod"]])
 
 
 def test_each_event_is_recorded_once(cluster: Cluster, digits: dict[str, Any]) -> None:

@@ -29,10 +29,10 @@ def test_a_deleted_worker_pod_leaves_a_last_checkpoint(cluster: Cluster) -> None
     cluster.provide_claim(f"{name}-runs")
     cluster.apply(job)
     tell = lambda: cluster.tell(name)  # noqa: E731
-    wait_until("a commit", lambda: bool(cluster.status(name).get("checkpoint")), seconds=400, tell=tell)
+    wait_until("a commit", lambda: bool(cluster.status(name).get("checkpoint")), tell=tell)
     [leaving] = [pod for pod in cluster.pod_names(name) if pod.endswith("-w1-0")]
     cluster("delete", "pod", leaving, "--wait=false")
-    status = cluster.wait_end(name, seconds=300)
+    status = cluster.wait_end(name)
     assert status["phase"] == "Succeeded", cluster.tell(name)
     assert (status["attempt"], status["round"]) == (1, 1)
     log = cluster.log(status["head"]["pod"])

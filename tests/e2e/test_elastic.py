@@ -52,7 +52,7 @@ def test_workers_are_added_and_removed_while_the_job_trains(cluster: Cluster) ->
 
     resize(cluster, 1)
     wait_workers(cluster, 1)
-    wait_until("one worker pod", lambda: len(cluster.pods("elastic")) == 2, seconds=60)
+    wait_until("one worker pod", lambda: len(cluster.pods("elastic")) == 2)
     status = cluster.status("elastic")
     assert "resize" not in status
     assert (status["attempt"], status["round"], status["head"]["pod"]) == (1, 1, head), "a smaller group is a new round"

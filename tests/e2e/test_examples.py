@@ -20,10 +20,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import PATIENCE, Cluster
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
-LONG = 600.0  # seconds; a framework is imported in four processes, perhaps on a slow machine
 
 STOPS_HALF_WAY = """
 import importlib
@@ -103,7 +102,7 @@ def test_an_example_learns_resumes_from_its_checkpoint_and_predicts(
     job = load_job(example, cluster)
     cluster.provide_claim(f"{example.name}-runs")
     cluster.apply(job)
-    status = cluster.wait_end(example.name, seconds=LONG)
+    status = cluster.wait_end(example.name)
     assert status["phase"] == "Succeeded", cluster.tell(example.name)
 
     reported = float(status["progress"]["metrics"][example.metric])
@@ -151,7 +150,7 @@ def measure(example: Example, folder: Path) -> list[float]:
     """The output of `python EXAMPLE.py FOLDER`, in its own process because two frameworks in one may clash."""
     command = [sys.executable, str(EXAMPLES / "src" / f"{example.module}.py"), str(folder)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONG)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return [float(number) for number in done.stdout.splitlines()[-1].split()]
 

@@ -12,7 +12,7 @@ import yaml
 
 from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import make_job
-from tests.e2e.test_examples import EXAMPLES, LONG, Example, fetch_checkpoint, measure
+from tests.e2e.test_examples import EXAMPLES, Example, fetch_checkpoint, measure
 
 NEEDS = ["torch", "sklearn"]
 
@@ -34,7 +34,7 @@ def test_existing_code_runs_unchanged_with_a_complete_status(
     job["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
     cluster.provide_claim(f"{example.name}-runs")
     cluster.apply(job)
-    status = cluster.wait_end(example.name, seconds=LONG)
+    status = cluster.wait_end(example.name)
     assert status["phase"] == "Succeeded", cluster.tell(example.name)
     accuracy = float(status["progress"]["metrics"]["accuracy"])
     assert accuracy >= example.at_least
@@ -68,7 +68,7 @@ DataParallelTrainer(
 def test_a_condition_reports_that_a_script_uses_another_storage_path(cluster: Cluster) -> None:
     entrypoint = {"entrypoint": ["python", "steps.py"]}
     cluster.apply(make_job("at-another-path", cluster.image, code=ELSEWHERE, trainer=entrypoint))
-    status = cluster.wait_end("at-another-path", seconds=LONG)
+    status = cluster.wait_end("at-another-path")
     assert status["phase"] == "Succeeded", cluster.tell("at-another-path")
     [condition] = [c for c in status["conditions"] if c["type"] == "Resumable"]
     assert condition["status"] == "False" and '/mine"' in condition["message"], condition

@@ -90,9 +90,7 @@ def test_a_missing_secret_of_a_volume_is_reported_and_mounted_once_it_exists(clu
     uses = {"name": "ray", "volumeMounts": [{"name": "keys", "mountPath": "/keys"}]}
     job = make_job("late", cluster.image, podTemplate={"spec": {"volumes": [volume], "containers": [uses]}})
     cluster.apply(with_config(job, epochs=1))
-    [condition] = wait_until(
-        "the condition", lambda: _find_mount(cluster, "late"), seconds=90, tell=lambda: cluster.tell("late")
-    )
+    [condition] = wait_until("the condition", lambda: _find_mount(cluster, "late"), tell=lambda: cluster.tell("late"))
     message = condition["message"]
     assert message.startswith("Pod late-") and " cannot start: " in message and "late-keys" in message, message
     cluster("create", "secret", "generic", "late-keys", "--from-literal=key=word")

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from tests.e2e.cluster import Cluster, wait_until
+from tests.e2e.cluster import PATIENCE, Cluster, wait_until
 from tests.e2e.command_line import CommandLine
 from tests.e2e.jobs import make_job, with_config
 
@@ -42,12 +42,12 @@ def test_a_run_is_read_live_each_line_once_while_a_worker_is_replaced(cluster: C
         reader = Thread(target=lines.extend, args=(process.stdout,))
         reader.start()
         is_printing = lambda: any(re.match(r"\[w1\] .* 50\n", line) for line in lines)  # noqa: E731
-        wait_until("lines of the second worker", is_printing, seconds=240, tell=lambda: cluster.tell(JOB))
+        wait_until("lines of the second worker", is_printing, tell=lambda: cluster.tell(JOB))
         [lost] = [name for name in cluster.pod_names(JOB) if "-w1-" in name]
         cluster("delete", "pod", lost, "--grace-period=0", "--force")
         cluster.wait_end(JOB)
-        assert process.wait(timeout=60) == 0, process.stderr.read()
-        reader.join(timeout=60)
+        assert process.wait(timeout=PATIENCE) == 0, process.stderr.read()
+        reader.join(timeout=PATIENCE)
 
     found: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for line in lines:

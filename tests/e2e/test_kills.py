@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.cluster import PATIENCE
 from tests.e2e.rig import GCS, Job, Rig, find_first_process, find_program, kill
 from tests.waiting import wait_until
 
@@ -79,9 +80,9 @@ def test_a_job_survives_a_head_killed_before_the_driver_starts(rig: Rig) -> None
     """Its GCS is up; the entry point, which would join it next, is paused."""
     job = rig.apply("driverless", epochs=EPOCHS)
     pid = job.wait_process(job.head())
-    wait_until("the GCS", lambda: find_program(GCS, below=pid), seconds=60, pause=0.01)
+    wait_until("the GCS", lambda: find_program(GCS, below=pid), seconds=PATIENCE, pause=0.01)
     kill([pid], signal.SIGSTOP)
-    wait_until("its port", job.is_gcs_up, seconds=60)
+    wait_until("its port", job.is_gcs_up, seconds=PATIENCE)
     assert "the driver has joined Ray" not in rig.cluster.log(job.head())
     job.kill_pods(job.head())
     check(rig, job, starts=[0], attempt=2, without_progress=1)
@@ -134,7 +135,7 @@ def test_a_job_survives_a_minute_without_the_api_server(rig: Rig) -> None:
         time.sleep(0.2)
     rig.start_api_server()
     job.release(HELD + 1)
-    wait_until("an operator", lambda: keep_operator(rig), seconds=60)
+    wait_until("an operator", lambda: keep_operator(rig), seconds=PATIENCE)
     check(rig, job, starts=[0])
 
 

@@ -21,7 +21,7 @@ def test_a_worker_pod_without_network_is_replaced_as_soon_as_the_driver_reports_
         pytest.skip("only the pods of a node on this machine have a network that the test can cut")
     cluster.apply(with_config(make_job("severed", cluster.image), epochs=50, seconds=0.5))
     committed = lambda: (cluster.status("severed").get("checkpoint") or {}).get("index", -1) >= 2  # noqa: E731
-    wait_until("three commits", committed, seconds=240, tell=lambda: cluster.tell("severed"))
+    wait_until("three commits", committed, tell=lambda: cluster.tell("severed"))
     head = cluster.head_pod("severed")
     [lost] = [name for name in cluster.pod_names("severed") if name.endswith("-w1-0")]
     enter = ("nsenter", "--target", str(find_first_process(lost)), "--net")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from railhead.client.exit_codes import ExitCode
-from tests.e2e.cluster import Cluster, Object, wait_until
+from tests.e2e.cluster import PATIENCE, Cluster, Object, wait_until
 from tests.e2e.command_line import CommandLine
 from tests.e2e.jobs import make_job, with_config
 
@@ -36,7 +36,7 @@ def job(cluster: Cluster) -> Iterator[str]:
     env = [{"name": "NOTES", "value": "/runs/notes"}]
     cluster.apply(with_config(make_job(JOB, cluster.image, run=run, env=env), epochs=500, seconds=3.0))
     committed = lambda: (cluster.status(JOB).get("checkpoint") or {}).get("index", -1) >= 4  # noqa: E731
-    wait_until("five checkpoints", committed, seconds=240, tell=lambda: cluster.tell(JOB))
+    wait_until("five checkpoints", committed, tell=lambda: cluster.tell(JOB))
     yield JOB
     cluster.delete_job(JOB)
 
@@ -69,7 +69,7 @@ def test_a_run_is_read_by_exec_while_it_trains_and_by_a_job_afterwards(
     with call.start("checkpoints", job, "--download", str(tmp_path / "interrupted")) as process:
         [reader] = wait_until("a reader's Job", lambda: find_readers(cluster))
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == ExitCode.INTERRUPTED
     check_reader(reader)
     assert not find_readers(cluster)

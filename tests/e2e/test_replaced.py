@@ -25,7 +25,7 @@ def test_a_pod_that_mounts_foreign_code_ends_before_it_runs_any(cluster: Cluster
     cluster.apply({**planted, "immutable": False})
     cluster("patch", "pod", head, "--type=json", "-p", json.dumps([{"op": "remove", "path": "/spec/schedulingGates"}]))
     ask = lambda: cluster.status("robbed").get("failure")  # noqa: E731
-    failure = wait_until("the failure", ask, seconds=90, tell=lambda: cluster.tell("robbed"))
+    failure = wait_until("the failure", ask, tell=lambda: cluster.tell("robbed"))
     assert (failure["class"], failure["reason"]) == ("Infrastructure", "ContentReplaced")
     assert f"whose name ends with input-{name.rpartition('-')[2]} was replaced; delete it" in failure["message"]
     assert "foreign" not in cluster.log(head)
@@ -38,8 +38,6 @@ def test_a_pod_that_mounts_foreign_code_ends_before_it_runs_any(cluster: Cluster
 
     wait_until("the refusal", find_refusal, tell=lambda: cluster.tell("robbed"))
     cluster("delete", "configmap", name)
-    wait_until(
-        "attempt 2", lambda: {"robbed", "2"} <= set(" ".join(cluster.pod_names("robbed")).split("-")), seconds=90
-    )
+    wait_until("attempt 2", lambda: {"robbed", "2"} <= set(" ".join(cluster.pod_names("robbed")).split("-")))
     assert cluster.get("configmap", name)["immutable"] is True
     cluster.delete_job("robbed")

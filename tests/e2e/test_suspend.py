@@ -33,7 +33,6 @@ def test_a_suspended_job_commits_releases_its_pods_and_resumes(cluster: Cluster)
     wait_until(
         "two commits",
         lambda: (cluster.status("rests").get("checkpoint") or {}).get("index", -1) >= 1,
-        seconds=180,
         tell=lambda: cluster.tell("rests"),
     )
     with pytest.raises(KubectlFailed, match="wait for phase Suspended"):
@@ -65,7 +64,6 @@ def test_a_job_that_runs_out_of_memory_is_suspended_changed_and_resumed(cluster:
     wait_until(
         "it runs out of memory",
         lambda: (cluster.status("greedy").get("restarts") or {}).get("application", 0) >= 1,
-        seconds=240,
         tell=lambda: cluster.tell("greedy"),
     )
     patch(cluster, "greedy", suspend=True)

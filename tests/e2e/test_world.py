@@ -57,7 +57,7 @@ def protect(cluster: Cluster, pod: str) -> None:
             return "under protection" in str(error)
         return False
 
-    wait_until("the policy acts", is_protected, seconds=60)
+    wait_until("the policy acts", is_protected)
 
 
 def unprotect(cluster: Cluster) -> None:
@@ -83,16 +83,16 @@ def test_a_copied_pod_stops_no_restart_and_a_protected_pod_keeps_no_other(cluste
     protect(cluster, worker)
     try:
         cluster("patch", "rtj", "worldly", "--type=merge", "-p", '{"spec":{"suspend":true}}')
-        wait_until("only the protected pod", lambda: cluster.pod_names("worldly") == [worker], seconds=90)
-        denied = wait_until("DeleteDenied", lambda: find_condition(cluster, "worldly", "DeleteDenied"), seconds=30)
+        wait_until("only the protected pod", lambda: cluster.pod_names("worldly") == [worker])
+        denied = wait_until("DeleteDenied", lambda: find_condition(cluster, "worldly", "DeleteDenied"))
         assert worker in denied["message"] and "the pod is under protection" in denied["message"]
         assert any(worker in message for message in read_events(cluster, "worldly", "DeleteDenied"))
         assert cluster.status("worldly")["phase"] == "Suspending"
     finally:
         unprotect(cluster)
-    cluster.wait_phase("worldly", "Suspended", seconds=60)
+    cluster.wait_phase("worldly", "Suspended")
     assert not find_condition(cluster, "worldly", "DeleteDenied")
-    wait_until("no pod", lambda: not cluster.pods("worldly"), seconds=30, tell=lambda: cluster.tell("worldly"))
+    wait_until("no pod", lambda: not cluster.pods("worldly"), tell=lambda: cluster.tell("worldly"))
     cluster.delete_job("worldly")
 
 
@@ -131,16 +131,14 @@ def test_an_attempt_that_finds_a_full_disk_waits_for_minutes_and_then_trains(clu
         job = make_job("thirsty", cluster.image, run=run, backoffLimit=0, noProgressLimit=0)
         job["spec"]["env"] = [{"name": "NOTES", "value": "/tmp/notes"}]
         cluster.apply(with_config(job, epochs=3))
-        found = wait_until(
-            "StorageUnavailable", lambda: find_condition(cluster, "thirsty", "StorageUnavailable"), seconds=120
-        )
+        found = wait_until("StorageUnavailable", lambda: find_condition(cluster, "thirsty", "StorageUnavailable"))
         assert "No space left on device" in found["message"]
         tries = lambda: cluster.log(cluster.head_pod("thirsty")).count("the attempt waits for it") >= TRIES  # noqa: E731
-        wait_until(f"{TRIES} tries", tries, seconds=240, tell=lambda: cluster.tell("thirsty"))
+        wait_until(f"{TRIES} tries", tries, tell=lambda: cluster.tell("thirsty"))
         disk.make_room()
         status = cluster.wait_end("thirsty")
         assert status["phase"] == "Succeeded", cluster.tell("thirsty")
         assert status["attempt"] == 1 and not any((status.get("restarts") or {}).values())
         assert not find_condition(cluster, "thirsty", "StorageUnavailable")
         cluster.delete_job("thirsty")
-        wait_until("no pod", lambda: not cluster.pods("thirsty"), seconds=60)
+        wait_until("no pod", lambda: not cluster.pods("thirsty"))

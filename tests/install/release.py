@@ -65,18 +65,18 @@ class Releases:
         text = None if values is None else json.dumps(values)
         if text is not None:
             command += ["-f", "-"]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=180)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=660)
         assert done.returncode == 0, done.stderr + self._describe()
         return done.stdout
 
     def install(self, name: str, namespace: str, **values: Any) -> None:
         """Returns when helm reports that it is ready."""
-        options = ("-n", namespace, "--create-namespace", "--wait", "--timeout", "120s")
+        options = ("-n", namespace, "--create-namespace", "--wait", "--timeout", "600s")
         self("install", name, str(self.chart), *options, values={**self.target.values, **values})
         self.installed.append((name, namespace))
 
     def uninstall(self, name: str, namespace: str) -> None:
-        self("uninstall", name, "-n", namespace, "--wait", "--timeout", "60s")
+        self("uninstall", name, "-n", namespace, "--wait", "--timeout", "600s")
         self.installed.remove((name, namespace))
 
     def make_namespace(self, name: str) -> Cluster:
@@ -85,7 +85,7 @@ class Releases:
         cluster = Cluster(self.kubectl, name, self.target.image, self.target.volume_folder)
         cluster.operator_pid = (lambda: 0) if self.target.is_local else None
         self.namespaces.append(cluster)
-        wait_until("the default service account", lambda: self.kubectl.has_service_account(name), seconds=30)
+        wait_until("the default service account", lambda: self.kubectl.has_service_account(name))
         cluster.provide_claim("runs")
         return cluster
 

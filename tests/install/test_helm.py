@@ -52,7 +52,7 @@ def wait_for_report(jobs: Cluster, name: str) -> None:
     """Waits until the operator accepts another report."""
     before = jobs.status(name)["progress"]["reports"]
     tell = lambda: jobs.tell(name)  # noqa: E731
-    wait_until("another report", lambda: jobs.status(name)["progress"]["reports"] > before, seconds=60, tell=tell)
+    wait_until("another report", lambda: jobs.status(name)["progress"]["reports"] > before, tell=tell)
 
 
 def arguments_of(releases: Releases) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_job_survives_install_upgrade_rollback_and_uninstall(
     assert pods_of(jobs, "steady") == pods
 
     releases.uninstall("railhead", HOME)
-    wait_until("no operator", lambda: not releases.operator_pods(HOME), seconds=30)
+    wait_until("no operator", lambda: not releases.operator_pods(HOME))
     assert releases.deployment(NAME, HOME) == {}
     crd = yaml.safe_load(releases.kubectl("get", "crd", CRD, "-o", "yaml"))
     assert "deletionTimestamp" not in crd["metadata"]

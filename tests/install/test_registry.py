@@ -39,7 +39,7 @@ def test_a_release_from_a_registry_runs_a_job(releases: Releases, tmp_path: Path
             if step.repository:
                 subprocess.run(step.command, check=True)
         chart = [f"{target.charts}/railhead", "--version", __version__, "--plain-http"]
-        options = ["--namespace", HOME, "--create-namespace", "--wait", "--timeout", "120s"]
+        options = ["--namespace", HOME, "--create-namespace", "--wait", "--timeout", "600s"]
         image = {"image": {"repository": f"{registry}/a/operator"}}
         releases("install", "railhead", *chart, *options, values={**releases.target.values, **image})
         releases.installed.append(("railhead", HOME))
