@@ -5,6 +5,7 @@ The API server and pydantic name only the regular expression that a value does n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 FORMS: Mapping[str, str] = {
@@ -53,11 +54,34 @@ FORMS: Mapping[str, str] = {
 _NO_QUANTITY = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$' evaluating rule: "
 )
+# Where a value has another type, the API server checks no rule in CEL, and says so as if that were another error.
+_RULES_NOT_CHECKED = (
+    ", <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
+    "existing errors to complete validation"
+)
+
+_TYPES: Mapping[str, str] = {
+    "array": "a list such as [a, b]",
+    "boolean": "true or false without quotes",
+    "integer": "a whole number without quotes",
+    "number": "a number without quotes",
+    "object": "an object with fields",
+    "string": "a text",
+}
+_WRONG_TYPE = re.compile(r'in body must be of type (\w+): "(\w+)"')
 
 
 def put_into_words(message: str) -> str:
-    """Returns the message of the API server or of pydantic, with the words of a form in place of its pattern."""
+    """Returns the message of the API server or of pydantic, with words in place of a pattern or the name of a type."""
     for pattern, words in FORMS.items():
         message = message.replace(f"in body should match '{pattern}'", words)
         message = message.replace(f"String should match pattern '{pattern}'", words)
-    return message.replace(_NO_QUANTITY, "")
+    message = _WRONG_TYPE.sub(_describe_type, message)
+    return message.replace(_NO_QUANTITY, "").replace(_RULES_NOT_CHECKED, "")
+
+
+def _describe_type(found: re.Match[str]) -> str:
+    """Returns the words for a value whose type is the second group of the match, and should be the first."""
+    wanted = _TYPES.get(found[1], found[1])
+    actual = _TYPES.get(found[2], found[2])
+    return f"must be {wanted}; it is {actual.partition(' without')[0].partition(' such')[0]}"

@@ -28,7 +28,7 @@ from railhead.client.submit.submission import (
     build_job,
     change_job,
     check_existing,
-    check_function,
+    check_functions,
     describe_plan,
     list_claims,
     mark,
@@ -147,6 +147,7 @@ def read_submission(options: argparse.Namespace) -> Submission:
     job = read_target(options, {each.path for each in files})
     job = change_job(job, parse_config(options.config), ())
     job = change_job(job, parse_changes(options.changes), options.env_from_secret)
+    check_functions(job, {each.path: each.content for each in files})
     if not files:
         return Submission(mark(job))
     code = make_code_map(str(job["metadata"]["name"]), files, read_demanded(job))
@@ -174,13 +175,12 @@ def read_target(options: argparse.Namespace, sent: Container[str] = ()) -> Objec
 
 
 def _read_script(options: argparse.Namespace, image: str, sent: Container[str]) -> Object:
-    file, function = split_target(options.target)
+    file, _ = split_target(options.target)
     path = Path(file)
     try:
         code = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{path} cannot be read: {error}", ExitCode.USAGE) from None
-    check_function(file, code, function)
     module = ""
     if options.code:
         module = name_module(_absolute(path), _absolute(options.code))

@@ -38,6 +38,25 @@ def test_the_api_servers_message_has_the_words(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wanted", "actual", "words"),
+    [
+        ("array", "string", "must be a list such as [a, b]; it is a text"),
+        ("integer", "string", "must be a whole number without quotes; it is a text"),
+        ("string", "integer", "must be a text; it is a whole number"),
+        ("boolean", "string", "must be true or false without quotes; it is a text"),
+        ("object", "array", "must be an object with fields; it is a list"),
+        ("string", "boolean", "must be a text; it is true or false"),
+    ],
+)
+def test_a_value_of_another_type_has_words(wanted: str, actual: str, words: str) -> None:
+    """As Kubernetes 1.36 writes it, with the rules that it then leaves out."""
+    value = f'spec.env: Invalid value: "{actual}": spec.env in body must be of type {wanted}: "{actual}"'
+    rest = "some validation rules were not checked because the object was invalid; correct the existing errors to"
+    message = f"[{value}, <nil>: Invalid value: null: {rest} complete validation]"
+    assert put_into_words(message) == f'[spec.env: Invalid value: "{actual}": spec.env {words}]'
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"run": {"storagePath": "runs"}}, r"^spec\.run\.storagePath: must be an absolute path such as /mnt/runs"),

@@ -6,7 +6,7 @@ import ast
 import difflib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
 
 from railhead.api import names
@@ -200,7 +200,26 @@ def list_claims(pods: Sequence[Object]) -> list[str]:
     return list(dict.fromkeys(claim for claim in claims if claim))
 
 
-def check_function(file: str, code: str, function: str) -> None:
+def check_functions(job: Object, files: Mapping[str, bytes]) -> None:
+    """Raises ClientError if a function that the job names is not in the file of its module.
+
+    A module that is not sent passes: the image may have it.
+
+    Args:
+        files: the code of --code by relative paths; beside it the code of spec.source.inline is looked at.
+    """
+    spec = part(job, "spec")
+    sent = {name: str(code) for name, code in part(part(spec, "source"), "inline").items()}
+    sent |= {path: content.decode("utf-8", "replace") for path, content in files.items()}
+    trainer = part(spec, "trainer")
+    for field in ("trainFunc", "build", "validationFunction"):
+        module, _, function = text(trainer, field).partition(":")
+        file = f"{module.replace('.', '/')}.py"
+        if function and file in sent:
+            _check_function(file, sent[file], function)
+
+
+def _check_function(file: str, code: str, function: str) -> None:
     """Raises ClientError if nothing in the code has the function's name.
 
     Code that this Python cannot parse passes: the image may have a newer one. So does code with `from x import *`.

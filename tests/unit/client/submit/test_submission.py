@@ -16,7 +16,7 @@ from railhead.client.submit.submission import (
     build_job,
     change_job,
     check_existing,
-    check_function,
+    check_functions,
     describe_plan,
     list_claims,
     mark,
@@ -203,14 +203,19 @@ def test_the_plan_has_pods_and_devices(scaling: Object, pods: str, per_worker: s
 CODE = "import torch\nfrom m import helper as aid\n\ndef train_func(config):\n    pass\n\nmain = train_func\n"
 
 
+def call(function: str, code: str) -> Object:
+    """A job whose inline code is one file."""
+    return {"spec": {"trainer": {"trainFunc": f"train:{function}"}, "source": {"inline": {"train.py": code}}}}
+
+
 @pytest.mark.parametrize("function", ["train_func", "main", "aid"])
 def test_a_function_that_the_file_binds_passes(function: str) -> None:
-    check_function("train.py", CODE, function)
+    check_functions(call(function, CODE), {})
 
 
 @pytest.mark.parametrize("code", ["def main(:\n", "from training import *\n"])
 def test_a_file_that_may_have_the_function_passes(code: str) -> None:
-    check_function("train.py", code, "train_func")
+    check_functions(call("train_func", code), {})
 
 
 @pytest.mark.parametrize(
@@ -222,7 +227,20 @@ def test_a_file_that_may_have_the_function_passes(code: str) -> None:
 )
 def test_a_misspelt_function_is_refused_with_those_that_the_file_has(code: str, message: str) -> None:
     with pytest.raises(ClientError, match=message):
-        check_function("train.py", code, "trian_func")
+        check_functions(call("trian_func", code), {})
+
+
+@pytest.mark.parametrize("field", ["trainFunc", "build", "validationFunction"])
+def test_each_function_of_a_sent_folder_is_looked_for(field: str) -> None:
+    files = {"src/steps.py": CODE.encode(), "train.py": b"import torch"}
+    check_functions({"spec": {"trainer": {field: "src.steps:main"}}}, files)
+    with pytest.raises(ClientError, match=r"src/steps\.py has no function mian; it has "):
+        check_functions({"spec": {"trainer": {field: "src.steps:mian"}}}, files)
+
+
+def test_a_module_that_is_not_sent_passes() -> None:
+    for spec in ({"trainer": {"trainFunc": "other:main"}}, {"trainer": {"entrypoint": ["python", "train.py"]}}, {}):
+        check_functions({"spec": {**spec, "source": {"inline": {"train.py": CODE}}}}, {})
 
 
 def test_the_claims_of_pods_are_named_once() -> None:
