@@ -7,15 +7,17 @@ from the pod's status. A job becomes `Succeeded` only through this message.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Dict, Iterator, Optional
 
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.report import CommittedCheckpoint
+from railhead.contract.report import CommittedCheckpoint, RunWarning
+from railhead.contract.spent import Spent
 from railhead.contract.text import clean_line, clean_text
 
 LIMIT_BYTES = 4096  # the kubelet truncates a longer termination message
 MESSAGE_CHARS = 1500
+WARNING_CHARS = 500
 SUCCEEDED = "Succeeded"
 
 
@@ -33,6 +35,8 @@ class Outcome:
         reports: how many reports of all ranks were seen in this attempt.
         process_exit_code, suspect_pod: as in `contract.failure.Failure`.
         restarts, charged_restarts: in place, in this attempt, as in `contract.report.RestartInPlace`.
+        warning, spent: as in `contract.report.Report`. The last report has them as well, but it may still wait for its
+            turn to be written into the status when the operator sees that the pod has ended.
     """
 
     outcome: str
@@ -46,6 +50,8 @@ class Outcome:
     suspect_pod: str = ""
     restarts: int = 0
     charged_restarts: int = 0
+    warning: Optional[RunWarning] = None
+    spent: Optional[Spent] = None
 
     @property
     def has_succeeded(self) -> bool:
@@ -71,9 +77,12 @@ class Outcome:
         return text
 
     def _shorter_versions(self) -> Iterator[Outcome]:
-        """Yields ever shorter outcomes: without metrics, with less of the message, without the best checkpoint, with
-        the class and reason only."""
-        cut = replace(self, message=shorten_middle(self.message, MESSAGE_CHARS))
+        """Yields ever shorter outcomes: without metrics, without the warning, with less of the message, without the
+        best checkpoint, with the class and reason only."""
+        warning = self.warning
+        if warning is not None:
+            warning = replace(warning, message=shorten_middle(warning.message, WARNING_CHARS))
+        cut = replace(self, message=shorten_middle(self.message, MESSAGE_CHARS), warning=warning)
         yield cut
         best = self.best_checkpoint
         cut = replace(
@@ -82,6 +91,8 @@ class Outcome:
             checkpoint=replace(self.checkpoint, metrics={}) if self.checkpoint else None,
             best_checkpoint=replace(best, metrics={}) if best else None,
         )
+        yield cut
+        cut = replace(cut, warning=None)
         room = MESSAGE_CHARS
         while room > 1:
             yield cut
@@ -95,6 +106,7 @@ class Outcome:
             process_exit_code=self.process_exit_code,
             restarts=self.restarts,
             charged_restarts=self.charged_restarts,
+            spent=self.spent,
         )
 
     def _to_dict(self) -> Dict[str, object]:
@@ -123,9 +135,25 @@ class Outcome:
                 suspect_pod=clean_line(str(values.get("suspect_pod", ""))),
                 restarts=int(values.get("restarts", 0)),
                 charged_restarts=int(values.get("charged_restarts", 0)),
+                warning=_read_warning(values.get("warning")),
+                spent=_read_spent(values.get("spent")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return None
+
+
+def _read_warning(value: object) -> Optional[RunWarning]:
+    """None for what is no warning."""
+    if not isinstance(value, dict):
+        return None
+    return RunWarning(clean_line(str(value.get("reason", ""))), clean_text(str(value.get("message", ""))))
+
+
+def _read_spent(value: object) -> Optional[Spent]:
+    """None for what an older driver has not written. Raises ValueError or TypeError for what is no number."""
+    if not isinstance(value, dict):
+        return None
+    return Spent(**{each.name: max(int(value.get(each.name, 0)), 0) for each in fields(Spent)})
 
 
 def parse_exit_code(value: object) -> Optional[int]:

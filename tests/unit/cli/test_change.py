@@ -14,7 +14,7 @@ from railhead.cli.output import Console
 from railhead.cli.parser import build_parser, duration
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.json_object import Object
-from tests.unit.client.jobs import make_failed, make_job
+from tests.unit.client.jobs import make_condition, make_failed, make_job
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("20m", 1200), ("2h", 7200), ("1d", 86400)])
@@ -55,6 +55,12 @@ async def test_a_finished_job_is_neither_suspended_nor_resumed(command: str) -> 
         await run(build_parser().parse_args([command, "digits"]), cluster, Console(io.StringIO()))
     assert error.value.code == ExitCode.REFUSED
     assert not cluster.written
+
+
+async def test_a_job_that_has_succeeded_is_not_sent_to_retry() -> None:
+    cluster: Any = OneJob(make_job(phase="Succeeded", conditions=[make_condition("Complete", "Succeeded")]))
+    with pytest.raises(ClientError, match=r"^digits has finished with success, so there is nothing to suspend"):
+        await change.do_suspend(build_parser().parse_args(["suspend", "digits"]), cluster, Console(io.StringIO()))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import json
 import pytest
 import yaml
 
+from railhead.client.explain.summary import summarize
 from tests.unit.cli.screens import GOLDEN, SCREENS, WIDTHS, show
+from tests.unit.client.jobs import make_job, make_pod, make_snapshot
 
 FAILED = "a-job-with-a-name-that-is-quite-long-01"
 
@@ -57,3 +59,11 @@ def test_phases_have_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch)
     assert "\x1b[32mRunning\x1b[0m" in show(["list"], 120, is_terminal=True)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in show(["list"], 120, is_terminal=True)
+
+
+@pytest.mark.parametrize(("phase", "titles"), [("Running", ["Pods that do not run"]), ("Succeeded", [])])
+def test_a_pod_that_has_done_its_work_is_no_trouble_of_a_job_that_succeeded(phase: str, titles: list[str]) -> None:
+    """A worker pod that ends before its job does is one."""
+    job = make_job(phase=phase, attempt=1)
+    snapshot = make_snapshot(job, [make_pod("digits-head", phase="Succeeded")])
+    assert [section.title for section in summarize(snapshot).sections] == titles

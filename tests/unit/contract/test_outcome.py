@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import LIMIT_BYTES, Outcome, parse_exit_code
-from railhead.contract.report import CommittedCheckpoint
+from railhead.contract.report import CommittedCheckpoint, RunWarning
+from railhead.contract.spent import Spent
 
 
 def make_checkpoint(*, length: int = 40, **metrics: str) -> CommittedCheckpoint:
@@ -77,6 +79,8 @@ FULL = Outcome(
     reports=5,
     restarts=2,
     charged_restarts=1,
+    warning=RunWarning("MetricNotFinite", "loss is NaN"),
+    spent=Spent(productive=1, starting=2, restoring=3, checkpointing=4, retrained=5, hanging=6, uncommitted=7),
 )
 
 
@@ -92,7 +96,21 @@ def test_what_decides_on_a_retry_is_kept_when_everything_else_is_too_long() -> N
     """`spec.failurePolicy` has rules about the reason and the exit code, and each charged restart spends a budget."""
     checkpoint = make_checkpoint(length=2 * LIMIT_BYTES)
     read = Outcome.from_json(replace(FULL, checkpoint=checkpoint, best_checkpoint=checkpoint).to_json())
-    assert read == replace(FULL, message="", suspect_pod="", reports=0)
+    assert read == replace(FULL, message="", suspect_pod="", reports=0, warning=None)
+
+
+def test_a_long_warning_is_cut_before_the_message() -> None:
+    warned = replace(FULL, message="a" * 1500, warning=RunWarning("MetricNotFinite", "w" * 9000))
+    read = Outcome.from_json(warned.to_json())
+    assert read is not None and read.warning is not None
+    assert (read.message, len(read.warning.message)) == (warned.message, 499)
+    read = Outcome.from_json(replace(warned, checkpoint=make_checkpoint(length=2000)).to_json())
+    assert read is not None and (read.message, read.warning) == (warned.message, None)
+
+
+@pytest.mark.parametrize("field", ["warning", "spent"])
+def test_what_is_no_warning_and_no_time_is_none(field: str) -> None:
+    assert Outcome.from_json(json.dumps({"outcome": "Hang", field: "x"})) == Outcome("Hang")
 
 
 @pytest.mark.parametrize(

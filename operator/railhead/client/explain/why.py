@@ -125,6 +125,8 @@ def _choose_row(snapshot: JobSnapshot, reason: str, message: str, class_: Failur
         return "SuspendedByQueue"
     if reason == "Succeeded" and status.checkpoint is None:
         return "SucceededWithoutCheckpoint"
+    if reason == "SucceededNotFinite" and status.checkpoint is None:
+        return "NotFiniteWithoutCheckpoint"
     if _is_of_gone_pod(snapshot, reason, message):
         return "PodReplaced"
     if reason == "Unschedulable" and _have_all_nodes(snapshot):

@@ -53,5 +53,7 @@ async def _get_unfinished(cluster: Cluster, name: str) -> Object:
     status = parse_status(job.get("status"))
     if status.is_finished:
         message = f"{name} has finished (phase {status.phase}); run `railhead retry {name}` to continue it"
+        if status.phase == "Succeeded":
+            message = f"{name} has finished with success, so there is nothing to suspend or resume"
         raise ClientError(message, ExitCode.REFUSED)
     return job

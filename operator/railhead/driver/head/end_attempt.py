@@ -87,7 +87,8 @@ def end(head: Head, ending: Ending) -> NoReturn:
         kill_training(head)
     fit = head.mailbox.read_newest_fit()
     outcome = build_outcome(ending, fit.progress, fit.restart)
-    outcome = replace(outcome, message=redact(outcome.message))
+    last = head.publisher.build_complete_report()
+    outcome = replace(outcome, message=redact(outcome.message), warning=last.warning, spent=last.spent)
     # Early: the kubelet may kill this process at any time from here on, and the outcome is not lost then.
     write_termination_message(outcome.to_json(), head.pod.termination_message)
 

@@ -41,7 +41,9 @@ def count_time(job: Job, decision: Decision) -> Decision:
     if old.goodput is None and new.attempt == old.attempt and new.phase != "Queued":
         return decision  # an operator that did not count has begun the attempt
     gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
-    return decision.with_status(replace_status(new, goodput=settle_time(old, new, now=job.known_until, gpus=gpus)))
+    last = job.outcome.spent if job.outcome is not None else None
+    goodput = settle_time(old, new, now=job.known_until, gpus=gpus, last=last)
+    return decision.with_status(replace_status(new, goodput=goodput))
 
 
 def _ends_training(old: JobStatus, new: JobStatus) -> bool:

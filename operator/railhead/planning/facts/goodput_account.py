@@ -19,6 +19,7 @@ from railhead.api.fit import fit
 from railhead.api.goodput import GoodputStatus, LostSeconds, SettledStatus, SpentStatus
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
+from railhead.contract.spent import Spent
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.reasons import BY_QUOTA, RELEASED
 
@@ -65,15 +66,25 @@ def _waits_for_others(status: JobStatus) -> bool:
     return status.phase in ("Pending", "Restarting") and status.reason_of(types.RECONCILING) in BY_QUOTA
 
 
-def settle_time(old: JobStatus, new: JobStatus, *, now: datetime, gpus: int) -> GoodputStatus:
-    """Returns status.goodput for the status `new` that follows `old` now; `gpus`: of all worker pods of `old`."""
+def settle_time(
+    old: JobStatus, new: JobStatus, *, now: datetime, gpus: int, last: Spent | None = None
+) -> GoodputStatus:
+    """Returns status.goodput for the status `new` that follows `old` now.
+
+    Args:
+        gpus: of all worker pods of `old`.
+        last: what the driver of an attempt that has ended has counted, by its termination message; None = not known.
+    """
     known = old.goodput
     since = parse_time(known.time) if known else None
     if known is None or since is None:
         return GoodputStatus(time=format_time(now))  # counting begins
 
-    spent = _find_spent(old)
+    spent: SpentStatus | Spent | None = _find_spent(old)
     ends = old.attempt != new.attempt or is_over(new)
+    if ends and last is not None and not is_over(old) and old.progress.outcome is None:
+        # The last report, which has the outcome, is not in the status yet, and a report of before lacks the end.
+        spent = last
     until = now
     if spent is not None and not ends:
         # The driver measures the time since its last report itself: it is settled with the next report.
@@ -111,7 +122,7 @@ def _format_percent(productive: int, wall: int) -> str:
 
 
 def _divide(
-    known: GoodputStatus, spent: SpentStatus | None, seconds: int, *, attempt: int, rest: str
+    known: GoodputStatus, spent: SpentStatus | Spent | None, seconds: int, *, attempt: int, rest: str
 ) -> tuple[Counter[str], SettledStatus | None]:
     """Divides these new seconds, and the open ones, between causes; `rest` gets those that no driver has measured.
 
@@ -143,7 +154,7 @@ def _count_open(goodput: GoodputStatus) -> int:
     return goodput.productive_seconds - count_kept(goodput)
 
 
-def _read_seconds(spent: SpentStatus) -> Counter[str]:
+def _read_seconds(spent: SpentStatus | Spent) -> Counter[str]:
     """Returns the whole seconds of each number, and as open training all others of their sum.
 
     So no decided number decreases while the driver's do not, and none is wrong by a second.

@@ -74,7 +74,7 @@ def _read_progress(report: Report, nodes: Mapping[str, str]) -> ProgressStatus:
         "metrics": report.metrics,
         "update_time": report.time,
         "spent": asdict(report.spent) if report.spent else None,
-        "warning": _read_warning(report.warning),
+        "warning": read_warning(report.warning),
         "restart": _read_restart(report.restart),
         "slow_ranks": [_read_slow_rank(each, nodes) for each in report.slow_ranks] or None,
         "finishing": report.finishing or None,
@@ -116,14 +116,14 @@ def _add_checkpoints(status: JobStatus, said: Report | Outcome, *, attempt: int,
     )
 
 
-def _read_warning(warning: RunWarning | None) -> dict[str, object] | None:
+def read_warning(warning: RunWarning | None) -> DriverWarning | None:
     """Returns None for a warning whose reason is malformed."""
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None
     if len(warning.reason) > read_limit(DriverWarning, "reason"):
         # What is left of it would be another reason.
         return None
-    return asdict(warning)
+    return fit(DriverWarning, asdict(warning))
 
 
 def _read_restart(restart: RestartInPlace | None) -> dict[str, object] | None:

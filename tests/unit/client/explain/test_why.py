@@ -100,7 +100,12 @@ def test_the_reason_of_the_transition_comes_first_with_its_message_and_time(reas
     [finding, *_] = explain_job(make_snapshot(make_waiting(reason, "the cluster's words")))
     assert (finding.reason, finding.message) == (reason, "the cluster's words")
     assert finding.since == "2026-11-25T11:48:00Z"
-    row = {"Restarting": "TrainingStartsAgain", "Succeeded": "SucceededWithoutCheckpoint"}.get(reason, reason)
+    variants = {
+        "Restarting": "TrainingStartsAgain",
+        "Succeeded": "SucceededWithoutCheckpoint",
+        "SucceededNotFinite": "NotFiniteWithoutCheckpoint",
+    }
+    row = variants.get(reason, reason)
     assert finding.cause == (CAUSES["pods"] | CAUSES["states"] | CAUSES["variants"])[row].sentence
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from railhead.contract.outcome import Outcome
 from railhead.contract.report import RunWarning, State
 from railhead.planning.observed import Announced
 from tests.unit.planning.simulation import Simulation
@@ -69,6 +70,24 @@ def test_the_end_keeps_the_condition_and_records_a_missing_event() -> None:
     assert sim.status["phase"] == "Succeeded" and find_resumable(sim) == REPORTED
     assert len(sim.events) == before + 2
     assert sim.status["progress"]["warning"] == asdict(WARNING)
+
+
+def test_a_warning_of_the_last_moment_is_in_the_termination_message() -> None:
+    """A job of seconds ends before its last report has had its turn to be written."""
+    sim = Simulation()
+    sim.run_until_training()
+    sim.end_with(Outcome("Succeeded", warning=WARNING))
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded" and find_resumable(sim) == REPORTED
+    assert sim.status["progress"]["warning"] == asdict(WARNING)
+
+
+def test_a_malformed_warning_of_a_termination_message_is_left_out() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.end_with(Outcome("Succeeded", warning=RunWarning("no reason", "x")))
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded" and "warning" not in sim.status["progress"]
 
 
 def test_an_unrelated_status_write_records_it_too() -> None:

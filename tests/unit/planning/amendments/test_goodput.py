@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from railhead.api import conditions as types
+from railhead.contract.outcome import Outcome
+from railhead.contract.report import ReportedOutcome
 from railhead.contract.spent import Spent
 from railhead.contract.times import format_time
 from railhead.planning.amendments.count_time import count_running_time
@@ -74,3 +76,28 @@ def test_a_job_is_accounted_for_from_its_start_to_its_end() -> None:
     sim.later(500)
     sim.settle()
     assert sim.status["goodput"] == found, "frozen"
+
+
+def test_an_end_that_is_seen_before_the_last_report_is_written_is_accounted_for() -> None:
+    sim = Simulation()
+    sim.settle()
+    sim.run_until_training()
+    sim.report(spent=Spent(starting=5000, productive=1000), metrics={"loss": "1"})
+    sim.later(100)
+    sim.end_with(Outcome("Succeeded", spent=Spent(starting=5000, productive=90_000, checkpointing=6000)))
+    sim.settle()
+    found = check_sum(sim)
+    assert (found["productiveSeconds"], found["lostSeconds"]["checkpointing"]) == (90, 6)
+
+
+def test_the_last_report_counts_if_it_is_written_in_time() -> None:
+    """It is newer than the termination message, which the driver writes first."""
+    sim = Simulation()
+    sim.settle()
+    sim.run_until_training()
+    sim.later(100)
+    done = ReportedOutcome("Succeeded")
+    sim.report("FINISHED", spent=Spent(starting=5000, productive=91_000), outcome=done)
+    sim.end_with(Outcome("Succeeded", spent=Spent(starting=5000, productive=90_000)))
+    sim.settle()
+    assert check_sum(sim)["productiveSeconds"] == 91
