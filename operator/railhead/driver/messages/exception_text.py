@@ -12,13 +12,12 @@ involved, one below the other. The user's own exception may appear only in that 
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
 from pathlib import PurePath
-from typing import Sequence
 
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.messages.exit_words import read_exit_words
+from railhead.driver.messages.frames import choose_frame
 from railhead.driver.messages.ray_task_error import describe_task_error, is_task_error
 from railhead.driver.messages.redaction import make_printable, redact
 
@@ -40,7 +39,7 @@ def name_class(error: BaseException) -> str:
 
 
 def describe_exception(error: BaseException) -> str:
-    """`Type: message (file, line n, in function)`, with the location of the innermost frame."""
+    """`Type: message (file, line n, in function)`, with the location of the innermost frame of the user's code."""
     try:
         text = redact(_describe(error))
     except BaseException:
@@ -58,17 +57,8 @@ def _describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or isinstance(error, SyntaxError):
         return " ".join(text.split())
-    last = frames[-1]
-    if isinstance(error, SystemExit):
-        last = _choose_frame(frames)
-    return f"{text} ({PurePath(last.filename).name}, line {last.lineno}, in {last.name})"
-
-
-def _choose_frame(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
-    """Returns the innermost frame of the user's code, as argparse exits in its own; without one, the innermost."""
-    libraries = (sysconfig.get_paths()["stdlib"], *("/site-packages/", "/dist-packages/", ".pyz/"))
-    own = [frame for frame in frames if not any(library in frame.filename for library in libraries)]
-    return (own or frames)[-1]
+    frame = choose_frame(frames)
+    return f"{text} ({PurePath(frame.filename).name}, line {frame.lineno}, in {frame.name})"
 
 
 def format_traceback(error: BaseException) -> str:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Optional
 
 from railhead.contract import environment
 from railhead.driver.mailbox.values import Stack
+from railhead.driver.messages.frames import find_package
 from railhead.driver.rank.run_rank import RETURNED, read_end
 from railhead.driver.rank.steps import read_beat
 
 LIMIT_CHARS = 12_000  # per rank
 TRAINING_THREAD = "TrainingThread"  # Ray Train's name for it
 _NOT_OF_INTEREST = {"ray", "threading", "queue"}  # skips threads with no other frames
-_PACKAGES = ("site-packages", "dist-packages")
 
 
 def read_stacks() -> Stack:
@@ -66,16 +64,3 @@ def describe_place(stack: Sequence[traceback.FrameSummary]) -> str:
             return place
         inner = package
     return ""
-
-
-def find_package(file: str) -> Optional[str]:
-    """Returns the package that a file belongs to; None for the user's own code."""
-    parts = PurePath(file).parts
-    for folder in _PACKAGES:
-        if folder in parts[:-1]:
-            return parts[parts.index(folder) + 1].removesuffix(".py")
-    if ".pyz" in file:
-        return "railhead"
-    if file.startswith("<") or file.startswith(sysconfig.get_paths()["stdlib"]):
-        return PurePath(file).stem
-    return None

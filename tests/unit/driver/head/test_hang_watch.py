@@ -26,7 +26,7 @@ from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.progress import Progress
 from railhead.driver.mailbox.values import Hang, Stack
 from railhead.driver.rank import rank_stacks
-from railhead.driver.rank.rank_stacks import describe_place, find_package, read_stacks
+from railhead.driver.rank.rank_stacks import describe_place, read_stacks
 from railhead.driver.rank.run_rank import BEGUN, RankEnd
 from tests.unit.driver.mailboxes import tell
 
@@ -250,13 +250,7 @@ def test_stacks_show_the_place_of_the_training_thread(monkeypatch: pytest.Monkey
     assert "release.wait()" in found.text
 
 
-def test_finds_the_package_of_a_file() -> None:
-    assert find_package("/x/lib/python3.11/site-packages/torch/nn/modules/linear.py") == "torch"
-    assert find_package("/x/dist-packages/six.py") == "six"
-    assert find_package("/var/lib/railhead.pyz/railhead/driver/rank/run.py") == "railhead"
-    assert find_package(threading.__file__) == "threading"
-    assert find_package("<frozen importlib>") is not None
-    assert find_package("/code/train.py") is None
+def test_a_stack_without_frames_has_no_place() -> None:
     assert describe_place(traceback.extract_stack(sys._getframe()))
     assert describe_place([]) == ""
 
