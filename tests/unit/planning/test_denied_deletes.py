@@ -22,7 +22,7 @@ from tests.model.faults import Faults
 from tests.model.play import Runner
 from tests.model.queue_schedule import SPEC as QUEUED
 from tests.model.world import World, is_live, role_of
-from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_job, make_observed, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS, make_head, make_job, make_observed, make_worker
 from tests.unit.planning.simulation import JOB, Simulation
 
 END_SECONDS = 60
@@ -304,3 +304,25 @@ def test_a_denied_removal_of_what_an_attempt_needs_again_is_not_repeated() -> No
     denial = replace(KEPT_INPUT, name=own, remove=replace(OLD_INPUT, name=own))
     wanted = plan(replace(make_observed(), denials=(denial,)))
     assert own in [create.name for create in wanted.creates] and not wanted.removes
+
+
+def test_a_denied_input_that_another_operator_does_not_know_goes_with_its_job() -> None:
+    """No status names it, and the operator may not list ConfigMaps: garbage collection removes it."""
+    sim = train(names.WORKER)
+    old = sim.status["input"]
+    place = ("configmaps", JOB[1], old)
+    sim.api.deletion = lambda obj: DENIED if obj["metadata"]["name"] == old else ""
+    newer = replace(SETTINGS, report_ca="another")
+    sim.restart(newer)
+    sim.end_head("Infrastructure")
+    run(sim, 60)
+    assert (sim.status["attempt"], sim.status["input"] != old) == (2, True)
+    assert sim.check_condition("DeleteDenied")
+    sim.restart(newer)
+    sim.api.deletion = lambda obj: ""
+    run(sim, 60)
+    assert place in sim.api.objects and not sim.check_condition("DeleteDenied")
+    sim.api.delete(JOB, {})
+    while sim.api.collect():
+        pass
+    assert not [name for plural, _, name in sim.api.objects if plural != "events" and name.startswith("digits")]
