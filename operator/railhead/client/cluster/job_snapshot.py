@@ -11,7 +11,7 @@ from functools import cached_property
 
 from railhead.api import names
 from railhead.api.status import JobStatus, parse_status
-from railhead.client.cluster.job_losses import NO_LOSSES, JobLosses
+from railhead.contract.loss_rate import NO_JOB_LOSSES, JobLosses
 from railhead.contract.times import parse_time
 from railhead.json_object import Object, part, parts, text
 
@@ -72,7 +72,7 @@ class JobSnapshot:
     raw_events: tuple[Object, ...]
     now: datetime
     notes: tuple[str, ...] = ()
-    namespace_losses: JobLosses = NO_LOSSES
+    namespace_losses: JobLosses = NO_JOB_LOSSES
 
     @property
     def name(self) -> str:

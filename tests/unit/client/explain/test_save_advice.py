@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from railhead.client.cluster.job_losses import JobLosses
 from railhead.client.explain.save_advice import describe_risk, find_save_advice
 from railhead.client.explain.why import explain_job
+from railhead.contract.loss_rate import JobLosses
 from railhead.json_object import Object
 from tests.unit.client.jobs import make_running, make_snapshot
 
