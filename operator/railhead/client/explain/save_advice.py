@@ -58,7 +58,7 @@ def find_save_advice(snapshot: JobSnapshot) -> Iterator[tuple[str, str]]:
     status = snapshot.status
     spent = status.goodput
     commits = status.newest_index + 1
-    if spent is None or commits < 1 or spent.productive_seconds < commits:
+    if spent is None or commits < 1 or spent.productive_seconds < 1:
         return
     if commits < LEAST_COMMITS and spent.productive_seconds < LONG_SECONDS:
         return
@@ -113,6 +113,8 @@ def _find_downtime(spent: GoodputStatus) -> float:
 
 
 def _describe(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds:.2g} s"
     return format_duration(round(seconds))
 
 
