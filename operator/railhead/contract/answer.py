@@ -31,7 +31,7 @@ class Answer:
         restarts_in_place: how many charged restarts in place the attempt may have in all; None = not known.
         failure_rules: of spec.failurePolicy.
         metric_rules: of spec.metricPolicy.
-        losses: those of the job so far, as of the last change of its state.
+        losses: those of the job so far, as of the last change of its state, and of the other jobs in its namespace.
         next_report_seconds: after how long new metrics are of use; anything else but `Report.steps` is reported at
             once.
     """
@@ -57,7 +57,8 @@ class Answer:
             raise ValueError("a limit of the answer is not a number")
         if not isinstance(answer.next_report_seconds, (int, float)):
             raise ValueError("next_report_seconds of the answer is not a number")
-        losses = (answer.losses.number, answer.losses.seconds)
+        others = answer.losses.others
+        losses = (answer.losses.number, answer.losses.seconds, others.number, others.gpu_seconds)
         if not all(isinstance(each, (int, float)) for each in losses):
             raise ValueError("the losses of the answer are not numbers")
         if not isinstance(answer.hang_policy, str):

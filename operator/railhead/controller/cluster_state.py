@@ -133,7 +133,7 @@ class ClusterState:
             restarts_in_place=count_allowed_restarts(spec, status, self._now()),
             failure_rules=build_rules(spec),
             metric_rules=tuple(rule.to_contract() for rule in metric_rules),
-            losses=goodput.losses,
+            losses=replace(goodput.losses, others=self._store.count_losses_of_others(key)),
         )
         return replace(facts, answer=answer)
 

@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from railhead.api import names
 from railhead.api.conditions import SUSPENDED
+from railhead.api.goodput import GoodputStatus
 from railhead.api.parsed_spec import InvalidSpec, JobKey, is_too_large, parse_spec
 from railhead.api.run_status import RunStatus
 from railhead.api.slow_ranks import list_spells
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
+from railhead.contract.loss_rate import JobLosses
 from railhead.controller.observe import Owner
 from railhead.json_object import Object, part
 from railhead.kube.bodies import decode, encode
@@ -58,6 +60,7 @@ class JobRecord:
         restored_by: the restore of a backup tool that has made the object, or "".
         has_run: it has begun in its run, under this uid.
         run_key: of its run, while it has not finished; None if another controller manages the job.
+        losses: what it adds to those of its namespace's jobs.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
 
@@ -81,6 +84,7 @@ class JobRecord:
     restored_by: str
     has_run: bool
     run_key: RunKey | None
+    losses: JobLosses
     kept: Content | bytes
 
     @property
@@ -139,6 +143,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         restored_by=str(labels.get(VELERO_RESTORE) or ""),
         has_run=status.attempt > 0 and (status.run is None or status.run.uid == uid),
         run_key=None if status.is_finished else _find_run_key(key, uid, raw, status),
+        losses=(status.goodput or GoodputStatus()).job_losses,
         kept=kept,
     )
 

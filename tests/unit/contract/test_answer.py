@@ -9,7 +9,7 @@ import pytest
 
 from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureRule
-from railhead.contract.loss_rate import LossHistory
+from railhead.contract.loss_rate import JobLosses, LossHistory
 from railhead.contract.metric_rule import MetricRule
 
 FULL = Answer(
@@ -21,7 +21,7 @@ FULL = Answer(
         MetricRule("nan", "IsNaN", "Restart", metric="loss"),
         MetricRule("slow", "RateBelow", "Warn", threshold="60%", window_seconds=600, consecutive=2),
     ),
-    losses=LossHistory(2, 7200.0),
+    losses=LossHistory(2, 7200.0, JobLosses(5, 3.6e6)),
     next_report_seconds=8.5,
 )
 
@@ -60,6 +60,8 @@ def test_what_only_a_newer_operator_knows_is_left_out_and_what_an_older_one_lack
         '{"failure_rules": null}',
         '{"losses": null}',
         '{"losses": {"number": "many"}}',
+        '{"losses": {"others": null}}',
+        '{"losses": {"others": {"gpu_seconds": "much"}}}',
         '{"hang_policy": null}',
         '{"metric_rules": [{"type": "IsNaN"}]}',
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from railhead.api.parsed_spec import JobKey
 from railhead.contract.answer import Answer
-from railhead.contract.loss_rate import LossHistory
+from railhead.contract.loss_rate import JobLosses, LossHistory
 from railhead.contract.metric_rule import MetricRule
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.keyed_queue import KeyedQueue
@@ -123,6 +123,10 @@ async def test_each_change_of_a_pod_queues_its_job() -> None:
     facts = fixture.state.find_facts(KEY)
     assert facts is not None and facts.answer.progress_deadline_seconds == 600
     assert facts.answer.losses == LossHistory(2, 7200)
+    status = {"goodput": {"gpuSeconds": 3600, "interruptions": {"Hang": 3}}}
+    fixture.state.record_job(make_job(10, status=status, metadata={"name": "other", "uid": "another"}))
+    facts = fixture.state.find_facts(KEY)
+    assert facts is not None and facts.answer.losses == LossHistory(2, 7200, JobLosses(3, 3600))
     assert facts.answer.metric_rules == (MetricRule("nan", "IsNaN", "Restart", metric="loss", consecutive=2),)
 
 

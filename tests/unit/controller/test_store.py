@@ -12,6 +12,7 @@ from railhead.api import names
 from railhead.api.names import head_name
 from railhead.api.parsed_spec import InvalidSpec, JobKey
 from railhead.api.spec import TrainJobSpec
+from railhead.contract.loss_rate import JobLosses
 from railhead.controller.observe import Owner, record_pod
 from railhead.controller.store import Store
 from railhead.planning.observed import Announced
@@ -369,3 +370,30 @@ def test_avoided_nodes_are_summed_over_unfinished_jobs() -> None:
     store.put_job(make_job(6, name="other", uid="uid-again", status=avoiding("a")))
     store.drop_job(JobKey("default", "other"), "uid-again", version=7)
     assert store.avoided_nodes == 0
+
+
+def spend(version: int, *, gpu_seconds: int, losses: int, **metadata: Any) -> Object:
+    status = {"goodput": {"gpuSeconds": gpu_seconds, "interruptions": {"Hardware": losses, "Application": 9}}}
+    return make_job(version, status=status, metadata=metadata)
+
+
+def test_the_losses_of_a_namespace_are_those_of_its_jobs_as_they_are_now() -> None:
+    store = Store()
+    other = JobKey("default", "other")
+    elsewhere = JobKey("elsewhere", "other")
+    store.put_job(spend(1, gpu_seconds=100, losses=1))
+    store.put_job(spend(2, gpu_seconds=1000, losses=4, name="other", uid="u-2"))
+    store.put_job(spend(3, gpu_seconds=9, losses=9, name="other", uid="u-3", namespace="elsewhere"))
+    assert store.count_losses_of_others(KEY) == JobLosses(4, 1000)
+    assert store.count_losses_of_others(other) == JobLosses(1, 100)
+    assert store.count_losses_of_others(elsewhere) == JobLosses()
+    assert store.count_losses_of_others(JobKey("default", "unknown")) == JobLosses(5, 1100)
+    store.put_job(spend(4, gpu_seconds=200, losses=2))
+    store.put_job(spend(3, gpu_seconds=700, losses=7))
+    assert store.count_losses_of_others(other) == JobLosses(2, 200), "an older version changes nothing"
+    store.put_job(spend(5, gpu_seconds=0, losses=2))
+    assert store.count_losses_of_others(other) == JobLosses(), "without GPUs"
+    store.drop_job(other, "u-2", version=6)
+    assert store.count_losses_of_others(KEY) == JobLosses()
+    store.drop_job(elsewhere, "u-3", version=7)
+    assert not store._losses, "a namespace without jobs takes no memory"

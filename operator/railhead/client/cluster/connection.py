@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from railhead.api import names
 from railhead.api.forms import put_into_words
-from railhead.client.cluster.job_losses import NO_LOSSES, JobLosses, add_losses, needs_those_of_others, read_losses
+from railhead.client.cluster.job_losses import add_losses, needs_those_of_others, read_losses
 from railhead.client.cluster.job_snapshot import JobSnapshot, PodState, read_pod
 from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.contract.loss_rate import NO_JOB_LOSSES, JobLosses
 from railhead.json_object import Object, part, text
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import KubeClient, Scope, connect
@@ -189,7 +190,7 @@ class Cluster:
     async def _read_losses(self, job: Object) -> JobLosses:
         """Adds up those of the namespace's jobs, if the job's own are too few. None are known to who may not list."""
         if not needs_those_of_others(job):
-            return NO_LOSSES
+            return NO_JOB_LOSSES
         try:
             return add_losses((await self.client.list_each(Scope(TRAIN_JOB, self.namespace), read_losses)).items)
         except KubeError:

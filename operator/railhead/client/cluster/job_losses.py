@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from railhead.api import conditions as types
 from railhead.api.status import parse_status
+from railhead.contract.loss_rate import ENOUGH, NO_JOB_LOSSES, JobLosses
 from railhead.json_object import Object
-
-ENOUGH = 3  # losses, from which a rate is computed
-
-
-@dataclass(frozen=True)
-class JobLosses:
-    """The losses of some jobs, and the seconds times GPUs in which they happened."""
-
-    number: int = 0
-    gpu_seconds: int = 0
-
-
-NO_LOSSES = JobLosses()
 
 
 def read_losses(job: Object) -> JobLosses:
     """Returns those of one TrainJob."""
     spent = parse_status(job.get("status")).goodput
-    if spent is None or not spent.gpu_seconds:
-        return NO_LOSSES
-    return JobLosses(spent.losses.number, spent.gpu_seconds)
+    if spent is None:
+        return NO_JOB_LOSSES
+    return spent.job_losses
 
 
 def add_losses(each: Iterable[JobLosses]) -> JobLosses:

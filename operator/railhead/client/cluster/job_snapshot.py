@@ -11,7 +11,8 @@ from functools import cached_property
 
 from railhead.api import names
 from railhead.api.status import JobStatus, parse_status
-from railhead.client.cluster.job_losses import NO_LOSSES, JobLosses
+from railhead.client.cluster.job_rows import count_gpus
+from railhead.contract.loss_rate import NO_JOB_LOSSES, JobLosses
 from railhead.contract.times import parse_time
 from railhead.json_object import Object, part, parts, text
 
@@ -72,7 +73,7 @@ class JobSnapshot:
     raw_events: tuple[Object, ...]
     now: datetime
     notes: tuple[str, ...] = ()
-    namespace_losses: JobLosses = NO_LOSSES
+    namespace_losses: JobLosses = NO_JOB_LOSSES
 
     @property
     def name(self) -> str:
@@ -88,7 +89,12 @@ class JobSnapshot:
 
     @cached_property
     def status(self) -> JobStatus:
-        return parse_status(self.job.get("status"))
+        """The status, with the time until the driver's last report."""
+        # A list of jobs, which needs no snapshot, would begin later with the planner imported.
+        from railhead.planning.facts.goodput_account import settle_reported_time
+
+        status = parse_status(self.job.get("status"))
+        return settle_reported_time(status, gpus=count_gpus(part(self.spec, "scaling"), status.workers.desired))
 
     @property
     def is_deleting(self) -> bool:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from railhead.api.goodput import GoodputStatus
 from railhead.api.status import JobStatus
-from railhead.client.cluster.job_losses import ENOUGH, JobLosses
 from railhead.client.cluster.job_rows import count_gpus
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.save_interval import SaveCosts
-from railhead.contract.loss_rate import PUBLISHED_GPU_SECONDS
+from railhead.contract.loss_rate import ENOUGH, Basis, JobLosses
 from railhead.contract.times import format_duration
 from railhead.json_object import part
 
@@ -44,15 +43,14 @@ def find_rate(status: JobStatus, gpus: int, namespace: JobLosses) -> LossRate | 
         return LossRate(own.seconds / own.number, f"{own.number} losses in this run")
     if not gpus:
         return None
+    found = namespace.find_rate()
     seen = f"{namespace.number} in {_hours(namespace.gpu_seconds)} GPU-hours of this namespace's jobs"
-    published = PUBLISHED_GPU_SECONDS / gpus
-    if namespace.number >= ENOUGH:
-        return LossRate(namespace.gpu_seconds / namespace.number / gpus, seen)
-    # Many hours with hardly a loss prove that this cluster is better than the published one.
-    proven = namespace.gpu_seconds / (namespace.number + 1) / gpus
-    if proven > published:
-        return LossRate(proven, f"at most: {seen}")
-    return LossRate(published, f"Meta's published rate for {gpus} GPUs, since few losses are known here")
+    sources = {
+        Basis.SEEN: seen,
+        Basis.PROVEN: f"at most: {seen}",
+        Basis.PUBLISHED: f"Meta's published rate for {gpus} GPUs, since few losses are known here",
+    }
+    return LossRate(found.gpu_seconds / gpus, sources[found.basis])
 
 
 def find_save_advice(snapshot: JobSnapshot) -> Iterator[tuple[str, str]]:
@@ -60,7 +58,7 @@ def find_save_advice(snapshot: JobSnapshot) -> Iterator[tuple[str, str]]:
     status = snapshot.status
     spent = status.goodput
     commits = status.newest_index + 1
-    if spent is None or commits < 1 or spent.productive_seconds < commits:
+    if spent is None or commits < 1 or spent.productive_seconds < 1:
         return
     if commits < LEAST_COMMITS and spent.productive_seconds < LONG_SECONDS:
         return
@@ -115,6 +113,8 @@ def _find_downtime(spent: GoodputStatus) -> float:
 
 
 def _describe(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds:.2g} s"
     return format_duration(round(seconds))
 
 

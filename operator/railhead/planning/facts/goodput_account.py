@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from railhead.api import conditions as types
 from railhead.api.fit import fit
 from railhead.api.goodput import GoodputStatus, LostSeconds, SettledStatus, SpentStatus
-from railhead.api.status import JobStatus
+from railhead.api.status import JobStatus, replace_status
 from railhead.contract.failure import FailureClass
 from railhead.contract.spent import Spent
 from railhead.contract.times import format_time, parse_time
@@ -113,6 +113,15 @@ def settle_time(
     }
     # A status that a user has edited may have any numbers.
     return fit(GoodputStatus, values)
+
+
+def settle_reported_time(status: JobStatus, *, gpus: int) -> JobStatus:
+    """Returns the status with the time until the driver's last report, if the attempt lives: a job that nothing happens
+    to may train for days before its status is written for another reason. `gpus`: of all its worker pods."""
+    until = parse_time(status.progress.update_time)
+    if status.goodput is None or until is None or _find_spent(status) is None:
+        return status
+    return replace_status(status, goodput=settle_time(status, status, now=until, gpus=gpus))
 
 
 def _format_percent(productive: int, wall: int) -> str:

@@ -12,9 +12,9 @@ from typing import cast
 import pytest
 
 from railhead.client.cluster.connection import Cluster, explain_error
-from railhead.client.cluster.job_losses import JobLosses
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.exit_codes import ClientError, ExitCode
+from railhead.contract.loss_rate import JobLosses
 from railhead.json_object import Object
 from railhead.kube.client import KubeClient, Listed, Scope
 from railhead.kube.clock import ServerClock

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from railhead.client.cluster.job_losses import JobLosses, add_losses, needs_those_of_others, read_losses
+from railhead.client.cluster.job_losses import add_losses, needs_those_of_others, read_losses
+from railhead.contract.loss_rate import JobLosses
 from railhead.json_object import Object
 from tests.unit.client.jobs import make_job, make_running
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from railhead.client.cluster.job_losses import JobLosses
-from railhead.client.explain.save_advice import describe_risk, find_save_advice
+from railhead.client.explain.save_advice import LEAST_GAIN, USUAL_DOWNTIME, describe_risk, find_save_advice
+from railhead.client.explain.save_interval import SaveCosts
 from railhead.client.explain.why import explain_job
+from railhead.contract.loss_rate import PUBLISHED_GPU_SECONDS, JobLosses
 from railhead.json_object import Object
+from tests.unit.client.explain.test_save_interval import simulate
 from tests.unit.client.jobs import make_running, make_snapshot
 
 HOUR = 3600
@@ -91,6 +96,11 @@ CASES: dict[str, tuple[Object, JobLosses, list[str]]] = {
         FEW,
         ["CheckpointsTooOften", "a checkpoint every 1m of training and waits 10 s"],
     ),
+    "checkpoints each half second": (
+        train(gpus=8, productive=HOUR, commits=7200, checkpointing=3600),
+        FEW,
+        ["CheckpointsTooOften", "a checkpoint every 0.5 s of training and waits 0.5 s", "costs 50.0%"],
+    ),
     "checkpoints each minute that block nothing": (train(commits=6000, checkpointing=100), FEW, NOTHING),
     "checkpoints each minute on 8 GPUs": (
         train(gpus=8, commits=6000, checkpointing=6000 * 5),
@@ -157,3 +167,42 @@ def test_why_names_the_remedy() -> None:
     [finding] = explain_job(make_snapshot(train()))
     assert finding.reason == "CheckpointsTooRare"
     assert 'dcp.save(..., every="auto")' in finding.remedy
+
+
+def test_a_job_that_only_trains_gets_the_advice_although_its_goodput_was_settled_when_it_started() -> None:
+    job = train(gpus=8, productive=0, commits=3600, checkpointing=0)
+    status = job["status"]
+    status["goodput"] |= {"time": "2026-11-25T10:00:00Z", "gpuSeconds": 0}
+    spent = {"productive": 3_600_000, "checkpointing": 3_540_000}
+    status["progress"] = {"attempt": status["attempt"], "updateTime": "2026-11-25T11:59:00Z", "spent": spent}
+    [(reason, message)] = advise(job)
+    assert reason == "CheckpointsTooOften"
+    assert "commits a checkpoint every 1s of training and waits 0.98 s for each" in message
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    gpus=st.sampled_from([8, 64, 512, 1024, 4096, 16_384]),
+    interval=st.floats(10, 6 * HOUR),
+    stall=st.floats(0.01, 120),
+    seed=st.integers(0, 2**16),
+)
+@example(gpus=8, interval=3600.0, stall=1.0, seed=0)
+@example(gpus=16_384, interval=30.0, stall=0.1, seed=0)
+def test_there_is_advice_exactly_where_a_simulation_gains_half_a_percent_by_the_best_interval(
+    gpus: int, interval: float, stall: float, seed: int
+) -> None:
+    commits = max(3, round(1000 * HOUR / interval))
+    job = train(gpus=gpus, productive=1000 * HOUR, commits=commits, checkpointing=round(commits * stall))
+    spent = job["status"]["goodput"]
+    mtbf = PUBLISHED_GPU_SECONDS / gpus
+    costs = SaveCosts(spent["lostSeconds"]["checkpointing"] / commits, USUAL_DOWNTIME, mtbf)
+    now = 1000 * HOUR / commits
+    gain = simulate(costs, now, Random(seed)) - simulate(costs, costs.best_interval, Random(seed))
+    noise = 0.002 + 0.03 * simulate(costs, now, Random(seed))
+    found = advise(job)
+    if gain < LEAST_GAIN - noise:
+        assert found == []
+    if gain > LEAST_GAIN + noise:
+        [(reason, _)] = found
+        assert (reason == "CheckpointsTooRare") == (costs.best_interval < now)

@@ -1,0 +1,54 @@
+"""`railhead.training` in code that runs without Railhead and without Ray Train, by plain torchrun."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import railhead
+
+SECONDS = 300
+# Nothing takes a report here, so nothing is saved.
+BY_TORCHRUN = """
+import os
+import torch, torch.distributed as dist
+from railhead import training
+from railhead.training import dcp
+from railhead.training._checkpoints import Agreement
+
+dist.init_process_group("gloo")
+state = {"weight": torch.ones(10)}
+assert dcp.load(state) is False
+for every in (None, "auto", "continuous", 0.001):
+    for step in range(3):
+        training.progress(step)
+        assert dcp.save(state, metrics={"step": step}, every=every) is False
+for every in (None, "auto", 0.001):
+    of_a_callback = Agreement(every)
+    assert not any(of_a_callback.is_time_to_save() for _ in range(3))
+dist.barrier()
+print(f"rank {dist.get_rank()} is done", flush=True)
+dist.destroy_process_group()
+"""
+
+
+def run_python(*arguments: str, folder: Path) -> str:
+    """Returns what a program prints that has Railhead's package and none of its environment."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAILHEAD_")}
+    environment["PYTHONPATH"] = str(Path(railhead.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_by_plain_torchrun_no_value_of_every_saves_or_fails(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(BY_TORCHRUN)
+    printed = run_python(
+        "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py", folder=tmp_path
+    )
+    assert sorted(printed.split("\n")) == ["", "rank 0 is done", "rank 1 is done"]
+    assert [each.name for each in tmp_path.iterdir() if each.name != "__pycache__"] == ["train.py"]
