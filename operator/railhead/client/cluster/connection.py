@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlencode
 
 from railhead.api import names
 from railhead.api.forms import put_into_words
@@ -85,6 +86,13 @@ class Cluster:
         with explaining(f"read the Secret {name} in namespace {self.namespace}"):
             secret = await self.client.get(SECRET, name, namespace=self.namespace)
         return base64.b64decode(text(part(secret, "data"), key)).decode(errors="replace")
+
+    async def read_log(self, pod: str, most: int) -> list[str]:
+        """Returns the lines of the pod's log, of at most that many bytes from its beginning."""
+        query = urlencode({"container": names.CONTAINER, "limitBytes": most})
+        with explaining(f"read the log of pod {pod} in namespace {self.namespace}"):
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log?{query}"
+            return [line.decode(errors="replace") async for line in self.client.stream_lines(path, with_rest=True)]
 
     async def list_jobs(self, selector: str, read: Callable[[Object], Item]) -> list[Item]:
         """Returns what `read` keeps of each job. No page of the list is kept."""
