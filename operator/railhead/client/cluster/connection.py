@@ -100,15 +100,18 @@ class Cluster:
             listed = await self.client.list_each(Scope(TRAIN_JOB, self.scope, label_selector=selector), read)
         return listed.items
 
-    async def read_snapshot(self, name: str) -> JobSnapshot:
-        """Returns the job with its pods and events. What the user may not read is named in the snapshot."""
+    async def read_snapshot(self, name: str, known_losses: JobLosses | None = None) -> JobSnapshot:
+        """Returns the job with its pods and events. What the user may not read is named in the snapshot.
+
+        `known_losses`: of the namespace's jobs; None: they are listed if this job has too few of its own.
+        """
         job = await self.get_job(name)
         uid = str(job["metadata"]["uid"])
         notes: list[str] = []
         pods, events, losses = await asyncio.gather(
             self._read_all(self._pods_of(uid), notes),
             self._read_all(Scope(EVENT, self.namespace, field_selector=f"involvedObject.uid={uid}"), notes),
-            self._read_losses(job),
+            self._read_losses(job, known_losses),
         )
         return JobSnapshot(job, tuple(pods), tuple(events), self.client.clock.now(), tuple(notes), losses)
 
@@ -194,10 +197,12 @@ class Cluster:
                 await self.client.ask_list(scope.kind, scope.namespace)
         return Informer(self.client, scope, on_change=on_change, slim=read, most_unauthorized=MOST_UNAUTHORIZED)
 
-    async def _read_losses(self, job: Object) -> JobLosses:
+    async def _read_losses(self, job: Object, known: JobLosses | None) -> JobLosses:
         """Adds up those of the namespace's jobs, if the job's own are too few. None are known to who may not list."""
         if not needs_those_of_others(job):
             return NO_LOSSES
+        if known is not None:
+            return known
         try:
             return add_losses((await self.client.list_each(Scope(TRAIN_JOB, self.namespace), read_losses)).items)
         except KubeError:

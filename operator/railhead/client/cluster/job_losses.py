@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from railhead.api import conditions as types
-from railhead.api.status import parse_status
+from railhead.api.status import JobStatus, parse_status
 from railhead.json_object import Object
 
 ENOUGH = 3  # losses, from which a rate is computed
@@ -25,7 +25,12 @@ NO_LOSSES = JobLosses()
 
 def read_losses(job: Object) -> JobLosses:
     """Returns those of one TrainJob."""
-    spent = parse_status(job.get("status")).goodput
+    return count_losses(parse_status(job.get("status")))
+
+
+def count_losses(status: JobStatus) -> JobLosses:
+    """Returns those that a job's status counts."""
+    spent = status.goodput
     if spent is None or not spent.gpu_seconds:
         return NO_LOSSES
     return JobLosses(spent.losses.number, spent.gpu_seconds)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railhead.api import conditions as types
 from railhead.api.goodput import GoodputStatus
 from railhead.api.scaling import DEFAULT_GPU
 from railhead.api.status import JobStatus, parse_status
+from railhead.client.cluster.job_losses import NO_LOSSES, JobLosses, count_losses
 from railhead.json_object import Object, part, text
 
 UNSEEN = "(not seen)"  # phase of a job without a status
@@ -55,6 +56,7 @@ class JobNumbers:
         remaining_seconds: None = not known, or the job has finished.
         goodput: percentage of its time; None = not known.
         wall_seconds: the time that goodput is of.
+        losses: in no column, so that a record that differs in nothing else is not news.
     """
 
     row: JobRow
@@ -64,6 +66,7 @@ class JobNumbers:
     remaining_seconds: int | None
     goodput: float | None
     wall_seconds: int
+    losses: JobLosses = field(default=NO_LOSSES, compare=False)
 
 
 def read_record(job: Object) -> JobNumbers:
@@ -74,13 +77,14 @@ def read_record(job: Object) -> JobNumbers:
     if status.is_finished:
         remaining = None
     return JobNumbers(
-        row=read_row(job),
+        row=_read_row(job, status),
         uid=text(job["metadata"], "uid"),
         percent=status.progress.percent_complete,
         step=status.progress.step,
         remaining_seconds=remaining,
         goodput=read_number(spent.percent),
         wall_seconds=spent.wall_seconds,
+        losses=count_losses(status),
     )
 
 
@@ -97,8 +101,11 @@ def read_number(value: str | None) -> float | None:
 
 def read_row(job: Object) -> JobRow:
     """Returns the row of a TrainJob."""
+    return _read_row(job, parse_status(job.get("status")))
+
+
+def _read_row(job: Object, status: JobStatus) -> JobRow:
     metadata = job["metadata"]
-    status = parse_status(job.get("status"))
     return JobRow(
         namespace=text(metadata, "namespace"),
         name=text(metadata, "name"),

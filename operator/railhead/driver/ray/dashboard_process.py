@@ -26,8 +26,8 @@ def run_dashboard(pod: Pod) -> None:
     problem = utils.get_dashboard_dependency_error()
     if problem is not None:
         log(
-            f"{DASHBOARD} does not run: spec.image lacks packages that it needs ({problem}); install ray[default] in the "
-            "image, or remove spec.ray.dashboard. The job continues without it"
+            f"{DASHBOARD} does not run: spec.image lacks packages that it needs ({problem}); install ray[default] in "
+            "the image, or remove spec.ray.dashboard. The job continues without it"
         )
         return
     try:

@@ -218,7 +218,7 @@ def ask_and_leave(guard: Guard, cookie: str, message: Message) -> None:
     asyncio.run(guard(scope, receive, send))
 
 
-async def fail_without_answer(scope: Message, receive: Any, send: Any) -> None:  # noqa: ARG001
+async def fail_without_answer(scope: Message, receive: Any, send: Any) -> None:
     """Does as Starlette does where the browser has left."""
     await receive()
     raise RuntimeError("No response returned.")
