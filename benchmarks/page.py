@@ -36,7 +36,7 @@ SETTLE_SECONDS = 3
 MEASURED_SECONDS = 15
 ROW = ".ag-center-cols-container .ag-row"
 TIMEOUT = 120_000
-REQUESTS = re.compile(r'^apiserver_request_total\{.*resource="(\w+)".*verb="(\w+)".*\} (\S+)$', re.M)
+REQUESTS = re.compile(r'^apiserver_request_total\{.*[,{]resource="(\w+)".*verb="(\w+)".*\} (\S+)$', re.M)
 
 
 def main() -> None:

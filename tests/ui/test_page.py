@@ -171,7 +171,7 @@ def test_ranks_are_asked_on_demand(five: Server, visit: Visiting) -> None:
     page.get_by_role("button", name="Ask all ranks").click()
     expect(page.get_by_text("8 ranks, 2 different stacks")).to_be_visible()
     suspect = wait_for_row(page, "3")
-    for text in ("in load, inside pyarrow", "4%", "61.0 GiB of 80.0 GiB"):
+    for text in ("1699", "in load, inside pyarrow", "4%", "61.0 GiB of 80.0 GiB"):
         assert text in suspect
     assert "0.68" in wait_for_row(page, "5")
     expect(page.get_by_text('File "train.py", line 41 in load')).to_be_visible()
