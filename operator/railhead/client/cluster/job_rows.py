@@ -73,9 +73,9 @@ def read_record(job: Object) -> JobNumbers:
     """Returns the record of a TrainJob."""
     status = parse_status(job.get("status"))
     spent = status.goodput or GoodputStatus()
-    remaining = status.progress.estimated_remaining_seconds
-    if status.is_finished:
-        remaining = None
+    remaining = None
+    if is_estimate_valid(status):
+        remaining = status.progress.estimated_remaining_seconds
     return JobNumbers(
         row=_read_row(job, status),
         uid=text(job["metadata"], "uid"),
@@ -111,7 +111,7 @@ def _read_row(job: Object, status: JobStatus) -> JobRow:
         name=text(metadata, "name"),
         phase=status.phase or UNSEEN,
         progress=describe_progress(status),
-        remaining=(status.progress.remaining or "") if not status.is_finished else "",
+        remaining=describe_remaining(status),
         attempt=status.attempt,
         waits_for=find_obstacle(status),
         created=text(metadata, "creationTimestamp"),
@@ -143,6 +143,18 @@ def describe_progress(status: JobStatus) -> str:
     if progress.step is not None:
         return f"step {progress.step}"
     return ""
+
+
+def describe_remaining(status: JobStatus) -> str:
+    """Returns the remaining time, such as 3h20m; "" if it is not known."""
+    if not is_estimate_valid(status):
+        return ""
+    return status.progress.remaining or ""
+
+
+def is_estimate_valid(status: JobStatus) -> bool:
+    """Whether the remaining time may be shown: it is from the last step, after which a job that hangs makes none."""
+    return not status.is_finished and not status.has_condition(types.HANG_SUSPECTED)
 
 
 def describe_goodput(status: JobStatus) -> str:
