@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from tests.api.conftest import CRDS
 from tests.api.server import ApiServer
 from tests.ui.scenes import make_training
@@ -32,9 +32,11 @@ from railhead.local.control_plane.binaries import resolve
 JOBS = "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs"
 MERGE_PATCH = "application/merge-patch+json"
 CREATED_AT_ONCE = 4
-SETTLE_SECONDS = 5
-MEASURED_SECONDS = 20
-REQUESTS = re.compile(r'^apiserver_request_total\{.*resource="(\w+)".*verb="(\w+)".*\} (\S+)$', re.M)
+SETTLE_SECONDS = 3
+MEASURED_SECONDS = 15
+ROW = ".ag-center-cols-container .ag-row"
+TIMEOUT = 120_000
+REQUESTS = re.compile(r'^apiserver_request_total\{.*[,{]resource="(\w+)".*verb="(\w+)".*\} (\S+)$', re.M)
 
 
 def main() -> None:
@@ -64,22 +66,19 @@ def measure(plane: ControlPlane, jobs: int, viewers: int, changes: int) -> None:
         time.sleep(0.1)
     create_all(plane, jobs)
     say(f"{jobs} jobs, {changes} changes per second")
-    before = count_requests(plane)
-    with serve(plane) as (process, address), keep_changing(plane, jobs, changes), sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=resolve_chromium(say), args=["--no-sandbox"])
-        report("without a viewer", process)
-        open_windows(browser, address, 1)  # the browser loads what it has never shown
-        say(f"first view of all jobs: {open_windows(browser, address, 1):.1f} s")
-        open_windows(browser, address, viewers - 2)
-        report(f"{viewers} viewers", process)
-        began = time.monotonic()
-        open_job(browser, address)
-        say(f"first view of one job: {time.monotonic() - began:.1f} s")
-        browser.close()
-        after = count_requests(plane)
-    # The script's own changes are patches.
-    asked = {" ".join(each): after[each] - before[each] for each in sorted(after) if after[each] > before[each]}
-    say(f"requests at the API server meanwhile: {asked}")
+    with keep_changing(plane, jobs, changes):
+        report(plane, "without a page", None)
+        with serve(plane) as (process, address), sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=resolve_chromium(say), args=["--no-sandbox"])
+            report(plane, "a page without a viewer", process)
+            window = browser.new_context()
+            say(f"first view of all jobs, nothing in the browser's cache: {open_jobs(window, address):.1f} s")
+            say(f"the same in a second window: {open_jobs(window, address):.1f} s")
+            say(f"first view of one job: {open_job(window, address):.1f} s")
+            say(f"first view of another one: {open_job(window, address, 'job-0001'):.1f} s")
+            say(f"{viewers - 4} more windows: {open_windows(browser, address, viewers - 4):.1f} s")
+            report(plane, f"a page with {viewers} viewers, two of a job", process)
+            browser.close()
 
 
 def create_all(plane: ControlPlane, jobs: int) -> None:
@@ -129,7 +128,8 @@ def keep_changing(plane: ControlPlane, jobs: int, changes: int) -> Iterator[None
             number += 1
             progress = {"progress": {"percentComplete": number % 101}}
             path = f"{JOBS}/job-{number % jobs:04}/status"
-            server.request("PATCH", path, {"status": progress}, content_type=MERGE_PATCH)
+            done = server.request("PATCH", path, {"status": progress}, content_type=MERGE_PATCH)
+            assert done.status == 200, done.message
         server.close()
 
     thread = threading.Thread(target=change)
@@ -141,35 +141,53 @@ def keep_changing(plane: ControlPlane, jobs: int, changes: int) -> Iterator[None
         thread.join()
 
 
-def report(state: str, process: psutil.Process) -> None:
-    """Prints the memory and the share of a core after the state has settled."""
+def report(plane: ControlPlane, state: str, page: psutil.Process | None) -> None:
+    """Prints what the page and the API server take after the state has settled, and which requests that answers."""
+    server = psutil.Process(plane.pids()["kube-apiserver"])
     time.sleep(SETTLE_SECONDS)
-    process.cpu_percent()
+    watched = [each for each in (server, page) if each is not None]
+    before = count_requests(plane)
+    for process in watched:
+        process.cpu_percent()
     time.sleep(MEASURED_SECONDS)
-    share = process.cpu_percent()
-    say(f"{state}: {process.memory_info().rss >> 20} MiB, {share:.1f} % of a core")
+    say(f"{state}: the API server takes {server.cpu_percent():.1f} % of a core")
+    if page is not None:
+        say(f"  the page takes {page.memory_info().rss >> 20} MiB, {page.cpu_percent():.1f} % of a core")
+    asked = count_requests(plane) - before
+    say(f"  requests in {MEASURED_SECONDS} s: { ({' '.join(each): number for each, number in sorted(asked.items())}) }")
+
+
+def open_jobs(window: BrowserContext, address: str) -> float:
+    """Returns the seconds until a new window shows a row."""
+    page = window.new_page()
+    began = time.monotonic()
+    page.goto(address, wait_until="commit")
+    page.locator(ROW).first.wait_for(timeout=TIMEOUT)
+    return time.monotonic() - began
 
 
 def open_windows(browser: Browser, address: str, number: int) -> float:
-    """Returns the seconds until each has its first row."""
+    """Returns the seconds until each of them, of a viewer of its own, shows a row."""
     pages = [browser.new_context().new_page() for _ in range(number)]
     began = time.monotonic()
     for page in pages:
         page.goto(address, wait_until="commit")
     for page in pages:
-        page.locator(".ag-center-cols-container .ag-row").first.wait_for(timeout=120_000)
+        page.locator(ROW).first.wait_for(timeout=TIMEOUT)
     return time.monotonic() - began
 
 
-def open_job(browser: Browser, address: str) -> None:
-    page = browser.new_context().new_page()
-    page.goto(address)
-    page.goto(f"{address.partition('/?')[0]}/jobs/default/job-0000")
-    page.get_by_text("What to do:").first.wait_for(timeout=120_000)
+def open_job(window: BrowserContext, address: str, name: str = "job-0000") -> float:
+    """Returns the seconds until a new window shows what the job does and why."""
+    page = window.new_page()
+    began = time.monotonic()
+    page.goto(f"{address.partition('/?')[0]}/jobs/default/{name}", wait_until="commit")
+    page.get_by_text("What to do:").first.wait_for(timeout=TIMEOUT)
+    return time.monotonic() - began
 
 
 def count_requests(plane: ControlPlane) -> Counter[tuple[str, str]]:
-    """Returns how many requests the API server has answered, by verb and resource."""
+    """Returns how many requests the API server has answered, by verb and resource; a watch counts when it ends."""
     kubectl = [str(plane.binaries / "kubectl"), "--kubeconfig", str(plane.kubeconfig), "get", "--raw", "/metrics"]
     text = subprocess.run(kubectl, capture_output=True, text=True, check=True).stdout
     found = Counter[tuple[str, str]]()

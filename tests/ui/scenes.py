@@ -212,6 +212,7 @@ def build_five(folder: Path) -> FixedSource:
         source.ranks[key] = RankAnswers(
             tuple(RankStack(rank, pods[rank], *STACKS[rank == 3]) for rank in range(8)),
             tuple(RankGpu(rank, 0, 61 << 30, 80 << 30, 4 if rank == 3 else 100) for rank in range(8)),
+            tuple(1699 if rank == 3 else 1700 for rank in range(8)),
         )
     losses = source.jobs[TrainJobName("team-a", "digits-b")]["status"]["goodput"]
     losses["interruptions"] = {"Hardware": 4, "Preemption": 4}  # with checkpoints more than an hour apart

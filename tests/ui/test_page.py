@@ -43,6 +43,13 @@ def test_all_jobs_are_listed_with_what_each_waits_for(five: Server, visit: Visit
     assert "WaitingForQuota" in find_row(page, "queued")
 
 
+def test_a_narrow_window_has_the_reason_why_a_job_does_not_train(five: Server, visit: Visiting) -> None:
+    page = visit(five, is_narrow=True).page
+    assert "NoSteps" in find_row(page, "hung")
+    assert "TrainFunctionRaised" in find_row(page, "failed")
+    assert "3h20m" not in find_row(page, "hung")
+
+
 def test_jobs_are_filtered_and_sorted_and_the_address_keeps_it(five: Server, visit: Visiting) -> None:
     page = visit(five).page
     find_row(page, "digits")
@@ -171,7 +178,7 @@ def test_ranks_are_asked_on_demand(five: Server, visit: Visiting) -> None:
     page.get_by_role("button", name="Ask all ranks").click()
     expect(page.get_by_text("8 ranks, 2 different stacks")).to_be_visible()
     suspect = wait_for_row(page, "3")
-    for text in ("in load, inside pyarrow", "4%", "61.0 GiB of 80.0 GiB"):
+    for text in ("1699", "in load, inside pyarrow", "4%", "61.0 GiB of 80.0 GiB"):
         assert text in suspect
     assert "0.68" in wait_for_row(page, "5")
     expect(page.get_by_text('File "train.py", line 41 in load')).to_be_visible()
@@ -216,6 +223,7 @@ def test_a_deleted_job_says_so_and_one_that_never_was(five: Server, visit: Visit
     expect(page.get_by_text("Deleted", exact=True)).to_be_visible()
     expect(page.get_by_text("What to do:").first).to_be_visible()
     expect(visited.open("/jobs/team-a/never").get_by_text("There is no such job")).to_be_visible()
+    expect(visited.page.get_by_text("Timeline of attempts")).to_be_hidden()
     visited.open("/")
     find_row(page, "digits")
     assert page.locator('.ag-row[row-id="team-a/deleted"]').count() == 0

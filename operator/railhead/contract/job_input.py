@@ -19,6 +19,7 @@ CHECKOUT = "repository"  # folder of the source volume that git checks out into
 CA_KEY = "report-ca.crt"
 # Ray resource that reserves worker slots: a node has one per worker, the head has none.
 WORKER_SLOT = "railhead_worker"
+DASHBOARD = "Ray's dashboard"  # begins each line about it in the head's log, by which `railhead dashboard` finds them
 DASHBOARD_PORT = 8265  # of Ray's dashboard, on the loopback of the head pod: Ray's own default
 
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlencode
 
 from railhead.api import names
 from railhead.api.forms import put_into_words
@@ -87,21 +88,31 @@ class Cluster:
             secret = await self.client.get(SECRET, name, namespace=self.namespace)
         return base64.b64decode(text(part(secret, "data"), key)).decode(errors="replace")
 
+    async def read_log(self, pod: str, most: int) -> list[str]:
+        """Returns the lines of the pod's log, of at most that many bytes from its beginning."""
+        query = urlencode({"container": names.CONTAINER, "limitBytes": most})
+        with explaining(f"read the log of pod {pod} in namespace {self.namespace}"):
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log?{query}"
+            return [line.decode(errors="replace") async for line in self.client.stream_lines(path, with_rest=True)]
+
     async def list_jobs(self, selector: str, read: Callable[[Object], Item]) -> list[Item]:
         """Returns what `read` keeps of each job. No page of the list is kept."""
         with explaining(f"list TrainJobs in {self.place}"):
             listed = await self.client.list_each(Scope(TRAIN_JOB, self.scope, label_selector=selector), read)
         return listed.items
 
-    async def read_snapshot(self, name: str) -> JobSnapshot:
-        """Returns the job with its pods and events. What the user may not read is named in the snapshot."""
+    async def read_snapshot(self, name: str, known_losses: JobLosses | None = None) -> JobSnapshot:
+        """Returns the job with its pods and events. What the user may not read is named in the snapshot.
+
+        `known_losses`: of the namespace's jobs; None: they are listed if this job has too few of its own.
+        """
         job = await self.get_job(name)
         uid = str(job["metadata"]["uid"])
         notes: list[str] = []
         pods, events, losses = await asyncio.gather(
             self._read_all(self._pods_of(uid), notes),
             self._read_all(Scope(EVENT, self.namespace, field_selector=f"involvedObject.uid={uid}"), notes),
-            self._read_losses(job),
+            self._read_losses(job, known_losses),
         )
         return JobSnapshot(job, tuple(pods), tuple(events), self.client.clock.now(), tuple(notes), losses)
 
@@ -187,10 +198,12 @@ class Cluster:
                 await self.client.ask_list(scope.kind, scope.namespace)
         return Informer(self.client, scope, on_change=on_change, slim=read, most_unauthorized=MOST_UNAUTHORIZED)
 
-    async def _read_losses(self, job: Object) -> JobLosses:
+    async def _read_losses(self, job: Object, known: JobLosses | None) -> JobLosses:
         """Adds up those of the namespace's jobs, if the job's own are too few. None are known to who may not list."""
         if not needs_those_of_others(job):
             return NO_JOB_LOSSES
+        if known is not None:
+            return known
         try:
             return add_losses((await self.client.list_each(Scope(TRAIN_JOB, self.namespace), read_losses)).items)
         except KubeError:

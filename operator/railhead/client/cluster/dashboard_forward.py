@@ -16,11 +16,15 @@ from railhead.client.cluster.connection import Cluster
 from railhead.client.cluster.job_snapshot import read_pod
 from railhead.client.cluster.kubectl import LOCAL_HOST, build_forward, explain_no_pod
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.contract.job_input import DASHBOARD_PORT
+from railhead.contract.job_input import DASHBOARD, DASHBOARD_PORT
+from railhead.contract.text import clean_line
 from railhead.json_object import Object, part, parts, text
 
 HOST = "127.0.0.1"
 ANSWER_SECONDS = 10.0
+LOG_BYTES = 16 << 20  # of the head's log: its beginning has the dashboard's start
+LONGEST_REASON = 600
+_ABOUT_IT = re.compile(rf"railhead +[0-9.]+s  {DASHBOARD} (.*)")
 _FORWARDED = re.compile(rb"Forwarding from (127\.0\.0\.1:[0-9]+) ->")
 Use = Callable[[str], Awaitable[None]]
 
@@ -79,7 +83,7 @@ async def open_dashboard(cluster: Cluster, dashboard: Dashboard, port: int, use:
         ClientError: the dashboard does not answer, or the forward cannot begin or has ended.
     """
     if dashboard.address:
-        await _check_answer(dashboard, dashboard.address)
+        await _check_answer(cluster, dashboard, dashboard.address)
         await use(dashboard.address)
         return
     check_port(port)
@@ -90,7 +94,7 @@ async def open_dashboard(cluster: Cluster, dashboard: Dashboard, port: int, use:
             found = _FORWARDED.match(line)
             if found is not None:
                 address = f"http://{found[1].decode()}"
-                await _check_answer(dashboard, address)
+                await _check_answer(cluster, dashboard, address)
                 await use(address)
     raise ClientError(f"the forward to pod {dashboard.pod} has ended; run `railhead why {dashboard.job}`")
 
@@ -105,8 +109,8 @@ def check_port(port: int) -> None:
             raise ClientError(f"cannot listen on {HOST}:{port}: {error}; choose another --port") from None
 
 
-async def _check_answer(dashboard: Dashboard, address: str) -> None:
-    """Raises ClientError if no dashboard that wants a token answers there."""
+async def _check_answer(cluster: Cluster, dashboard: Dashboard, address: str) -> None:
+    """Raises ClientError, which says why, if no dashboard that wants a token answers there."""
     timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     try:
         async with (
@@ -117,7 +121,19 @@ async def _check_answer(dashboard: Dashboard, address: str) -> None:
                 return
     except (aiohttp.ClientError, TimeoutError):
         pass
-    raise ClientError(
-        f"Ray's dashboard does not answer in pod {dashboard.pod}: it starts some seconds after the driver has joined "
-        f"Ray; later the head's log says why (`railhead logs {dashboard.job} | grep \"Ray's dashboard\"`)"
-    )
+    raise ClientError(await _explain_silence(cluster, dashboard))
+
+
+async def _explain_silence(cluster: Cluster, dashboard: Dashboard) -> str:
+    """Returns why the dashboard does not answer, by the newest line of the driver about it."""
+    silence = f"{DASHBOARD} does not answer in pod {dashboard.pod}"
+    try:
+        lines = await cluster.read_log(dashboard.pod, LOG_BYTES)
+    except ClientError as error:
+        return f"{silence}, and why is not known: {error}"
+    # Training code may print lines of this form, too.
+    found = [match[1] for match in map(_ABOUT_IT.match, lines) if match]
+    if not found:
+        return f"{silence} yet: it starts some seconds after the driver has joined Ray; try again then"
+    again = f"It starts again with the next attempt, as after `railhead suspend {dashboard.job} --wait` and a resume"
+    return f"{silence}. The driver says: {clean_line(found[-1])[:LONGEST_REASON]}. {again}"

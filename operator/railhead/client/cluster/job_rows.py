@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from railhead.api import conditions as types
 from railhead.api.goodput import GoodputStatus
 from railhead.api.scaling import DEFAULT_GPU
 from railhead.api.status import JobStatus, parse_status
+from railhead.client.cluster.job_losses import count_losses
+from railhead.contract.loss_rate import NO_JOB_LOSSES, JobLosses
 from railhead.json_object import Object, part, text
 
 UNSEEN = "(not seen)"  # phase of a job without a status
@@ -55,6 +57,7 @@ class JobNumbers:
         remaining_seconds: None = not known, or the job has finished.
         goodput: percentage of its time; None = not known.
         wall_seconds: the time that goodput is of.
+        losses: in no column, so that a record that differs in nothing else is not news.
     """
 
     row: JobRow
@@ -64,23 +67,25 @@ class JobNumbers:
     remaining_seconds: int | None
     goodput: float | None
     wall_seconds: int
+    losses: JobLosses = field(default=NO_JOB_LOSSES, compare=False)
 
 
 def read_record(job: Object) -> JobNumbers:
     """Returns the record of a TrainJob."""
     status = parse_status(job.get("status"))
     spent = status.goodput or GoodputStatus()
-    remaining = status.progress.estimated_remaining_seconds
-    if status.is_finished:
-        remaining = None
+    remaining = None
+    if is_estimate_valid(status):
+        remaining = status.progress.estimated_remaining_seconds
     return JobNumbers(
-        row=read_row(job),
+        row=_read_row(job, status),
         uid=text(job["metadata"], "uid"),
         percent=status.progress.percent_complete,
         step=status.progress.step,
         remaining_seconds=remaining,
         goodput=read_number(spent.percent),
         wall_seconds=spent.wall_seconds,
+        losses=count_losses(status),
     )
 
 
@@ -97,14 +102,17 @@ def read_number(value: str | None) -> float | None:
 
 def read_row(job: Object) -> JobRow:
     """Returns the row of a TrainJob."""
+    return _read_row(job, parse_status(job.get("status")))
+
+
+def _read_row(job: Object, status: JobStatus) -> JobRow:
     metadata = job["metadata"]
-    status = parse_status(job.get("status"))
     return JobRow(
         namespace=text(metadata, "namespace"),
         name=text(metadata, "name"),
         phase=status.phase or UNSEEN,
         progress=describe_progress(status),
-        remaining=(status.progress.remaining or "") if not status.is_finished else "",
+        remaining=describe_remaining(status),
         attempt=status.attempt,
         waits_for=find_obstacle(status),
         created=text(metadata, "creationTimestamp"),
@@ -136,6 +144,18 @@ def describe_progress(status: JobStatus) -> str:
     if progress.step is not None:
         return f"step {progress.step}"
     return ""
+
+
+def describe_remaining(status: JobStatus) -> str:
+    """Returns the remaining time, such as 3h20m; "" if it is not known."""
+    if not is_estimate_valid(status):
+        return ""
+    return status.progress.remaining or ""
+
+
+def is_estimate_valid(status: JobStatus) -> bool:
+    """Whether the remaining time may be shown: it is from the last step, after which a job that hangs makes none."""
+    return not status.is_finished and not status.has_condition(types.HANG_SUSPECTED)
 
 
 def describe_goodput(status: JobStatus) -> str:

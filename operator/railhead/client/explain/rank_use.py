@@ -1,14 +1,14 @@
-"""What each rank of a job does now: its place in the code, its pace, and the use of its GPUs.
+"""What each rank of a job does now: its step, its place in the code, its pace, and the use of its GPUs.
 
-The stacks come from the ranks themselves. The use of the GPUs is what Ray Train's controller has noted in the head pod,
-from the ranks' answers of the last 10 s; only the ranks of a job with spec.metrics measure it.
+The stacks come from the ranks themselves. Ray Train's controller has noted the steps and the use of the GPUs in
+the head pod, from the ranks' answers of the last 10 s; only ranks of a job with spec.metrics measure the latter.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from railhead.api import names
 from railhead.api.slow_ranks import SlowRankStatus
@@ -39,6 +39,7 @@ class RankGpu:
 @dataclass(frozen=True)
 class _Heartbeat:
     gpus: tuple[RankGpu, ...] = ()
+    rank_steps: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,16 @@ class _Fit:
 
 @dataclass(frozen=True)
 class RankAnswers:
-    """What was found out about all ranks. `problems`: why a part of it was not, as sentences."""
+    """What was found out about all ranks.
+
+    Attributes:
+        steps: of each rank, negative if it is not known.
+        problems: why a part of it was not, as sentences.
+    """
 
     stacks: tuple[RankStack, ...] = ()
     gpus: tuple[RankGpu, ...] = ()
+    steps: tuple[int, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -62,6 +69,7 @@ class RankRow:
     """One rank.
 
     Attributes:
+        step: "" = not known.
         place: the innermost line of the user's code, or that it does not respond.
         pace: as a part of the usual one; "" = not known to be slow.
         gpu, memory: use of all of its GPUs, as text; "" = not measured.
@@ -69,6 +77,7 @@ class RankRow:
 
     rank: int
     pod: str
+    step: str
     place: str
     pace: str
     gpu: str
@@ -76,36 +85,37 @@ class RankRow:
 
 
 async def ask_ranks(cluster: Cluster, name: str) -> RankAnswers:
-    """Returns the stacks of all ranks and the use of their GPUs, as far as there is an answer."""
-    stacks, gpus = await asyncio.gather(
-        collect_stacks(cluster, name), collect_gpu_use(cluster, name), return_exceptions=True
+    """Returns the stacks of all ranks, their steps and the use of their GPUs, as far as there is an answer."""
+    stacks, noted = await asyncio.gather(
+        collect_stacks(cluster, name), collect_notes(cluster, name), return_exceptions=True
     )
     problems = []
-    for each in (stacks, gpus):
+    for each in (stacks, noted):
         if isinstance(each, ClientError):
             problems.append(str(each))
         elif isinstance(each, BaseException):
             raise each
-    return RankAnswers(
-        () if isinstance(stacks, BaseException) else tuple(stacks),
-        () if isinstance(gpus, BaseException) else tuple(gpus),
-        tuple(dict.fromkeys(problems)),
-    )
+    answers = RankAnswers() if isinstance(noted, BaseException) else noted
+    found = () if isinstance(stacks, BaseException) else tuple(stacks)
+    return replace(answers, stacks=found, problems=tuple(dict.fromkeys(problems)))
 
 
-async def collect_gpu_use(cluster: Cluster, name: str) -> list[RankGpu]:
-    """Returns the use of each rank's GPUs. Raises ClientError, as `collect_stacks` does."""
+async def collect_notes(cluster: Cluster, name: str) -> RankAnswers:
+    """Returns the step of each rank and the use of its GPUs, as the head pod has noted them.
+
+    Raises ClientError, as `collect_stacks` does.
+    """
     base = build_exec(cluster)
     head, *_ = await find_pods(cluster, name, names.HEAD)
-    return parse_gpu_use(await ask_pod(base, head, QUESTION), head)
+    return parse_notes(await ask_pod(base, head, QUESTION), head)
 
 
-def parse_gpu_use(output: str, pod: str) -> list[RankGpu]:
+def parse_notes(output: str, pod: str) -> RankAnswers:
     """Returns what the pod has printed, which may be anything. Raises ClientError."""
-    fit = parse_answer(_Fit, output, f"pod {pod} did not tell what the ranks' GPUs do")
+    fit = parse_answer(_Fit, output, f"pod {pod} did not tell what the ranks do")
     if fit.heartbeat is None:
-        return []
-    return list(fit.heartbeat.gpus)
+        return RankAnswers()
+    return RankAnswers(gpus=fit.heartbeat.gpus, steps=fit.heartbeat.rank_steps)
 
 
 def build_rows(answers: RankAnswers, slow: Sequence[SlowRankStatus]) -> list[RankRow]:
@@ -115,11 +125,13 @@ def build_rows(answers: RankAnswers, slow: Sequence[SlowRankStatus]) -> list[Ran
     gpus: dict[int, list[RankGpu]] = {}
     for gpu in answers.gpus:
         gpus.setdefault(gpu.rank, []).append(gpu)
-    return [_build_row(rank, stacks, paces, gpus.get(rank, ())) for rank in sorted({*stacks, *paces, *gpus})]
+    steps = {rank: str(step) for rank, step in enumerate(answers.steps) if step >= 0}
+    ranks = sorted({*stacks, *paces, *gpus, *steps})
+    return [_build_row(rank, steps.get(rank, ""), stacks, paces, gpus.get(rank, ())) for rank in ranks]
 
 
 def _build_row(
-    rank: int, stacks: Mapping[int, RankStack], paces: Mapping[int, SlowRankStatus], gpus: Sequence[RankGpu]
+    rank: int, step: str, stacks: Mapping[int, RankStack], paces: Mapping[int, SlowRankStatus], gpus: Sequence[RankGpu]
 ) -> RankRow:
     pod = ""
     place = ""
@@ -132,4 +144,4 @@ def _build_row(
         place = stacks[rank].place or SILENT
     busy = ", ".join(f"{gpu.percent}%" for gpu in gpus)
     memory = ", ".join(f"{format_size(gpu.used)} of {format_size(gpu.total)}" for gpu in gpus)
-    return RankRow(rank, pod, place, pace, busy, memory)
+    return RankRow(rank, pod, step, place, pace, busy, memory)

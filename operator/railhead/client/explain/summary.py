@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic.alias_generators import to_camel
 
 from railhead.api.status import JobStatus
-from railhead.client.cluster.job_rows import describe_goodput, describe_progress
+from railhead.client.cluster.job_rows import describe_goodput, describe_progress, describe_remaining
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.timeline import describe_end
 from railhead.client.explain.why import Finding, explain_job
@@ -73,7 +73,7 @@ def _facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
         ("Job", f"{snapshot.namespace}/{snapshot.name}, created {age} ago"),
         ("Phase", (status.phase or "(not seen by an operator)") + (", being deleted" if snapshot.is_deleting else "")),
         ("Progress", ", ".join(each for each in (describe_progress(status), steps) if each)),
-        ("Remaining", (progress.remaining or "") if not status.is_finished else ""),
+        ("Remaining", describe_remaining(status)),
         ("Rate", ", ".join(rates)),
         ("Goodput", _describe_goodput(status)),
         ("GPU hours", _describe_gpu_hours(status)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -57,13 +58,15 @@ async def open_run(
             to a host that the user has not named.
     """
     if copy:
-        yield open_copy(copy)
+        yield await asyncio.to_thread(open_copy, copy)
         return
     folder = choose_folder(job)
     if is_own:
         folder = choose_own_folder(job)
     if "://" in folder:
-        yield StoreFiles.open(check_store(folder, read_endpoints(endpoints, os.environ)))
+        uri = check_store(folder, read_endpoints(endpoints, os.environ))
+        # pyarrow asks where the bucket is, for ten seconds if there is no answer, in which all of a page would stand.
+        yield await asyncio.to_thread(StoreFiles.open, uri)
         return
     if is_here(job, folder):
         yield open_path(folder)

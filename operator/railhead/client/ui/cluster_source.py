@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from railhead.client.cluster.connection import Cluster, explaining
+from railhead.client.cluster.job_losses import add_losses
 from railhead.client.cluster.job_rows import JobNumbers, read_record
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.exit_codes import ClientError, ExitCode
@@ -17,6 +18,7 @@ from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.run.open_run import open_run
 from railhead.client.run.run_files import RunFiles
 from railhead.client.ui.page_source import TrainJobName
+from railhead.contract.loss_rate import JobLosses
 from railhead.json_object import Object, text
 from railhead.kube.bodies import keep_all
 from railhead.kube.client import Scope
@@ -25,7 +27,7 @@ from railhead.kube.kinds import EVENT
 from railhead.together import run_together
 
 
-@dataclass(frozen=True)
+@dataclass
 class ClusterSource:
     """Reads through one connection.
 
@@ -38,16 +40,26 @@ class ClusterSource:
     selector: str = ""
     endpoints: Sequence[str] = ()
     reader_image: str | None = None
+    _losses: dict[TrainJobName, JobLosses] = field(default_factory=dict, init=False)
+    _is_listed: bool = field(default=False, init=False)
 
     @property
     def place(self) -> str:
         return self.cluster.place
 
     async def watch_jobs(self, on_change: OnChange[JobNumbers], on_list: Callable[[], None]) -> None:
-        jobs = await self.cluster.open_jobs(self.selector, read_record, on_change)
+        self._is_listed = False
+        self._losses.clear()  # a new watch does not tell what has gone since the last one
+
+        def note(old: JobNumbers | None, new: JobNumbers | None) -> None:
+            self._note_losses(old, new)
+            on_change(old, new)
+
+        jobs = await self.cluster.open_jobs(self.selector, read_record, note)
 
         async def tell_first_list() -> None:
             await jobs.answered.wait()
+            self._is_listed = True
             on_list()
             await asyncio.Event().wait()
 
@@ -55,7 +67,22 @@ class ClusterSource:
             await run_together(jobs.run(), tell_first_list())
 
     async def read_snapshot(self, key: TrainJobName) -> JobSnapshot:
-        return await self._open(key.namespace).read_snapshot(key.name)
+        return await self._open(key.namespace).read_snapshot(key.name, self._sum_losses(key.namespace))
+
+    def _sum_losses(self, namespace: str) -> JobLosses | None:
+        """Returns those of the namespace's jobs, by the watch, so that no viewer's job lists all others; None before
+        the list is complete, and for a page of some jobs only."""
+        if self.selector or not self._is_listed:
+            return None
+        return add_losses(each for key, each in self._losses.items() if key.namespace == namespace)
+
+    def _note_losses(self, old: JobNumbers | None, new: JobNumbers | None) -> None:
+        record = new or old
+        assert record is not None
+        key = TrainJobName(record.row.namespace, record.row.name)
+        self._losses.pop(key, None)
+        if new is not None:
+            self._losses[key] = new.losses
 
     async def watch_details(self, job: Object, on_change: Callable[[], None]) -> None:
         cluster = self._open(text(job["metadata"], "namespace"))

@@ -78,7 +78,24 @@ class Guard:
         if is_page and self._count_clients() >= MOST_CLIENTS:
             await _refuse(scope, send, 503, TOO_MANY)
             return
-        await self._app(scope, receive, _add_headers(send))
+        await self._answer_with_page(scope, receive, send)
+
+    async def _answer_with_page(self, scope: Message, receive: Receive, send: Send) -> None:
+        has_left = False
+
+        async def receive_and_note() -> Message:
+            nonlocal has_left
+            message = await receive()
+            has_left = has_left or message["type"] == "http.disconnect"
+            return message
+
+        try:
+            await self._app(scope, receive_and_note, _add_headers(send))
+        except RuntimeError:
+            # Starlette raises it for a page that its browser has left before the answer. The server would print a
+            # traceback on the user's terminal for each.
+            if not has_left:
+                raise
 
     def _judge(self, scope: Message) -> tuple[int, str] | None:
         """Returns the status and the text for a request that comes from elsewhere or would change something."""

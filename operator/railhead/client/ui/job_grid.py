@@ -12,7 +12,8 @@ from railhead.client.ui.look import show
 from railhead.client.ui.page_source import TrainJobName
 from railhead.contract.times import parse_time
 
-FOR_WIDE = ["left", "goodput", "gpus", "attempt", "created", "waits"]
+# Without the reason a job that hangs would look like one that trains.
+FOR_WIDE = ["percent", "left", "goodput", "gpus", "attempt", "created"]
 Options = dict[str, object]
 
 
@@ -86,7 +87,7 @@ def build_options(*, has_namespace: bool) -> Options:
         _number("attempt", "Attempt", "", width=98),
         {
             "field": "waits",
-            "headerName": "Waits for",
+            "headerName": "Reason",
             "flex": 1,
             "minWidth": 130,
             ":tooltipValueGetter": grid_scripts.TOOLTIP,

@@ -10,7 +10,7 @@ from fastapi import Request
 from nicegui import Client, ui
 from nicegui.events import ValueChangeEventArguments
 
-from railhead.client.cluster.job_rows import describe_goodput, describe_progress
+from railhead.client.cluster.job_rows import describe_goodput, describe_progress, describe_remaining
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.ui.checkpoints_tab import CheckpointsTab
 from railhead.client.ui.curves_tab import CurvesTab
@@ -146,11 +146,10 @@ class JobView:
         if snapshot is None:
             return JobState("", (), job.problem, job.is_gone, is_read=job.is_gone or bool(job.problem))
         status = snapshot.status
-        progress = status.progress
         workers = status.workers
         remaining = ""
-        if not status.is_finished and progress.remaining:
-            remaining = f"{progress.remaining} left"
+        if describe_remaining(status):
+            remaining = f"{describe_remaining(status)} left"
         facts = (
             ("", describe_progress(status)),
             ("", remaining),

@@ -34,13 +34,14 @@ class OverviewTab:
     def build(self) -> None:
         with ui.column().classes("rh-full").style("gap: 12px"):
             self._findings = Region(ui.column().classes("rh-full").style("gap: 12px"), self._build_findings)
-            with card("Timeline of attempts", "concepts/attempts.md"):
+            self._details = ui.column().classes("rh-full").style("gap: 12px")
+            with self._details, card("Timeline of attempts", "concepts/attempts.md"):
                 self._timeline = Chart(80)
                 with ui.row().style("gap: 4px 14px"):
                     for title, colour in KINDS.values():
                         _dot(title, colour)
                 self._spans = Region(ui.column().classes("rh-full").style("gap: 2px"), self._build_spans)
-            with ui.element("div").classes("rh-columns"):
+            with self._details, ui.element("div").classes("rh-columns"):
                 with card("Where the time went", "concepts/goodput.md"):
                     self._goodput = Chart(34)
                     self._parts = Region(ui.element("div").classes("rh-full"), self._build_parts)
@@ -54,6 +55,8 @@ class OverviewTab:
             while True:
                 seen = self._job.version
                 seen_run = run.version
+                # Nothing is known of a job that has never been.
+                self._details.set_visibility(self._job.snapshot is not None or not self._job.is_gone)
                 if self._job.snapshot is not None:
                     journal = run.contents.journal if run.contents else ()
                     snapshot = self._job.snapshot

@@ -59,6 +59,7 @@ async def serve_page(
         message_history_length=0,
         tailwind=False,
         show_welcome_message=False,
+        gzip_middleware_factory=None,  # over loopback, compressing takes longer than the bytes that it saves
     )
     guard = Guard(_forget_types(inner), count_clients)
     config = uvicorn.Config(

@@ -38,8 +38,8 @@ class RanksTab:
                 self._table = RowTable[PodState](build_options(), "height: 300px")
             with card("Each rank now", "how-to/detect-hangs.md#look-yourself"):
                 ui.label(
-                    "Where each rank is in its code, and how busy its GPUs are. Training continues; it needs kubectl, "
-                    "and the right to run a command in a pod."
+                    "The step of each rank, where it is in its code, and how busy its GPUs are. Training continues; "
+                    "this needs kubectl, and the right to run a command in a pod."
                 ).classes("rh-quiet")
                 self._button = ui.button("Ask all ranks", on_click=self._ask_ranks)
                 self._button.props("no-caps unelevated")
@@ -131,7 +131,7 @@ def describe_ranks(snapshot: JobSnapshot) -> tuple[tuple[str, str], ...]:
         ("Wanted", wanted),
         ("In the worker group", str(progress.workers) if is_current and progress.workers else ""),
         ("State", progress.state if is_current else ""),
-        ("Step", step),
+        ("Step of rank 0", step),
         ("Last report", age),
     )
     return tuple((name, value) for name, value in facts if value)
@@ -162,6 +162,7 @@ def build_rank_options() -> Options:
     columns: list[Options] = [
         {"field": "rank", "headerName": "Rank", "width": 80, "type": "rightAligned"},
         {"field": "pod", "headerName": "Pod", "flex": 1, "minWidth": 150},
+        {"field": "step", "headerName": "Step", "width": 90, "type": "rightAligned"},
         {"field": "place", "headerName": "In its code", "flex": 2, "minWidth": 170},
         {"field": "pace", "headerName": "Pace", "width": 85, "type": "rightAligned"},
         {"field": "gpu", "headerName": "GPU in use", "width": 120, "type": "rightAligned"},
@@ -176,6 +177,7 @@ def make_rank_row(row: RankRow) -> dict[str, str | int]:
         "id": str(row.rank),
         "rank": row.rank,
         "pod": show(row.pod),
+        "step": row.step,
         "place": show(row.place),
         "pace": show(row.pace),
         "gpu": row.gpu,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from railhead.contract.report import SlowRank, Steps
 
 MOST_GPUS = 512  # in a heartbeat
+MOST_RANKS = 4096  # in a heartbeat, of which each takes about 7 bytes in the head pod's file
+NO_STEP = -1
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Heartbeat:
         blocked: seconds that rank 0 has spent in ray.train.report so far.
         slow_ranks: as in the report.
         stuck_save: why no checkpoints are written for now, by the first rank that tells one.
+        rank_steps: of each rank in order, as it has told or counted it; -1 if it has not answered yet, and at most
+            `MOST_RANKS`.
         last_uploads: how many uploads are under way, once the function has returned on all ranks; 0 before.
     """
 
@@ -64,3 +68,4 @@ class Heartbeat:
     slow_ranks: tuple[SlowRank, ...] = ()
     stuck_save: str = ""
     last_uploads: int = 0
+    rank_steps: tuple[int, ...] = ()

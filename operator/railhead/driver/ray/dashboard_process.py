@@ -9,15 +9,13 @@ from __future__ import annotations
 import ipaddress
 import subprocess
 
-from railhead.contract.job_input import DASHBOARD_PORT
+from railhead.contract.job_input import DASHBOARD, DASHBOARD_PORT
 from railhead.driver.container.pod_input import Pod
 from railhead.driver.container.pod_processes import describe_exit
 from railhead.driver.messages.exception_text import describe_exception
 from railhead.driver.messages.log import log, never_raises
 
 LOOPBACK = "127.0.0.1"
-# Begins each line about it, so that it is found in the head's log.
-NAME = "Ray's dashboard"
 
 
 @never_raises("watch Ray's dashboard")
@@ -28,18 +26,18 @@ def run_dashboard(pod: Pod) -> None:
     problem = utils.get_dashboard_dependency_error()
     if problem is not None:
         log(
-            f"{NAME} does not run: spec.image lacks packages that it needs ({problem}); install ray[default] in the "
-            "image, or remove spec.ray.dashboard. The job continues without it"
+            f"{DASHBOARD} does not run: spec.image lacks packages that it needs ({problem}); install ray[default] in "
+            "the image, or remove spec.ray.dashboard. The job continues without it"
         )
         return
     try:
         process = _start(pod)
     except Exception as error:
-        log(f"{NAME} does not run, and the job continues without it: {describe_exception(error)}")
+        log(f"{DASHBOARD} does not run, and the job continues without it: {describe_exception(error)}")
         return
-    log(f"{NAME} runs; `railhead dashboard` opens it")
+    log(f"{DASHBOARD} runs; `railhead dashboard` opens it")
     code = process.wait()
-    log(f"{NAME} {describe_exit(code)}; the job continues without it")
+    log(f"{DASHBOARD} {describe_exit(code)}; the job continues without it")
 
 
 def choose_host(ip: str) -> str:

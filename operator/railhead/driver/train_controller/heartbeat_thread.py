@@ -17,7 +17,7 @@ from typing import Optional
 
 from railhead.contract.report import SlowRank, Steps
 from railhead.contract.times import now_text
-from railhead.driver.mailbox.heartbeat import MOST_GPUS, NO_UPLOADS, GpuUse, Heartbeat
+from railhead.driver.mailbox.heartbeat import MOST_GPUS, MOST_RANKS, NO_STEP, NO_UPLOADS, GpuUse, Heartbeat
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.rank.steps import RankProgress, exchange_beat
 from railhead.driver.ray.types import WorkerGroup
@@ -103,6 +103,7 @@ class HeartbeatMerger:
             blocked=self.beats.get(0, NO_BEAT).blocked,
             stuck_save=next((beat.stuck_save for _, beat in sorted(self.beats.items()) if beat.stuck_save), ""),
             last_uploads=_count_last_uploads(beats),
+            rank_steps=_list_steps(self.beats),
         )
 
     def _note_rank_0(self, beat: RankProgress) -> None:
@@ -136,6 +137,16 @@ def _count_last_uploads(beats: Collection[RankProgress]) -> int:
     if not all(beat.has_returned for beat in beats):
         return 0
     return sum(beat.open_uploads for beat in beats)
+
+
+def _list_steps(beats: Mapping[int, RankProgress]) -> tuple[int, ...]:
+    """Lists the step of each rank, by its last answer: without `progress` the steps of its optimizer in this group."""
+    size = min(max(beats) + 1, MOST_RANKS)
+    steps = [NO_STEP] * size
+    for rank, beat in beats.items():
+        if rank < size:
+            steps[rank] = beat.optimizer if beat.step is None else beat.step
+    return tuple(steps)
 
 
 def _list_gpus(beats: Mapping[int, RankProgress]) -> tuple[GpuUse, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,9 @@ class FixedCluster:
     namespace = "team-a"
     target = Target()
 
-    def __init__(self, job: Object, *pods: Object) -> None:
+    def __init__(self, job: Object, *pods: Object, log: Sequence[str] | ClientError = ()) -> None:
         self._job = job
+        self._log = log
         self._pods = {pod["metadata"]["name"]: pod for pod in pods}
 
     async def get_job(self, name: str) -> Object:
@@ -41,6 +43,12 @@ class FixedCluster:
 
     async def find_pod(self, name: str) -> Object | None:
         return self._pods.get(name)
+
+    async def read_log(self, pod: str, most: int) -> list[str]:
+        assert (pod, most) == (HEAD, 16 << 20)
+        if isinstance(self._log, ClientError):
+            raise self._log
+        return list(self._log)
 
 
 def make_head(name: str = HEAD, **status: Any) -> Object:
@@ -142,17 +150,45 @@ async def test_a_forward_that_ends_says_why(
 
 
 async def test_a_dashboard_that_does_not_answer_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the image lacks its packages: the head's log has the reason."""
+    """As where the image lacks its packages."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     write_kubectl(tmp_path, monkeypatch, f'echo "Forwarding from 127.0.0.1:{port} -> 8265"; exec sleep 600')
     used: list[str] = []
-    advice = '`railhead logs digits | grep "Ray\'s dashboard"`'
-    with pytest.raises(ClientError, match=f"does not answer in pod {HEAD}: .*{advice}".replace("|", r"\|")):
+    with pytest.raises(ClientError, match=f"does not answer in pod {HEAD} yet: it starts some seconds after"):
         await forward(used)
     with pytest.raises(ClientError, match="does not answer"):
         await forward(used, f"http://127.0.0.1:{port}")
     assert not used
+
+
+LACKS = "does not run: spec.image lacks packages that it needs (aiohttp_cors); install ray[default] in the image"
+JOINED = "railhead    7.1s  joined Ray"
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ([JOINED, f"railhead   12.0s  Ray's dashboard {LACKS}", "epoch 3"], f". The driver says: {LACKS}. It starts"),
+        (
+            ["railhead    9.0s  Ray's dashboard runs", "railhead  112.5s  Ray's dashboard was killed by SIGKILL"],
+            "The driver says: was killed by SIGKILL. It starts again with the next attempt, as after `railhead suspend",
+        ),
+        (["I like Ray's dashboard was killed", JOINED], " yet: it starts some seconds after the driver"),
+        (["railhead    9.0s  Ray's dashboard \x1b[31mred"], "The driver says: \ufffd[31mred"),
+        (ClientError("cannot read the log: forbidden"), "why is not known: cannot read the log: forbidden"),
+    ],
+)
+async def test_a_dashboard_that_does_not_answer_says_why(log: Sequence[str] | ClientError, reason: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    cluster: Any = FixedCluster({}, log=log)
+    with pytest.raises(ClientError, match=re.escape(reason)):
+        await open_dashboard(cluster, Dashboard("digits", HEAD, "digits-auth", address), 0, refuse_address)
+
+
+async def refuse_address(address: str) -> None:
+    raise AssertionError(f"nothing answers at {address}")
 
 
 async def test_something_else_at_its_port_is_not_shown(server: int, monkeypatch: pytest.MonkeyPatch) -> None:

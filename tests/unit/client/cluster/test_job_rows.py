@@ -67,6 +67,14 @@ def test_progress_is_the_percentage_else_the_step(progress: Object, text: str, r
     assert (row.progress, row.remaining) == (text, remaining)
 
 
+def test_a_job_that_hangs_has_no_remaining_time() -> None:
+    """The last estimate is from before, and would never shrink."""
+    progress = {"percentComplete": 42, "remaining": "3h20m", "estimatedRemainingSeconds": 12_000}
+    hung = make_running(progress=progress, others=[make_condition("HangSuspected", "NoSteps")])
+    assert (read_row(hung).remaining, read_record(hung).remaining_seconds) == ("", None)
+    assert read_record(make_running(progress=progress)).remaining_seconds == 12_000
+
+
 @pytest.mark.parametrize(
     "status", [None, {}, {"conditions": [make_condition("QuotaReserved", "Pending")]}, {"phase": 7}]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,21 @@ async def test_each_place_has_its_way(tmp_path: Path, monkeypatch: pytest.Monkey
     in_pod = await open_as(make_stored("/nowhere"))
     assert in_pod.root == "/nowhere/digits-uid-digi"
     assert in_pod.command[1:] == tuple(called.split())
+
+
+async def test_a_store_is_opened_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which asks over the network where a bucket is: the page of all viewers would stand still."""
+    threads: list[int] = []
+
+    def open_store(uri: str) -> str:
+        threads.append(threading.get_ident())
+        return uri
+
+    monkeypatch.setattr(StoreFiles, "open", open_store)
+    await open_as(make_stored("s3://bucket/runs"))
+    await open_as(make_stored("/nowhere"), "s3://bucket/runs/digits")
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
 
 
 NAME = "digits-uid-digi"

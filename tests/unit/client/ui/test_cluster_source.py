@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 
 from railhead.client.cluster.connection import Target, open_cluster
+from railhead.client.cluster.job_losses import JobLosses
 from railhead.client.cluster.job_rows import JobNumbers
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.run.open_run import ReaderNeeded
@@ -84,6 +85,45 @@ async def test_jobs_are_listed_and_then_watched(tmp_path: Path) -> None:
     assert names == ["digits", "new"]
     assert listed[0][0] == "digits"
     assert answers.watches == [JOBS]
+
+
+class Losses(Answers):
+    """An API server with jobs that train on GPUs, of which only one has lost something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lists = 0
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path == f"{JOBS}/digits":
+            return web.json_response(version(make_gpu_job("digits", losses=0)))
+        if request.path != JOBS or request.query.get("watch"):
+            return await super().answer(request)
+        self.lists += 1
+        items = [version(make_gpu_job("digits", losses=0)), version(make_gpu_job("other", losses=4))]
+        return web.json_response({"metadata": {"resourceVersion": "5"}, "items": items})
+
+
+def make_gpu_job(name: str, *, losses: int) -> Object:
+    job = make_running(goodput={"gpuSeconds": 3600, "interruptions": {"Hardware": losses}})
+    job["metadata"]["name"] = name
+    return job
+
+
+@pytest.mark.parametrize(("selector", "lists"), [("", 0), ("team=a", 1)])
+async def test_a_job_is_read_without_a_list_of_all_others(tmp_path: Path, selector: str, lists: int) -> None:
+    """Their losses count for its rate. A page of some jobs does not know those of all."""
+    answers = Losses()
+    is_listed = asyncio.Event()
+    async with serve(answers.answer, tmp_path) as kubeconfig, open_cluster(Target(kubeconfig)) as cluster:
+        source = ClusterSource(cluster, selector)
+        watching = asyncio.create_task(source.watch_jobs(lambda _old, _new: None, is_listed.set))
+        await is_listed.wait()
+        before = answers.lists
+        snapshot = await source.read_snapshot(TrainJobName("team-a", "digits"))
+        await end(watching)
+    assert answers.lists - before == lists
+    assert snapshot.namespace_losses == JobLosses(4, 7200)
 
 
 async def test_pods_are_watched_by_who_may_not_list_events(tmp_path: Path) -> None:

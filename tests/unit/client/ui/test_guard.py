@@ -202,3 +202,34 @@ def test_two_sessions_do_not_share_a_cookie(page: Inner) -> None:
     second = Guard(page, page.count)
     assert first.token != second.token
     assert ask(second, cookie=log_in(first)).status == 403
+
+
+def ask_and_leave(guard: Guard, cookie: str, message: Message) -> None:
+    """Sends a request whose browser says this next."""
+
+    async def send(_: Message) -> None:
+        raise AssertionError("nobody is there")
+
+    async def receive() -> Message:
+        return message
+
+    headers = [(b"host", HOST.encode()), (b"cookie", cookie.encode())]
+    scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "query_string": b"", "headers": headers}
+    asyncio.run(guard(scope, receive, send))
+
+
+async def fail_without_answer(scope: Message, receive: Any, send: Any) -> None:
+    """Does as Starlette does where the browser has left."""
+    await receive()
+    raise RuntimeError("No response returned.")
+
+
+def test_a_browser_that_leaves_before_the_answer_is_no_error() -> None:
+    guard = Guard(fail_without_answer, count_clients=int)
+    ask_and_leave(guard, log_in(guard), {"type": "http.disconnect"})
+
+
+def test_an_error_of_a_page_whose_browser_waits_is_raised() -> None:
+    guard = Guard(fail_without_answer, count_clients=int)
+    with pytest.raises(RuntimeError, match="No response"):
+        ask_and_leave(guard, log_in(guard), {"type": "http.request"})

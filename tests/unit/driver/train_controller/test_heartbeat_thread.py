@@ -13,7 +13,7 @@ import pytest
 from railhead.contract.answer import Answer
 from railhead.contract.loss_rate import LossHistory
 from railhead.contract.report import SlowRank, Steps
-from railhead.driver.mailbox.heartbeat import MOST_GPUS, GpuUse, Heartbeat, Uploads
+from railhead.driver.mailbox.heartbeat import MOST_GPUS, MOST_RANKS, NO_STEP, GpuUse, Heartbeat, Uploads
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.rank.steps import RankProgress
 from railhead.driver.train_controller import heartbeat_thread
@@ -31,7 +31,7 @@ def test_optimizer_steps_give_a_rate_but_no_step() -> None:
     pulse = HeartbeatMerger()
     pulse.add({0: beat(100.0, optimizer=10), 1: beat(5.0, optimizer=9)})
     found = pulse.add({0: beat(110.0, optimizer=25), 1: beat(15.0, optimizer=24)})
-    assert found == Heartbeat(2, 49, 25, False, Steps(None, None, "1.5"))
+    assert found == Heartbeat(2, 49, 25, False, Steps(None, None, "1.5"), rank_steps=(25, 24))
 
 
 def test_uploads_of_all_ranks_add_up_and_a_silent_rank_keeps_its_own() -> None:
@@ -76,6 +76,19 @@ def test_gpus_are_those_of_ranks_and_drivers_that_answer() -> None:
     assert found is not None and found.gpus == (replace(first, rank=1), replace(second, rank=1))
     found = pulse.add({0: beat(110.0, gpus=(first, second), gpus_clock=105.0), 1: RankAnswer()})
     assert found is not None and found.gpus == (replace(first, rank=0), replace(second, rank=0))
+
+
+def test_each_rank_has_the_step_that_it_has_told_or_counted_last() -> None:
+    pulse = HeartbeatMerger()
+    found = pulse.add({0: beat(1.0, optimizer=5), 2: beat(1.0, optimizer=5, step=105)})
+    assert found is not None and found.rank_steps == (5, NO_STEP, 105)
+    found = pulse.add({0: beat(9.0, optimizer=7), 2: RankAnswer()})
+    assert found is not None and found.rank_steps == (7, NO_STEP, 105)
+
+
+def test_a_heartbeat_has_a_bounded_number_of_ranks() -> None:
+    found = HeartbeatMerger().add({MOST_RANKS + 3: beat(1.0)})
+    assert found is not None and found.rank_steps == (NO_STEP,) * MOST_RANKS
 
 
 def test_a_heartbeat_has_a_bounded_number_of_gpus() -> None:
