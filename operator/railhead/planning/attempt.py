@@ -80,7 +80,8 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
         start_time=job.status.start_time or format_time(job.now),
         initial_checkpoint=find_initial_checkpoint(job) or job.status.initial_checkpoint,
     )
-    wanted = WantedStatus(status).requiring(Requirement.SAME_SPEC)  # an outdated spec must not start anything
+    # An outdated spec must not start anything.
+    wanted = WantedStatus(status).requiring(Requirement.SAME_SPEC)
     creates = (
         *prerequisites(job, attempt=attempt),
         head_pod(job, attempt=attempt, workers=workers),

@@ -257,7 +257,8 @@ class Observed:
         denials = [each for each in self.denials if each.name == head.name and head.name in self.protected]
         if not denials:
             return None
-        grace = GRACE_SECONDS_OF_GPUS  # the longest default, of a spec that this operator cannot read
+        # The longest default, of a spec that this operator cannot read.
+        grace = GRACE_SECONDS_OF_GPUS
         if not isinstance(self.spec, InvalidSpec):
             grace = self.spec.end_seconds
         return min(denials[0].began, self.now) + timedelta(seconds=grace + UNANSWERED_SECONDS)

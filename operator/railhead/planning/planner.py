@@ -123,7 +123,8 @@ def plan(observed: Observed) -> Plan:
         decision = report_obstacles(observed, list_stuck_pods(observed, decision))
         return _seal(observed, acknowledge_generation(observed, decision))
     if observed.spec.managed_by != MANAGER:
-        return Plan()  # managed by another controller
+        # Managed by another controller.
+        return Plan()
     job = add_queue_obstacle(observed, observed.spec)
     decision = _decide(job)
     for amend in FIRST_AMENDMENTS:

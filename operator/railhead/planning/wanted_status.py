@@ -166,7 +166,8 @@ def _build_tests(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:
     }
     if status.phase:
         tests["/status/phase"] = status.phase
-    else:  # no test holds for a field that is missing; the first write of a status sets both
+    else:
+        # No test holds for a field that is missing; the first write of a status sets both.
         tests["/status/observedGeneration"] = status.observed_generation
     if status.run is not None and status.run.uid:
         # A restore may have replaced the status meanwhile.

@@ -73,7 +73,8 @@ def hold_back_creates(job: Job, decision: Decision) -> Decision:
     if at <= job.now:
         return decision
     if decision.wanted is not None and not decision.wanted.is_guard and changes_anything(job, decision.wanted):
-        held = replace(decision, creates=())  # the next pass reports why
+        # The next pass reports why.
+        held = replace(decision, creates=())
     else:
         held = _report_hold(job, decision, rejection)
     return held.with_wake_by(at).with_wake_by(due)

@@ -30,7 +30,8 @@ from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
 from railhead.planning.wanted_status import WantedStatus, make_condition, set_not_running, set_standing_conditions
 
-LOOK_SECONDS = 10  # the other job's changes do not wake this one
+# The other job's changes do not wake this one.
+LOOK_SECONDS = 10
 NOT_FOUND = "SourceNotFound"
 RUNS = "SourceStillRuns"
 NOTHING = "SourceHasNoCheckpoint"

@@ -29,7 +29,8 @@ from railhead.planning.wanted_status import (
 )
 
 QUICK_START = timedelta(seconds=15)
-COUNTED_EXACTLY = 10  # up to this many worker pods, each one counts
+# Up to this many worker pods, each one counts.
+COUNTED_EXACTLY = 10
 
 
 def show_progress(job: Job) -> Decision:
@@ -49,7 +50,8 @@ def _pending(job: Job) -> Decision:
     pod, problem = found
     due = pod.created_at and pod.created_at + QUICK_START
     if problem.reason in GATED and due is not None and due > job.now:
-        return _show_ready(job, Decision(wake_at=due))  # a queue removes its gates soon
+        # A queue removes its gates soon.
+        return _show_ready(job, Decision(wake_at=due))
     return _show_ready(job, _show_problem(job, pod, problem))
 
 
@@ -77,7 +79,8 @@ def _is_ready_news(job: Job) -> bool:
 
 def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
     if job.status.reason_of(types.RECONCILING) == problem.reason:
-        return Decision()  # the message may change with every retry; one write per reason is enough
+        # The message may change with every retry; one write per reason is enough.
+        return Decision()
     why = problem.message[:800]
     if problem.reason == HELD_BY_KUEUE:
         why = explain_held_pod(job, problem.message)
@@ -116,7 +119,8 @@ def _starting(job: Job) -> Decision:
     was_running = job.status.phase == "Running"
     again = was_running or job.is_restart or job.status.worker_losses is not None
     if was_running and job.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
-        return Decision()  # the driver is about to end or its report is stale; the pods will show which
+        # The driver is about to end or its report is stale; the pods will show which.
+        return Decision()
     phase: Phase = "Restarting" if again else "Starting"
     reason: str = phase
     message = "The worker group is restarting" if again else _describe_start(job)

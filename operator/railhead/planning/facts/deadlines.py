@@ -21,12 +21,14 @@ from railhead.planning.facts.reasons import QUOTA_EXCEEDED
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 
-REPORT_AGAIN_SECONDS = 20  # twice a driver's longest wait between two tries of a report
+# Twice a driver's longest wait between two tries of a report.
+REPORT_AGAIN_SECONDS = 20
 AWAITED = ("Pending", "Starting", "Restarting")  # phases in which the job waits for training
 FIRST_REPORT_SECONDS = 120  # from the start of the head's container; Python and Ray start in a fraction of it
 HOLD_SECONDS = 30
 READING_SECONDS = 60  # for the Events of a pod to be read, where many jobs read them at the same time
-OUTAGE_SECONDS = 600  # a webhook, a policy or the API server's rights: other jobs need nothing that the pods hold
+# A webhook, a policy or the API server's rights: other jobs need nothing that the pods hold.
+OUTAGE_SECONDS = 600
 
 
 def active_due(job: Job) -> datetime | None:

@@ -30,7 +30,8 @@ from railhead.planning.facts.reasons import GIVEN_UP, NODE_REFUSED_POD, RELEASED
 from railhead.planning.facts.suspects import is_of_new_node
 from railhead.planning.job import Job
 
-IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault
+# OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault.
+IN_A_ROW = 3
 
 
 def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:

@@ -30,7 +30,8 @@ MINORITY_SECONDS = 240
 ERROR_LIMIT_SECONDS = 600
 SLOW_SECONDS = 1800
 SLOW_LIMIT_SECONDS = 14_400
-ROUNDS_AT_ONCE = 4  # in a row, before the times of errors grow
+# In a row, before the times of errors grow.
+ROUNDS_AT_ONCE = 4
 # After half or the first of the workers have started: then the Events of each other pod are read.
 EARLY_LOOK_SECONDS = 30
 LATE_LOOK_SECONDS = 120
