@@ -87,7 +87,8 @@ def change_process() -> None:
     sys.setrecursionlimit(MOST_CALLS)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    gc.freeze()  # what is imported stays
+    # What is imported stays.
+    gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
 
 
@@ -140,7 +141,8 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
 
     def on_change(namespace: str, old: JobStatus, new: JobStatus) -> None:
-        if leadership.is_leading():  # otherwise each replica would count it
+        # Otherwise each replica would count it.
+        if leadership.is_leading():
             metrics.count_change(namespace, old, new)
 
     state = ClusterState(
@@ -282,7 +284,8 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
                 ):
                     await _run_parts(config, parts, loop, renew(), watch())
             finally:
-                await writer.close()  # after the endpoint: the reports it accepted still get written
+                # After the endpoint: the reports it accepted still get written.
+                await writer.close()
 
 
 async def _wait_answer(ask: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -319,8 +322,10 @@ async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: 
 
 async def _lead(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
     """Plans whenever it leads, starting with the keys already in the queue."""
-    for informer in parts.state.informers:  # before its list a missing pod would count as lost
-        await informer.answered.wait()  # the loop skips a namespace that was refused
+    # Before its list a missing pod would count as lost.
+    for informer in parts.state.informers:
+        # The loop skips a namespace that was refused.
+        await informer.answered.wait()
     log.info("caches are synced")
     await run_together(parts.leadership.run(), _plan(config, parts, loop))
 

@@ -111,7 +111,8 @@ class Deleter:
             answer = await self.client.delete(POD, delete.name, namespace=key.namespace, uid=delete.uid)
         except (Gone, Conflict) as error:
             if is_changed(error):
-                return  # already gone, or the name belongs to another pod
+                # Already gone, or the name belongs to another pod.
+                return
             raise
         if answer.get("kind") == "Pod":
             self.cache.record_pod(answer)
@@ -123,7 +124,8 @@ class Deleter:
 
     async def _remove_one(self, key: JobKey, uid: str, remove: Remove, kind: Kind) -> None:
         """Deletes the very object that was looked at, and only one of our own."""
-        for _ in range(2):  # a 404 may also come from a proxy in front of the API server
+        # A 404 may also come from a proxy in front of the API server.
+        for _ in range(2):
             try:
                 found = await self.client.get(kind, remove.name, namespace=key.namespace)
                 labels = found["metadata"].get("labels") or {}
@@ -136,7 +138,8 @@ class Deleter:
                     return
                 if remove.version and found["metadata"]["resourceVersion"] != remove.version:
                     log.info("%s: %s %s has changed since it was observed", key, remove.kind, remove.name)
-                    return  # the watch brings the change, and another pass
+                    # The watch brings the change, and another pass.
+                    return
                 await self.client.delete(
                     kind, remove.name, namespace=key.namespace, uid=uid_of(found), version=remove.version
                 )

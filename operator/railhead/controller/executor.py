@@ -118,7 +118,8 @@ class Executor:
         try:
             await self._make_all(key, uid, plan.creates)
         except ChildRejected:
-            await self._record_events(key, uid, plan)  # the decision stands nevertheless
+            # The decision stands nevertheless.
+            await self._record_events(key, uid, plan)
             raise
         if plan.last is not None and not denied:
             await self._write_status(key, uid, plan.last)
@@ -133,7 +134,8 @@ class Executor:
         try:
             events = await self.client.list(Scope(EVENT, key.namespace, field_selector=about))
         except Denied:
-            events = []  # a ClusterRole cut down by its admin; everything else works without Events
+            # A ClusterRole cut down by its admin; everything else works without Events.
+            events = []
         return PodEvents(find_problem(events), self.client.clock.now(), find_node_added(events))
 
     async def patch_workload(self, key: JobKey, patch: WorkloadPatch) -> None:
@@ -203,7 +205,8 @@ class Executor:
                 raise
             tests = {"/metadata/uid": uid, "/metadata/resourceVersion": version}
             raise await self._explain_failure(key, uid, tests, error) from None
-        if answer.get("kind") == TRAIN_JOB.kind:  # somebody's finalizer keeps it
+        # Somebody's finalizer keeps it.
+        if answer.get("kind") == TRAIN_JOB.kind:
             self.cache.record_job(answer)
 
     async def _make_all(self, key: JobKey, uid: str, children: Sequence[Create | CopyConfigMap]) -> None:
@@ -225,7 +228,8 @@ class Executor:
                     raise
                 raise _reject(child, error.message, status=error.status) from error
             self._refusals.forget(subject)
-            self.cache.forget_denial(uid, child.name)  # whatever was to be deleted by this name is wanted again
+            # Whatever was to be deleted by this name is wanted again.
+            self.cache.forget_denial(uid, child.name)
 
         for step in Step:
             await run_with_slow_start([partial(make, child) for child in children if child.policy.step is step])
@@ -283,7 +287,8 @@ class Executor:
 
     async def _make_shared(self, key: JobKey, uid: str, create: Create) -> str:
         body = dict(create.build())
-        with contextlib.suppress(Gone):  # most likely it exists
+        # Most likely it exists.
+        with contextlib.suppress(Gone):
             return uid_of(await self._adopt_existing(key, uid, create, _choose_kind(create, body), body))
         return await self._send(key, uid, create, body)
 
@@ -295,7 +300,8 @@ class Executor:
             answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=policy.is_strict)
         except Conflict as error:
             if error.reason != "AlreadyExists" or is_of_admission(error.message):
-                raise  # a webhook, or a quota under concurrent use, also answers 409; nothing was created
+                # A webhook, or a quota under concurrent use, also answers 409; nothing was created.
+                raise
             if policy.verify is Verify.NOTHING:
                 return ""
             answer = await self._adopt_existing(key, uid, create, kind, body)

@@ -206,10 +206,12 @@ class Elector(Leadership):
         try:
             await self._within_lead(self._patch_as_holder({"renewTime": micro_now()}))
         except (Gone, Denied) as error:
-            if isinstance(error, Gone) or error.status == TEST_FAILED:  # it is another's, or may be
+            # It is another's, or may be.
+            if isinstance(error, Gone) or error.status == TEST_FAILED:
                 self._resign()
             raise
-        if self._is_holder:  # else a later renewal has already failed
+        # Otherwise a later renewal has already failed.
+        if self._is_holder:
             self._lead(began)
 
     async def _apply(self) -> None:

@@ -29,8 +29,10 @@ TROUBLE_RETRY_SECONDS = 5.0
 LAST_PASS_SECONDS = 3.0
 SMALL_JOB_PODS = 256
 LOOK_UP_SECONDS = 1.0
-UNUSED_SECONDS = 60.0  # a turn that was not taken by then is forgotten
-PAUSE_SECONDS_PER_POD = 1e-4  # about forty times what a pod costs in a pass
+# A turn that was not taken by then is forgotten.
+UNUSED_SECONDS = 60.0
+# About forty times what a pod costs in a pass.
+PAUSE_SECONDS_PER_POD = 1e-4
 
 
 def pause_after(pods: int) -> float:
@@ -101,7 +103,8 @@ class Loop:
             try:
                 await let_end(self.reconcile(key), seconds=LAST_PASS_SECONDS)
             except asyncio.CancelledError:
-                self.queue.add(key)  # its pass may be incomplete, and the loop may run again
+                # Its pass may be incomplete, and the loop may run again.
+                self.queue.add(key)
                 raise
             finally:
                 self.queue.done(key, pause=pause_after(self.store.count_pods(key)))
@@ -155,13 +158,15 @@ class Loop:
             log.warning("%s/%s: %s", key.namespace, key.name, rejected)
             self.store.note_rejection(observed.uid, rejected.problem, at=self.now())
             self.queue.succeed(key)
-            self.queue.add(key)  # the next pass reports it, with the time of the next try
+            # The next pass reports it, with the time of the next try.
+            self.queue.add(key)
             return "refused"
         except KubeError as error:
             requested = error.seconds if isinstance(error, RetryAfter) else None
             self._retry(key, str(error), at_least=requested or 0.0)
             return "error"
-        except Exception as error:  # one job's error must not stop the operator
+        except Exception as error:
+            # One job's error must not stop the operator.
             log.exception("%s/%s: pass failed", key.namespace, key.name)
             self._retry(key, f"{type(error).__name__}: {error}", at_least=TROUBLE_RETRY_SECONDS)
             return "error"
@@ -169,7 +174,8 @@ class Loop:
             self.store.note_announced(observed.uid, wanted.announced)
         if pod is not None and events is not None:
             self.store.note_pod_events(pod, events)
-            self.queue.add(key)  # the next pass reports it, with the time of the next look-up
+            # The next pass reports it, with the time of the next look-up.
+            self.queue.add(key)
         if wanted.creates:
             self.store.forget_rejection(observed.uid)
         self.queue.succeed(key)

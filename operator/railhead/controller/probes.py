@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 MOST_CLIENTS = 128  # connections at a time
 PERIOD_SECONDS = 1.0
 WARN_SECONDS = 5.0
-PRINT_SECONDS = 20.0  # the kubelet gives up after 25 to 35 s
+# The kubelet gives up after 25 to 35 s.
+PRINT_SECONDS = 20.0
 
 
 def build_probes(

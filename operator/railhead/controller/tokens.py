@@ -26,11 +26,14 @@ from railhead.kube.client import KubeClient
 from railhead.kube.kinds import TOKEN_REVIEW
 
 KEEP_SECONDS = 30.0
-KEEP_REJECTED_SECONDS = 5.0  # an API server that has just started may not know the pod yet
-KNOWN_SECONDS = 3600.0  # a driver reports more often, and the API server issues tokens for an hour
+# An API server that has just started may not know the pod yet.
+KEEP_REJECTED_SECONDS = 5.0
+# A driver reports more often, and the API server issues tokens for an hour.
+KNOWN_SECONDS = 3600.0
 KEEP_AT_MOST = 4096
 TURN_SECONDS = 1.0
-MOST_CHARS = 8192  # one of the API server's has about 1,200
+# One of the API server's has about 1,200.
+MOST_CHARS = 8192
 CLOCK_SECONDS = 60  # that the API server allows a clock to differ
 
 Text = Annotated[str, Field(min_length=1)]

@@ -32,7 +32,8 @@ from railhead.kube.kinds import TRAIN_JOB, Kind
 
 log = logging.getLogger(__name__)
 PERIOD_SECONDS = 15.0
-LATE_SECONDS = 75.0  # a bookmark comes each minute, plus up to 1.25 s; after this time the API server is asked
+# A bookmark comes each minute, plus up to 1.25 s; after this time the API server is asked.
+LATE_SECONDS = 75.0
 DEAD_SECONDS = 180.0
 SWEEP_SECONDS = 300.0
 SILENT_LOOKS = round(DEAD_SECONDS / PERIOD_SECONDS)
@@ -114,7 +115,8 @@ async def sweep_once(
         return []
     oldest = min(versions.values())
     newest = max(versions.values())
-    if oldest < known:  # a list is never older than anything seen before it was requested
+    # A list is never older than anything seen before it was requested.
+    if oldest < known:
         raise WentBack(
             f"the API server is at version {oldest}, but was at {known}: etcd was restored from a backup. "
             "The operator exits to begin with empty caches"

@@ -27,7 +27,8 @@ from railhead.controller.expiring import Expiring
 
 WRITES_AT_A_TIME = 8
 PRECISION_SECONDS = 1e-6  # of a timer
-BURST_SECONDS = 0.2  # the budget that an idle operator saves up
+# The budget that an idle operator saves up.
+BURST_SECONDS = 0.2
 
 
 class Urgency(IntEnum):
@@ -128,7 +129,8 @@ class WriteSchedule:
     def _begin_write(self, key: JobKey, now: float) -> None:
         namespaces = {waiting.namespace for waiting in self._wanted}
         self._used = {namespace: until for namespace, until in self._used.items() if until > now}
-        if key.namespace not in self._used:  # else it uses what the others leave, which costs it nothing later
+        # Otherwise it uses what the others leave, which costs it nothing later.
+        if key.namespace not in self._used:
             self._used[key.namespace] = now + self._seconds_per_write * len(namespaces)
         self._spent_until = max(self._spent_until, now) + self._seconds_per_write
         entry = self._wanted.pop(key)

@@ -100,7 +100,8 @@ class ReportHandler:
             return _answer(400, str(error)[:200])
         key = JobKey(report.namespace, report.name)
         rejection = refusal(claimed, report, self.jobs.find_facts(key))
-        if rejection is not None:  # whoever the token belongs to: the API server need not be asked
+        # Whoever the token belongs to: the API server need not be asked.
+        if rejection is not None:
             return _answer(*rejection)
         try:
             speaker = (await self.reviews.judge(token, named=claimed.pod_uid)).speaker
