@@ -35,6 +35,8 @@ COUNTED_EXACTLY = 10
 
 def show_progress(job: Job) -> Decision:
     """Reports the state of the live attempt; there is nothing else to do."""
+    # An attempt that was complete once is not pending any more: a pod that it has lost since had its decision before
+    # this one.
     if job.were_all_up or job.are_enough_up:
         if job.is_training:
             return _training(job)
@@ -49,6 +51,8 @@ def _pending(job: Job) -> Decision:
         return _show_ready(job, _show_that_problem_is_past(job))
     pod, problem = found
     due = pod.created_at and pod.created_at + QUICK_START
+    # A gate is normal for the first seconds of a pod with a queue; reporting it would write each such job's status once
+    # more.
     if problem.reason in GATED and due is not None and due > job.now:
         # A queue removes its gates soon.
         return _show_ready(job, Decision(wake_at=due))
@@ -74,6 +78,7 @@ def _is_ready_news(job: Job) -> bool:
     """The number of missing pods has halved or doubled."""
     missing = job.desired_workers - job.workers_up
     missed = job.desired_workers - job.status.workers.ready
+    # Each halving is news, so the writes grow with the logarithm of the gang.
     return job.desired_workers <= COUNTED_EXACTLY or 2 * missing <= missed or missing >= 2 * missed
 
 
@@ -132,6 +137,7 @@ def _starting(job: Job) -> Decision:
     status = replace_status(set_not_running(job, types.RECONCILING, reason=reason, message=message), phase=phase)
     if was_running:
         status = await_again(job, status)
+    # Once, and not in each pass while the reports stay away.
     is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
     events: tuple[Event, ...] = ()
     if is_news:
