@@ -56,6 +56,7 @@ def add_warning(job: Job, decision: Decision) -> Decision:
 
 def _find_warning(job: Job) -> DriverWarning | None:
     """The driver's warning in this attempt; the previous attempt's until fit() has started in this one."""
+    # Until training runs again, nothing tells whether the cause of the earlier warning is gone.
     if job.progress.warning or job.progress.state not in _NOT_KNOWN_YET:
         return job.progress.warning
     before = next((each for each in job.status.conditions if each.type in TYPES), None)

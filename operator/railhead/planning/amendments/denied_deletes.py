@@ -46,6 +46,7 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
 
 def _ask_again(observed: Observed, decision: Decision) -> Decision:
     """Adds the removals that were denied and that no decision repeats, since the status has forgotten the names."""
+    # What is created again under the same name must not be removed any more.
     known = {each.name for each in (*decision.removes, *decision.forgotten, *decision.creates)} | observed.denied
     denied = (each.remove for each in observed.denials if each.remove is not None and each.name not in known)
     # That one is watched, and may be wanted again.
