@@ -94,6 +94,7 @@ class ClusterState:
             return
         self._queue.add(key)
         new = self._store.job(key)
+        # Another uid is another job, whose numbers have nothing to do with the old one's.
         if old is not None and new is not None and old.uid == new.uid:
             self._on_change(key.namespace, old.read().status, new.read().status)
 

@@ -67,6 +67,7 @@ class Deleter:
                 errors.append(error)
                 in_a_row += 1
                 is_doubtful = in_a_row >= ERRORS_IN_A_ROW
+                # Status 0: no answer at all. The rest of the deletes would each wait for their timeout.
                 if error.status == 0 or (is_doubtful and not await self.refusals.answers(key)):
                     raise
 
@@ -96,6 +97,7 @@ class Deleter:
         try:
             await call()
         except KubeError as error:
+            # What is no refusal may succeed when it is tried again, so the pass fails and is retried.
             if not await self.refusals.judge(key, subject, error):
                 raise
             log.warning("%s: may not %s %s %s: %s", key, verb, kind, name, error.message)
@@ -118,7 +120,9 @@ class Deleter:
             self.cache.record_pod(answer)
 
     async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
+        # Before the request: another job may ask for the same child while it is being deleted.
         self.shared.forget(Place(key.namespace, remove.name))
+        # A PodGroup may have been made by an earlier version of the API server, under another version or group.
         for api_version in remove.api_versions or ("",):
             await self._remove_one(key, uid, remove, CHILDREN[remove.kind].in_version(api_version))
 
@@ -127,6 +131,7 @@ class Deleter:
         # A 404 may also come from a proxy in front of the API server.
         for _ in range(2):
             try:
+                # Removes carry a name only, which anyone else may have used.
                 found = await self.client.get(kind, remove.name, namespace=key.namespace)
                 labels = found["metadata"].get("labels") or {}
                 if remove.is_shared:

@@ -195,6 +195,8 @@ async def _wait_listed(state: WatchState, ask: Ask) -> None:
         try:
             await ask(state.namespace)
         except KubeError as error:
+            # A refusal may last for as long as a namespace is gone, so it is a state of the watch and no line of the
+            # log each time.
             if is_refusal(error):
                 state.refuse(error)
             else:

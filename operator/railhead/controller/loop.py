@@ -101,6 +101,8 @@ class Loop:
         while True:
             key = await self.queue.get()
             try:
+                # A pass that is cut off between its status and its pods is repaired by the next one, but only after a
+                # new lead.
                 await let_end(self.reconcile(key), seconds=LAST_PASS_SECONDS)
             except asyncio.CancelledError:
                 # Its pass may be incomplete, and the loop may run again.
@@ -113,6 +115,7 @@ class Loop:
         """One pass over one job, and over what earlier jobs of its name left. An error stays with that job: nothing is
         raised."""
         left = await self._release_workloads(key)
+        # `now` is the API server's time: limits compare it with times that the API server has written.
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
         if observed is None or not self.is_current(key.namespace):
             self.queue.forget(key)
@@ -143,6 +146,7 @@ class Loop:
     async def _run_pass(self, key: JobKey, observed: Observed, left: list[float]) -> str:
         """The pass's result: done, lost, refused or error. `left`: seconds after which another one is due anyway."""
         try:
+            # Asked only for an attempt that may begin, since it is a request for each job.
             if observed.may_choose_gang:
                 observed = replace(observed, serves_pod_groups=await self.discovery.has_pod_groups())
             wanted = plan(observed)
@@ -152,6 +156,7 @@ class Loop:
             events = await self.executor.look_up_events(key, pod) if pod and not wait else None
         except LostCompare as lost:
             log.info("%s/%s: %s", key.namespace, key.name, lost)
+            # The watch brings the change that the compare has met; the backoff is for the case that it does not.
             self.queue.fail(key)
             return "lost"
         except ChildRejected as rejected:
@@ -176,6 +181,7 @@ class Loop:
             self.store.note_pod_events(pod, events)
             # The next pass reports it, with the time of the next look-up.
             self.queue.add(key)
+        # All of them were accepted, or an exception would have left this pass.
         if wanted.creates:
             self.store.forget_rejection(observed.uid)
         self.queue.succeed(key)

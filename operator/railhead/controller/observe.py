@@ -185,6 +185,7 @@ def _container_state(status: Object) -> Object:
     Railhead's containers never restart in their pod: a second driver in the same pod would escape every limit.
     """
     container = read_ray_container(status, "containerStatuses")
+    # `lastState` has the first end if a policy of the cluster has restarted the container.
     ended = part(part(container, "lastState"), "terminated")
     if ended:
         return {"terminated": ended}
@@ -367,6 +368,7 @@ def _words(value: object) -> str:
 
 
 def _number(text: object, default: int) -> int:
+    # `isdigit` alone accepts digits of other scripts, which int() reads, and superscripts, which it does not.
     if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
     return default

@@ -227,6 +227,7 @@ class OperatorMetrics:
         loss = classify_loss(old, new)
         if loss:
             self._restarts.labels(loss, namespace).inc()
+        # A job that rested already has lost no pods.
         if new.phase == "Queued" and old.attempt and not old.is_resting:
             self._evictions.labels(namespace).inc()
         if new.is_finished and not old.is_finished:

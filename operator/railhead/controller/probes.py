@@ -67,6 +67,7 @@ async def watch_stalls(count_late: Callable[[float], None], monotonic: Callable[
     """Counts by how much the loop is late. Runs until cancelled."""
     try:
         while True:
+            # Each turn begins the time again, so the stacks are printed only by a loop that does not come back here.
             faulthandler.dump_traceback_later(PRINT_SECONDS)
             began = monotonic()
             await asyncio.sleep(PERIOD_SECONDS)

@@ -87,11 +87,13 @@ class Store:
         version = version_of(raw)
         self.note_version(version)
         old = self._jobs.get(key)
+        # The watch may deliver an older state after the response to a newer write of our own.
         if old is not None and version <= old.version:
             return None
         if self._tombstones.is_deleted_since(uid, version):
             # The response to our own write, processed after the DELETED event.
             return None
+        # A job that was deleted and created again under its name inherits nothing.
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
             self._forget(old.uid)
@@ -99,6 +101,7 @@ class Store:
             self._tombstones.add(old.uid, version)
         new = record_job(raw, old)
         self._keys[uid] = key
+        # Taken out with the old record's numbers, and put in with the new one's, so the sums never drift.
         self._count(old, -1)
         self._jobs[key] = new
         self._count(new, 1)
@@ -141,6 +144,7 @@ class Store:
 
     def _is_driver_shared(self, record: JobRecord) -> bool:
         """Another unfinished job of the namespace runs the driver of this job's attempt."""
+        # The counter holds this job itself, if it is unfinished.
         own = not record.is_finished
         return self._drivers[record.key.namespace, record.driver] > own
 

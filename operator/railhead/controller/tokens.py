@@ -71,6 +71,7 @@ def read_claims(token: str) -> Claims | None:
     if len(parts) != 3 or not all(parts):
         return None
     try:
+        # JWTs leave out the padding, and Python ignores what is too much of it.
         claims = Claims.model_validate_json(base64.urlsafe_b64decode(parts[1] + "==="), strict=True)
     except ValueError:
         return None
@@ -124,6 +125,8 @@ class TokenReviews:
         if verdict is not None:
             return verdict
         if not self._known.get(digest, now):
+            # One unknown token a second for each pod that is named: a flood of forged ones reaches the API server as a
+            # trickle.
             if self._turns.get(named, now):
                 raise NotYet
             self._turns.put(named, True, now)

@@ -59,6 +59,7 @@ class WatchGuard:
             since, looks = self._silent[watch]
             now = watch.delivered_at
             is_silent = since == now and not watch.is_refused
+            # Asked only when a bookmark is overdue, so that a healthy watch costs no request.
             if is_silent and watch.age > LATE_SECONDS:
                 is_silent = await self._is_answered(watch)
             self._silent[watch] = (now, looks + 1 if is_silent else 0)
@@ -121,6 +122,7 @@ async def sweep_once(
             f"the API server is at version {oldest}, but was at {known}: etcd was restored from a backup. "
             "The operator exits to begin with empty caches"
         )
+    # Lists have the newest version of all, also where no job has changed for long.
     store.note_version(newest)
     listed_keys = [key for key in before if not versions.keys().isdisjoint((None, key.namespace))]
     lost = [key for key in listed_keys if before[key].uid not in existing]

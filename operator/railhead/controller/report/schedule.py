@@ -104,6 +104,7 @@ class WriteSchedule:
         written = self._written.get(key, now)
         at = now if written is None else max(now, written + GAP_SECONDS[urgency])
         entry = QueuedWrite(at + PATIENCE_SECONDS[urgency], at, urgency)
+        # A later report never delays what an earlier one has earned.
         self._wanted[key] = min(entry, self._wanted.get(key, entry))
         return urgency
 
@@ -113,6 +114,7 @@ class WriteSchedule:
         if not self._wanted or len(self._writing) >= WRITES_AT_A_TIME:
             return math.inf
         now = self.monotonic()
+        # A bucket that holds one write at least, however small the budget is.
         saved = max(0.0, BURST_SECONDS - self._seconds_per_write)
         if (seconds := self._spent_until - saved - now) > PRECISION_SECONDS:
             return seconds
@@ -120,6 +122,7 @@ class WriteSchedule:
         due = {key: entry for key, entry in free.items() if entry.at <= now + PRECISION_SECONDS}
         if not due:
             return min((entry.at - now for entry in free.values()), default=math.inf)
+        # Namespaces within their share go first; the others use what these leave.
         within = {key: entry for key, entry in due.items() if self._used.get(key.namespace, now) <= now}
         choice = within or due
         key = min(choice, key=choice.__getitem__)

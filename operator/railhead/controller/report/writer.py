@@ -129,6 +129,7 @@ class ReportWriter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # The newer one of each job wins.
         reports = {**self._in_flight, **self._latest}
         left = iter([key for key in order if key in reports])
 

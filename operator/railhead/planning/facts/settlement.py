@@ -220,7 +220,7 @@ class Settlement:
         earlier = _list_attempts_since_checkpoint(self.job)
         if is_disruption(self.failure.class_, self.failure.reason):
             return sum(_was_disrupted(attempt) for attempt in earlier)
-        # Counted from status.attempts, which has a bounded number: the delay has reached its limit long before that.
+        # Counted from status.attempts, which is bounded, but by more than it takes to reach the longest delay.
         return sum(attempt.class_ == self.failure.class_ for attempt in earlier)
 
 
